@@ -55,7 +55,7 @@ from captioner.devices import autocast, choose_device, has_bfloat16
 from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.model_folders import model_folder
-from captioner.runs.feature_extraction import encode
+from captioner.runs.features import encode
 from captioner.runs.train_run import compile_parts
 from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder

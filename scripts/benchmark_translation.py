@@ -19,7 +19,7 @@ import torch
 from benchmark_machine import Machine
 
 from captioner.cpu import choose_precision
-from captioner.data.pairs import PairExample, collate_pairs
+from captioner.data.batches import PairExample, collate_pairs
 from captioner.decoding import Constraints, decode
 from captioner.devices import autocast, has_bfloat16
 from captioner.errors import UserError

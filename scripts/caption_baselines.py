@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -24,17 +25,17 @@ from torch import Tensor
 from captioner.caption import Captioner, CaptioningLoss, ObjectiveConfig
 from captioner.caption.folder import make_decoder
 from captioner.cli.program import run_program
-from captioner.data.examples import encode_captions
-from captioner.data.source import Source
+from captioner.data.batches import encode_captions
+from captioner.data.example import Example
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.progress import progress_bar
-from captioner.runs.annotation_rows import StoredRows
-from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.batches import CaptionBatches
+from captioner.runs.caption_data import read_training
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.runs.captioning_task import scores_of
-from captioner.runs.read_sources import read_sources
+from captioner.runs.features import StoredRows
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
@@ -59,11 +60,14 @@ class ZeroRows(StoredRows):
         return torch.zeros(len(rows[part]), 1, ANNOTATION_SIZE)
 
 
-def best_constant(train_source: Source, validation: Source) -> str:
+def best_constant(training: Sequence[Example], validation: Sequence[Example]) -> str:
     """The training caption that, said of every validation photo, has the best CIDEr-D."""
-    candidates = sorted({tuple(words) for words in chain(*train_source.words) if words})
-    frequency = DocumentFrequency.from_references(validation.words)
-    few = validation.words[:: max(1, len(validation) // SAMPLE)][:SAMPLE]
+    candidates = sorted(
+        {tuple(words) for words in chain(*(each.words for each in training)) if words}
+    )
+    references = [each.words for each in validation]
+    frequency = DocumentFrequency.from_references(references)
+    few = references[:: max(1, len(validation) // SAMPLE)][:SAMPLE]
     ranked = []
     with progress_bar("ranking", len(candidates), "captions") as progress:
         for caption in candidates:
@@ -73,18 +77,22 @@ def best_constant(train_source: Source, validation: Source) -> str:
     ranked.sort(reverse=True)
 
     def scores(caption: tuple[str, ...]) -> tuple[float, float]:
-        corpus = Corpus.of([caption] * len(validation), validation.words)
+        corpus = Corpus.of([caption] * len(validation), references)
         return cider_d(corpus, frequency).score, bleu(corpus).scores[3]
 
     return " ".join(max((caption for _, caption in ranked[:SHORTLIST]), key=scores))
 
 
 def blind_decoder(
-    recipe: CaptioningRecipe, train_source: Source, validation: Source, folder: Path
+    recipe: CaptioningRecipe,
+    training: Sequence[Example],
+    validation: Sequence[Example],
+    folder: Path,
 ) -> tuple[str, dict[str, float]]:
     """Train on zeros; the caption it has for every photo, and the best validation scores."""
-    vocabulary = Vocabulary.build(chain(*train_source.words), recipe.minimum_count)
-    examples = encode_captions(train_source.words, vocabulary, recipe.data.maximum_length)
+    words = [each.words for each in training]
+    vocabulary = Vocabulary.build(chain(*words), recipe.minimum_count)
+    captions, _ = encode_captions(words, vocabulary, recipe.data.maximum_length)
     torch.manual_seed(recipe.training.seed)
     decoder = make_decoder(recipe.decoder, len(vocabulary))
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.01))  # Never asked.
@@ -112,7 +120,7 @@ def blind_decoder(
                 label_smoothing=recipe.objective.label_smoothing,
             ),
         ),
-        CaptionBatches(examples.examples, ZeroRows(), recipe),
+        CaptionBatches(captions, ZeroRows(), recipe),
         recipe.training,
         folder,
         Validation(validate, recipe.validation.score, keep),
@@ -129,10 +137,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the blind run")
     arguments = parser.parse_args()
     recipe = read_recipe(arguments.config)
-    train_source, validation = read_sources(recipe.data)
-    caption = best_constant(train_source, validation)
+    training, validation, _ = read_training(recipe.data)
+    caption = best_constant(training, validation)
     constant = (caption, scores_of([caption] * len(validation), validation))
-    blind = blind_decoder(recipe, train_source, validation, arguments.out)
+    blind = blind_decoder(recipe, training, validation, arguments.out)
     for name, (said, scores) in (("best constant caption", constant), ("blind decoder", blind)):
         print(f"{name}: {said!r}")
         print("  " + ", ".join(f"{key} {value:.4f}" for key, value in scores.items()))

@@ -43,7 +43,7 @@ from captioner.cli.program import run_program
 from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.feature_extraction import fill_stores
+from captioner.runs.features import fill_stores
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
 from captioner.schema import from_mapping

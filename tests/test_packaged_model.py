@@ -12,11 +12,11 @@ from PIL import Image
 from samples import heavy_imports
 
 import captioner
+from captioner.data.readers import read_examples
 from captioner.demo import DEMO_PHOTO
 from captioner.evaluation.captions import evaluate_captions
 from captioner.model_folders import model_folder, packaged_models
 from captioner.runs.captioning_task import scores_of
-from captioner.runs.read_sources import read_split
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "flickr8k"
 EVERYDAY = DATA.parent / "everyday"
@@ -85,13 +85,12 @@ def test_using_a_model_imports_nothing_heavy_besides_torch(use: str) -> None:
 @needs_data
 def test_it_beats_any_one_sentence_on_validation_photos(model: captioner.Captioner) -> None:
     """On 100 photos, the training caption that scores best on all 1,000; see the card."""
-    source = read_split(
+    examples = read_examples(
         "flickr8k", DATA / "Flickr8k.token.txt", DATA / "images", str(DATA / "val.txt")
-    ).first(100)
-    photos = [source.open_photo(row) for row in range(len(source))]
-    captions = [caption.text for caption in model.caption(photos)]
-    constant = scores_of(["the black and white dog is running through the water"] * 100, source)
-    scores = scores_of(captions, source)
+    )[:100]
+    captions = [caption.text for caption in model.caption([each.path for each in examples])]
+    constant = scores_of(["the black and white dog is running through the water"] * 100, examples)
+    scores = scores_of(captions, examples)
     assert scores["CIDEr-D"] > 1.5 * constant["CIDEr-D"]
     assert scores["BLEU-4"] > constant["BLEU-4"]
     assert len(set(captions)) > 50
@@ -102,10 +101,9 @@ def test_it_beats_any_one_sentence_on_validation_photos(model: captioner.Caption
 @needs_data
 def test_it_names_what_everyday_photos_show(model: captioner.Captioner) -> None:
     """All 190 validation photos; the card has the figures, this asks for somewhat less."""
-    source = read_split("coco", EVERYDAY / "captions_val.json", EVERYDAY / "photos", None)
-    photos = [source.open_photo(row) for row in range(len(source))]
-    captions = [caption.text for caption in model.caption(photos)]
-    scores = evaluate_captions(captions, source.captions).as_dict()
+    examples = read_examples("coco", EVERYDAY / "captions_val.json", EVERYDAY / "photos")
+    captions = [caption.text for caption in model.caption([each.path for each in examples])]
+    scores = evaluate_captions(captions, [each.captions for each in examples]).as_dict()
     assert scores["CIDEr-D"] > 0.65
     assert scores["word-precision"] > 0.47
     assert scores["captions with none"] < 0.15

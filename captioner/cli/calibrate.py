@@ -87,21 +87,21 @@ def run(arguments: argparse.Namespace) -> int:
     check_outputs(arguments, "--json")
 
     from captioner.caption.folder import save_confidence
+    from captioner.data.example import Problems
+    from captioner.data.readers import read_examples
     from captioner.evaluation.calibration import calibrate
-    from captioner.runs.read_sources import read_split
 
-    sources = {
-        split: read_split(
-            arguments.format,
-            arguments.annotations,
-            arguments.images,
-            split,
-            arguments.on_problem or "refuse",
-        )
+    problems = {
+        split: Problems(arguments.on_problem or "refuse")
         for split in (arguments.training_split, *arguments.split)
     }
-    problems = [source.report for source in sources.values() if source.report]
-    for sentence in dict.fromkeys(problems):
+    sources = {
+        split: read_examples(
+            arguments.format, arguments.annotations, arguments.images, split, problems[split]
+        )
+        for split in problems
+    }
+    for sentence in dict.fromkeys(each.summary() for each in problems.values() if len(each)):
         report(sentence)
     # What is written into the folder does not depend on this machine's processor.
     model = load(folder, arguments.device, "float32")
@@ -116,4 +116,4 @@ def run(arguments: argparse.Namespace) -> int:
     save_confidence(model.confidence, folder)
     report_scores(scores, arguments.json)
     print(f"written into {folder}", flush=True)
-    return 2 if problems else 0
+    return 2 if any(map(len, problems.values())) else 0

@@ -54,12 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.evaluation.score_captions import score_model
 
     scorer = Scorer(metrics=arguments.metrics, confidence=arguments.confidence)
-    model, source, _ = load_with_photos(arguments)
+    model, examples, _, is_incomplete = load_with_photos(arguments)
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
     try:
         scores = score_model(
             model,
-            source,
+            examples,
             search_options(arguments, model.search),
             arguments.batch_size,
             arguments.save_results,
@@ -69,6 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
             exact=arguments.format == "shapes",
         )
     finally:
-        report_left_out(left_out, len(source))
+        report_left_out(left_out, len(examples))
     report_scores(scores, arguments.json, (arguments.csv, scores.write_csv))
-    return 2 if left_out or source.report else 0
+    return 2 if left_out or is_incomplete else 0

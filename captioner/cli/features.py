@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Fill the stores."""
     from captioner.devices import choose_device
     from captioner.runs.captioning_recipe import read_recipe
-    from captioner.runs.feature_extraction import fill_stores
+    from captioner.runs.features import fill_stores
     from captioner.runs.run_folder import run_engine
 
     changes = list(arguments.changes)

@@ -25,7 +25,7 @@ from captioner.errors import UserError
 from captioner.evaluation.evaluation_options import CurveOptions
 
 if TYPE_CHECKING:
-    from captioner.data.grounding import Grounding
+    from captioner.data.instances import Grounding
     from captioner.evaluation.map_scores import MapScores
 
 DESCRIPTION = """\
@@ -75,32 +75,34 @@ def run(arguments: argparse.Namespace) -> int:
     is_blurred = arguments.deletion or arguments.curves
     curves = read_fields(arguments, CurveOptions, CURVE_OPTIONS) if is_blurred else None
     grounding = _read_grounding(arguments)
-    model, source, examples = load_with_photos(arguments)
-    if examples:
+    model, examples, pictures, is_incomplete = load_with_photos(arguments)
+    if pictures:
         from captioner.data.shapes import ShapesGrounding
 
-        grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
+        grounding = ShapesGrounding(
+            {e.image_id: p for e, p in zip(examples, pictures, strict=True)}
+        )
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
     try:
         scores = score_maps(
             model,
-            source,
+            examples,
             grounding,
             search_options(arguments, model.search),
             arguments.batch_size,
             curves,
             left_out,
-            exact=bool(examples),
+            exact=bool(pictures),
         )
     finally:
-        report_left_out(left_out, len(source))
+        report_left_out(left_out, len(examples))
     report_scores(
         scores,
         arguments.json,
         (arguments.csv, scores.write_csv),
         (arguments.curves, partial(_draw, scores)),
     )
-    return 2 if left_out or source.report else 0
+    return 2 if left_out or is_incomplete else 0
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -125,7 +127,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
     if arguments.instances:
-        from captioner.data.coco_instances import read_instances
+        from captioner.data.instances import read_instances
         from captioner.data.synonyms import read_synonyms
 
         return read_instances(arguments.instances).grounding(read_synonyms(arguments.synonyms))

@@ -13,8 +13,8 @@ from captioner.evaluation.evaluation_options import CONFIDENCE, DEFAULT_METRICS,
 
 if TYPE_CHECKING:
     from captioner.caption import Captioner
+    from captioner.data.example import Example
     from captioner.data.shapes import ShapesExample
-    from captioner.data.source import Source
 
 FILES = ("coco", "karpathy", "flickr8k", "table")
 FORMATS = (*FILES, "shapes")
@@ -98,26 +98,31 @@ def check_photos(arguments: argparse.Namespace) -> None:
 
 def load_with_photos(
     arguments: argparse.Namespace,
-) -> tuple[Captioner, Source, list[ShapesExample]]:
-    """The model, the photos, and the examples of generated ones."""
+) -> tuple[Captioner, list[Example], list[ShapesExample], bool]:
+    """The model, the photos, the pictures if they are generated, and whether records were skipped.
+
+    Raises `UserError` where the paths name no photo.
+    """
     from captioner import load
-    from captioner.runs import read_sources
+    from captioner.data.example import Example, Problems
+    from captioner.data.readers import read_examples
+    from captioner.data.shapes import shapes_examples, unseen_shapes
+    from captioner.vision.find_images import find_images
 
     if arguments.format == "shapes":
         model = load(arguments.model, arguments.device, arguments.precision)
-        examples = read_sources.unseen_shapes(model.preprocessing.size, arguments.count or 500)
-        return model, read_sources.shapes_source(examples), examples
+        pictures = unseen_shapes(model.preprocessing.size, arguments.count or 500)
+        return model, shapes_examples(pictures), pictures, False
+    problems = Problems(arguments.on_problem or "refuse")
     if arguments.format is None:
-        source = read_sources.photo_source([arguments.images])
+        examples = [Example(str(file), file) for file in find_images([arguments.images])]
+        if not examples:
+            raise UserError(f"there are no photos in {arguments.images}")
     else:
-        source = read_sources.read_split(
-            arguments.format,
-            arguments.annotations,
-            arguments.images,
-            arguments.split,
-            arguments.on_problem or "refuse",
+        examples = read_examples(
+            arguments.format, arguments.annotations, arguments.images, arguments.split, problems
         )
-    for sentence in filter(None, (source.note, source.report)):
+    for sentence in problems.sentences:
         report(sentence)
-    source = source.first(arguments.count or 0)
-    return load(arguments.model, arguments.device, arguments.precision), source, []
+    model = load(arguments.model, arguments.device, arguments.precision)
+    return model, examples[: arguments.count], [], len(problems) > 0

@@ -1,16 +1,24 @@
-"""Parallel text: two files whose lines are translations of each other."""
+"""Parallel text: two files whose lines are translations of each other, or a generated toy pair."""
 
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.data.source_problems import IN_TRAINING, OnProblem, Problems
+from captioner.data.example import IN_TRAINING, OnProblem, Problems
 from captioner.errors import UserError
 from captioner.files import refuse_os_errors
+
+_BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
+_BELOW_TWENTY = (*_BELOW_TEN, "ten", "eleven", "twelve", *_TEENS)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+
+LARGEST = 999_999
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ def read_parallel(
     source, target = Path(source), Path(target)
     sides = read_lines(source), read_lines(target)
     check_line_by_line(source, sides[0], target, sides[1])
-    problems = Problems(f"parallel text {source} and {target}", on_problem, IN_TRAINING)
+    problems = Problems(on_problem, f"parallel text {source} and {target}", IN_TRAINING)
     pairs = []
     for line, (first, second) in enumerate(zip(*sides, strict=True), start=1):
         pair = SentencePair(first.strip(), second.strip(), line)
@@ -102,3 +110,40 @@ def text_bytes(path: str | Path) -> bytes:
             return gzip.decompress(content) if is_gzip(path) else content
     except (EOFError, zlib.error):
         raise UserError(f"text file {path} is not a whole gzip file") from None
+
+
+def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[SentencePair]:
+    """A toy language pair that any model learns in seconds: numbers in words and in digits.
+
+        four thousand and seven      4 0 0 7
+
+    The order is the same on both sides, but words and digits do not match one to one, so a model
+    has to attend. The numbers are different and random, from 0 to `largest`.
+    """
+    numbers = random.Random(seed).sample(range(largest + 1), count)
+    return [
+        SentencePair(number_in_words(number), " ".join(str(number)), line)
+        for line, number in enumerate(numbers, start=1)
+    ]
+
+
+def number_in_words(number: int) -> str:
+    """A number, 0 to `LARGEST`, in English: "one hundred and four thousand and twelve"."""
+    thousands, rest = divmod(number, 1000)
+    if not thousands:
+        return _below_thousand(rest)
+    words = f"{_below_thousand(thousands)} thousand"
+    if not rest:
+        return words
+    link = " and " if rest < 100 else " "
+    return words + link + _below_thousand(rest)
+
+
+def _below_thousand(number: int) -> str:
+    hundreds, rest = divmod(number, 100)
+    parts = [f"{_BELOW_TWENTY[hundreds]} hundred"] if hundreds else []
+    if rest or not hundreds:
+        tens, ones = divmod(rest, 10)
+        words = _BELOW_TWENTY[rest] if rest < 20 else _TENS[tens - 2]
+        parts.append(f"{words} {_BELOW_TWENTY[ones]}" if rest >= 20 and ones else words)
+    return " and ".join(parts)

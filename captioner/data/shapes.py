@@ -15,8 +15,8 @@ from PIL import Image, ImageDraw
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.data.grounding import Box, Target
-from captioner.data.records import ImageId
+from captioner.data.example import Example, ImageId
+from captioner.data.instances import Box, Target
 from captioner.errors import UserError
 from captioner.schema import Config
 
@@ -41,6 +41,9 @@ MARGIN = 0.12
 
 TILT = 10.0
 """Largest rotation of an object in degrees, either way."""
+
+UNSEEN_SEED = 1_000_003
+"""The seed of `unseen_shapes`; not to be trained on."""
 
 _SUPERSAMPLING = 4  # antialiasing
 _ATTEMPTS = 10_000  # random layouts tried before giving up
@@ -161,6 +164,19 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
     objects = tuple(item for item, _ in drafts)
     words, boxes = _describe(objects)
     return ShapesExample(image, " ".join(words), words, boxes, objects)
+
+
+def shapes_examples(pictures: Sequence[ShapesExample], first: int = 0) -> list[Example]:
+    """Generated pictures as the photos of a split, named shapes-`first` and so on."""
+    return [
+        Example(f"shapes-{number}", each.image, (each.caption,), (each.words,))
+        for number, each in enumerate(pictures, start=first)
+    ]
+
+
+def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
+    """Generated pictures of image_size x image_size that no training set has."""
+    return generate(count, UNSEEN_SEED, ShapesConfig(image_size=image_size))
 
 
 def _describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Box | None, ...]]:

@@ -7,14 +7,12 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from captioner.data.collector import CaptionCollector
-from captioner.data.records import CaptionSet, ImageId
-from captioner.data.source_problems import OnProblem, Problems
+from captioner.data.example import Collector, Example, ImageId, Problems
 from captioner.errors import UserError
 from captioner.files import read_text
 
@@ -45,54 +43,52 @@ class _Row:
 
 def read_table(
     annotations: str | os.PathLike[str],
-    images: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-    on_problem: OnProblem = "refuse",
+    images: str | os.PathLike[str] | None,
+    split: str | None,
+    problems: Problems,
     check_files: bool = True,
-) -> CaptionSet:
+) -> Iterator[Example]:
     """Read a table.
 
     annotations: a `.csv` or `.tsv` file with a header, separated by commas, semicolons or tabs, or
         a `.jsonl` file with an object a line. `_COLUMNS` has the names of the columns; others are
         ignored, and the split is optional. Duplicate rows are allowed.
     images: the folder of relative image paths; None: the folder of the table.
-    split: None: every row. `train` and `val` of a table without splits are drawn by photo.
-    on_problem, check_files: see `CaptionCollector`.
+    split: None: every row. `train` and `val` of a table without splits are drawn by photo, as the
+        note of `problems` says.
 
-    `image_id` is the path in the table, with slashes for backslashes. Raises `UserError` for a
-    missing or ill-formed file and an unknown split, and as `CaptionCollector.finish` does.
+    `image_id` is the path in the table, with slashes for backslashes.
     """
-    return read_splits(annotations, images, [split], on_problem, check_files)[0]
+    yield from read_splits(annotations, images, [split], problems, check_files)[0]
 
 
 def read_splits(
     annotations: str | os.PathLike[str],
     images: str | os.PathLike[str] | None,
     splits: Sequence[str | None],
-    on_problem: OnProblem = "refuse",
+    problems: Problems,
     check_files: bool = True,
-) -> list[CaptionSet]:
+) -> list[list[Example]]:
     """Read several splits of a table as `read_table` does; one error has all their problems."""
     file = Path(annotations)
     folder = file.parent if images is None else Path(images)
-    collector = CaptionCollector(f"table {file}", on_problem, check_files)
+    collector = Collector(problems, f"table {file}", check_files)
     if file.suffix.lower() not in SUFFIXES:
         raise UserError(f"table {file} is none of {', '.join(SUFFIXES)}")
     text = read_text(file, "table")
     if file.suffix.lower() == ".jsonl":
-        rows = _jsonl_rows(text, collector.problems)
+        rows = _jsonl_rows(text, problems)
     else:
-        rows = _csv_rows(text, file, collector.problems)
-    note = ""
+        rows = _csv_rows(text, file, problems)
     if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
-        rows, note = _with_drawn_splits(rows, file)
+        rows, problems.note = _with_drawn_splits(rows, file)
     if splits != [None] and any(row.split for row in rows):
         for record in (f"line {row.line}" for row in rows if row.split is None):
-            collector.problems.add("row without a split", f"{record} has no split")
-    is_refused = on_problem == "refuse" and len(collector.problems) > 0  # `finish` says why.
+            problems.add("row without a split", f"{record} has no split")
+    is_refused = problems.on_problem == "refuse" and len(problems) > 0  # `examples` says why.
     for split in splits:
         if split is not None and not is_refused:
-            _require_split(rows, split, file, bool(note))
+            _require_split(rows, split, file, bool(problems.note))
     split_of: dict[ImageId, str | None] = {}
     for row in rows:
         record = f"line {row.line}"
@@ -100,18 +96,13 @@ def read_splits(
         if not collector.is_in_split(row.image, row.split, image_record):
             continue
         if row.split in splits or None in splits:
-            if not collector.has_image(row.image):
+            if row.image not in collector:
                 collector.add_image(row.image, folder / row.image, image_record)
                 split_of[row.image] = row.split
             collector.add_caption(row.image, row.caption, record)
-    whole = collector.finish()
+    examples = list(collector.examples())
     return [
-        CaptionSet(
-            [image for image in whole.images if split in (None, split_of[image.image_id])],
-            whole.problems,
-            note,
-        )
-        for split in splits
+        [each for each in examples if split in (None, split_of[each.image_id])] for split in splits
     ]
 
 

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from captioner.caption import Caption, Captioner
 from captioner.caption.confidence import Confidence, fit_weights, regressors
-from captioner.data.source import Source
+from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.evaluation_options import LEAST_PHOTOS, CalibrationOptions
 from captioner.evaluation.text_table import Row, text_table
 from captioner.evaluation.word_precision import content_share
 from captioner.progress import progress_bar
+from captioner.vision.preprocessing import read_photo
 
 NOTHING_SHARE = 0.1
 """What all pictures of nothing count beside all photos."""
@@ -94,8 +95,8 @@ class _Observed:
 
 def calibrate(
     captioner: Captioner,
-    training: Source,
-    validation: dict[str, Source],
+    training: Sequence[Example],
+    validation: dict[str, Sequence[Example]],
     options: CalibrationOptions | None = None,
     batch_size: int = 50,
 ) -> CalibrationReport:
@@ -106,19 +107,20 @@ def calibrate(
     Raises `UserError` for too few photos, photos in both, and a photo that cannot be read.
     """
     options = options or CalibrationOptions()
-    for name, source in validation.items():
-        if len(source) < LEAST_PHOTOS:
+    for name, examples in validation.items():
+        if len(examples) < LEAST_PHOTOS:
             raise UserError(
                 f"calibration needs {LEAST_PHOTOS} photos of each split or more, and {name} has "
-                f"{len(source)}"
+                f"{len(examples)}"
             )
-        shared = sorted(set(source.names) & set(training.names))
+        shared = sorted({each.name for each in examples} & {each.name for each in training})
         if shared:
             raise UserError(
                 f"{len(shared)} photos of {name} are training photos, {shared[0]!r} among them"
             )
     found = {
-        name: _observe(captioner, source, name, batch_size) for name, source in validation.items()
+        name: _observe(captioner, examples, name, batch_size)
+        for name, examples in validation.items()
     }
     nothing = _observe_nothing(captioner, next(iter(validation.values())))
     generator = np.random.default_rng(0)
@@ -136,19 +138,23 @@ def calibrate(
     return CalibrationReport(dict(zip(found, of_splits, strict=True)), of_nothing.unsure)
 
 
-def _observe(captioner: Captioner, source: Source, name: str, batch_size: int) -> _Observed:
+def _observe(
+    captioner: Captioner, examples: Sequence[Example], name: str, batch_size: int
+) -> _Observed:
     """Captions of a split; those without a content word are left out."""
     captions, shares = [], []
-    with progress_bar(name, len(source), "images") as progress:
-        for first in range(0, len(source), batch_size):
-            rows = range(first, min(first + batch_size, len(source)))
-            annotations = captioner.annotations([source.open_photo(row) for row in rows])
-            for row, caption in zip(rows, captioner.caption_annotations(annotations), strict=True):
-                share = content_share(caption.words, source.words[row])
+    with progress_bar(name, len(examples), "images") as progress:
+        for first in range(0, len(examples), batch_size):
+            batch = examples[first : first + batch_size]
+            photos = [read_photo(each.path, captioner.preprocessing).pixels for each in batch]
+            annotations = captioner.encode(torch.stack(photos))  # (B, L, D)
+            written = captioner.caption_annotations(annotations)
+            for example, caption in zip(batch, written, strict=True):
+                share = content_share(caption.words, example.words)
                 if share is not None:
                     captions.append(caption)
                     shares.append(share)
-            progress.update(len(rows))
+            progress.update(len(batch))
     if len(captions) < LEAST_PHOTOS:
         raise UserError(
             f"calibration needs {LEAST_PHOTOS} captions with a content word, and the model wrote "
@@ -157,12 +163,12 @@ def _observe(captioner: Captioner, source: Source, name: str, batch_size: int) -
     return _Observed(captions, torch.tensor(shares).double())
 
 
-def _observe_nothing(captioner: Captioner, source: Source) -> _Observed:
+def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> _Observed:
     """Captions of a few photos with their pixels shuffled, of which nothing is true."""
     generator = np.random.default_rng(0)
     pictures = []
-    for row in range(min(16, len(source))):
-        pixels = np.asarray(source.open_photo(row))
+    for example in examples[:16]:
+        pixels = np.asarray(read_photo(example.path, captioner.preprocessing).image)
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
     captions = captioner.caption_annotations(captioner.annotations(pictures))

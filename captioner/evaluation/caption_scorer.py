@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from captioner.data.coco_instances import read_instances
-from captioner.data.readers import read_captions
+from captioner.data.instances import read_instances
+from captioner.data.readers import read_examples
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import Comparisons, ScoreReport
@@ -121,5 +121,5 @@ def _resampled(scores: CaptionScores) -> list[Metric]:
 def _training_words(training: str | Path, format: str) -> list[list[str]]:
     """The tokenised captions of training."""
     split = None if format == "coco" else "train"  # A file of COCO's is of one split.
-    found = read_captions(format, training, None, split, check_files=False)
-    return [tokenize_unsplit(caption) for image in found.images for caption in image.captions]
+    found = read_examples(format, training, None, split, check_files=False)
+    return [tokenize_unsplit(caption) for image in found for caption in image.captions]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from captioner.data.grounding import Box, Target
-from captioner.data.records import ImageId
+from captioner.data.example import ImageId
+from captioner.data.instances import Box, Target
 from captioner.evaluation.attention_correctness import centre_prior, mass_inside, pointing
 from captioner.evaluation.map_spread import entropy
 from captioner.evaluation.target_cells import TargetCells, target_cells

@@ -1,4 +1,4 @@
-"""Scores a model's attention maps on the photos of a source."""
+"""Scores a model's attention maps on photos."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captioner.csv_tables import csv_records
-from captioner.data.grounding import Grounding
-from captioner.data.source import Source
+from captioner.data.example import Example
+from captioner.data.instances import Grounding
 from captioner.errors import UserError
-from captioner.evaluation.caption_source import caption_source
+from captioner.evaluation.caption_source import caption_examples
 from captioner.evaluation.curve_scores import CurveScores, curve_scores
 from captioner.evaluation.deletion import Curves, curves, random_orders
 from captioner.evaluation.evaluation_options import CurveOptions
@@ -26,6 +26,7 @@ from captioner.files import write_text
 from captioner.progress import progress_bar
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.vision.blur import blur_places, blurred
+from captioner.vision.images import load_image, original_size
 
 if TYPE_CHECKING:
     from captioner.caption import Caption, Captioner
@@ -92,7 +93,7 @@ class MapScores:
 
 def score_maps(
     captioner: Captioner,
-    source: Source,
+    examples: Sequence[Example],
     grounding: Grounding | None = None,
     search: SearchOptions | None = None,
     batch_size: int = 50,
@@ -100,38 +101,38 @@ def score_maps(
     left_out: dict[str, str] | None = None,
     exact: bool = False,
 ) -> MapScores:
-    """Caption the photos of a source by free-running search and measure the captions' maps.
+    """Caption photos by free-running search and measure the captions' maps.
 
     grounding: where the things are that words name; None measures only what needs no boxes. At
         least one of the photos must be annotated.
-    search, batch_size, left_out: as for `caption_source`.
+    search, batch_size, left_out: as for `caption_examples`.
     curve_options: measure deletion and insertion curves too.
     exact: report the share of captions that equal one of the source's.
-    Raises `UserError` as `caption_source` does, if no caption has a word, and, before any is
+    Raises `UserError` as `caption_examples` does, if no caption has a word, and, before any is
     captioned, if no photo is annotated in `grounding`.
     """
-    if grounding is not None and not any(image in grounding for image in source.image_ids):
-        raise UserError(f"not one of {len(source):,} photos is annotated in {grounding}")
+    if grounding is not None and not any(each.image_id in grounding for each in examples):
+        raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding}")
     words: list[WordMap] = []
     captions: dict[int, Caption] = {}
-    for row, photo, caption in caption_source(captioner, source, search, batch_size, left_out):
+    for row, caption in caption_examples(captioner, examples, search, batch_size, left_out):
         captions[row] = caption
-        image = source.image_ids[row]
+        image = examples[row].image_id
         targets = None if grounding is None else grounding.targets(image, caption.words)
         assert caption.region is not None  # Its photo is known.
-        words += word_maps(
-            image, caption.words, caption.attention, targets, photo.size, caption.region
-        )
+        assert isinstance(caption.photo, Image.Image)
+        size = original_size(caption.photo)
+        words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)
     spread = map_spread([caption.attention for caption in captions.values()])
     grounded, share, found = None, None, None
     if grounding is not None:
-        unknown = sum(source.image_ids[row] not in grounding for row in captions)
+        unknown = sum(examples[row].image_id not in grounding for row in captions)
         grounded = grounded_maps(words, not_annotated=unknown)
     if exact:
-        right = sum(list(caption.words) in source.words[row] for row, caption in captions.items())
+        right = sum(list(caption.words) in examples[row].words for row, caption in captions.items())
         share = right / len(captions)
     if curve_options is not None:
-        found = _curves(captioner, source, captions, curve_options)
+        found = _curves(captioner, examples, captions, curve_options)
     without_curves = curve_options is not None and found is None
     return MapScores(len(captions), words, spread, grounded, found, share, without_curves)
 
@@ -187,7 +188,10 @@ def _probability(
 
 
 def _curves(
-    captioner: Captioner, source: Source, captions: dict[int, Caption], options: CurveOptions
+    captioner: Captioner,
+    examples: Sequence[Example],
+    captions: dict[int, Caption],
+    options: CurveOptions,
 ) -> CurveScores | None:
     """Scores of the first photos' curves; None without a content word."""
     rows = list(captions)[: options.photos]
@@ -195,7 +199,7 @@ def _curves(
     with progress_bar("blurring", len(rows), "photos") as progress:
         for row in rows:
             generator = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(row,)))
-            photo, steps = source.open_photo(row), options.steps
+            photo, steps = load_image(examples[row].path), options.steps
             found.append(caption_curves(captioner, photo, captions[row], generator, steps)[1])
             progress.update()
     if not any(len(of_photo.deletion) for of_photo in found):

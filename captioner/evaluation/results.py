@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from captioner.data.records import ImageId
+from captioner.data.example import ImageId
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioner.data.readers import read_captions
+from captioner.data.readers import read_examples
 from captioner.errors import UserError
 from captioner.evaluation.caption_report import ScoreReport
 from captioner.evaluation.caption_scorer import Scorer
-from captioner.evaluation.caption_source import caption_source
+from captioner.evaluation.caption_source import caption_examples
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.results import read_results, write_results
 from captioner.evaluation.texts import CaptionTexts
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file can do without.
     from PIL import Image
 
     from captioner.caption import Captioner
-    from captioner.data.source import Source
+    from captioner.data.example import Example
     from captioner.decoding import SearchOptions
 
 
@@ -45,8 +46,8 @@ def score_results(
     """
     scorer = scorer or Scorer()
     captions = read_results(results)
-    found = read_captions(format, references, images, split, check_files=False).images
-    known = {str(image.image_id): image for image in found}
+    found = read_examples(format, references, images, split, check_files=False)
+    known = {example.name: example for example in found}
     for name in captions:
         if name not in known:
             place = f"{references}" if split is None else f"the split {split!r} of {references}"
@@ -64,14 +65,14 @@ def score_results(
     )
     return replace(
         scorer.report(texts, str(results)),
-        names=tuple(image.path.name for image in scored),
+        names=tuple(Path(str(example.path)).name for example in scored),
         open_photo=open_photo if images is not None or format == "table" else None,
     )
 
 
 def score_model(
     captioner: Captioner,
-    source: Source,
+    examples: Sequence[Example],
     search: SearchOptions | None = None,
     batch_size: int = 50,
     results: str | Path | None = None,
@@ -80,33 +81,40 @@ def score_model(
     name: str = "the model",
     exact: bool = False,
 ) -> ScoreReport:
-    """Caption the photos of a source by free-running search and score the captions.
+    """Caption photos by free-running search and score the captions.
 
-    search, batch_size, left_out: as for `caption_source`.
+    search, batch_size, left_out: as for `caption_examples`.
     results: a file for the captions, in COCO's result format; written before they are scored, and
         with the captions so far if an error ends the work early.
     scorer: by default scores and diversity.
     name: of the model, in a comparison.
-    exact: report the share of captions that equal one of the source's.
-    Raises `UserError` as `caption_source` and `Scorer` do, and if `results` cannot be written.
+    exact: report the share of captions that equal one of the photo's.
+    Raises `UserError` as `caption_examples` and `Scorer` do, and if `results` cannot be written.
     """
     scorer = scorer or Scorer()
     captions: dict[int, str] = {}
     right = 0
     try:
-        for row, _, caption in caption_source(captioner, source, search, batch_size, left_out):
+        for row, caption in caption_examples(captioner, examples, search, batch_size, left_out):
             captions[row] = caption.text
-            right += list(caption.words) in source.words[row]
+            right += list(caption.words) in examples[row].words
     finally:  # An unreadable photo or an interruption loses no caption.
         if results is not None and captions:
-            image_ids = source.take(list(captions)).image_ids
-            write_results(results, dict(zip(image_ids, captions.values(), strict=True)))
-    scored = source.take(list(captions))
-    texts = CaptionTexts.of(list(captions.values()), scored.captions, scored.image_ids)
+            write_results(results, {examples[row].image_id: captions[row] for row in captions})
+    scored = [examples[row] for row in captions]
+    texts = CaptionTexts.of(
+        list(captions.values()),
+        [example.captions for example in scored],
+        [example.image_id for example in scored],
+    )
+
+    def open_photo(number: int) -> Image.Image:
+        return load_image(scored[number].path)
+
     return replace(
         scorer.report(texts, name),
-        names=tuple(scored.names),
-        open_photo=scored.open_photo,
+        names=tuple(example.name for example in scored),
+        open_photo=open_photo,
         exact=right / len(captions) if exact else None,
     )
 
@@ -123,7 +131,7 @@ def store_document_frequency(
     Raises `UserError` for ill-formed references, for a single image, and if the file cannot be
     written.
     """
-    found = read_captions(format, references, None, split, check_files=False).images
+    found = read_examples(format, references, None, split, check_files=False)
     frequency = DocumentFrequency.from_references(
         [[tokenize(caption) for caption in image.captions] for image in found]
     )

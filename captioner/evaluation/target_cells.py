@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.data.grounding import Box, Target
+from captioner.data.instances import Box, Target
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 
-from captioner.data.records import ImageId
+from captioner.data.example import ImageId
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus, Tokens
 from captioner.text.tokenizer import tokenize_unsplit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -11,14 +10,12 @@ from torch import Tensor
 from captioner.caption import (
     CaptioningLoss,
     HardAttentionLoss,
-    ObjectiveConfig,
     Reward,
     SelfCriticalLoss,
     ShowAttendTellDecoder,
 )
 from captioner.caption.base import CaptionDecoder, read_word_vectors
 from captioner.caption.losses import SelfCriticalConfig
-from captioner.data.examples import CaptionExample
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.word_precision import content_stems
@@ -74,23 +71,6 @@ def use_word_vectors(
         embedding[indices.to(embedding.device)] = vectors.to(embedding)
     words, count = len(vocabulary) - len(SPECIAL_WORDS), len(indices)
     print(f"word vectors: {count:,} words found in {file}, {words - count:,} not found")
-
-
-def examples_of_epoch(
-    examples: list[CaptionExample], objective: ObjectiveConfig, epoch: int
-) -> list[CaptionExample]:
-    """The examples of an epoch, counted from 0.
-
-    Self-critical training samples captions itself, so it takes each photo once, with its next
-    caption in every epoch. examples: image by image.
-    """
-    if objective.self_critical is None:
-        return examples
-    chosen = []
-    for _, captions in groupby(examples, key=lambda example: example.row):
-        of_photo = list(captions)
-        chosen.append(of_photo[epoch % len(of_photo)])
-    return chosen
 
 
 def caption_reward(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
@@ -14,13 +14,13 @@ from typing_extensions import Self
 from captioner.caption import DecoderConfig, ObjectiveConfig
 from captioner.caption.base import CaptionDecoderConfig
 from captioner.caption.folder import decoder_config
-from captioner.data.shapes import ShapesConfig
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_text
+from captioner.runs.caption_data import DataConfig
 from captioner.runs.encoder_sections import with_encoder_sections
 from captioner.runs.starting_weights import with_model_sections
-from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath, from_mapping
+from captioner.schema import COUNT, SIZE, Config, FilePath, from_mapping
 from captioner.training import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoders import RANDOM, encoder_config, family_of
@@ -28,54 +28,6 @@ from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]
 SCORES: tuple[str, ...] = get_args(Score)
-
-
-class ShapesData(Config):
-    """The generated set."""
-
-    train: int = Field(8000, ge=1, le=10_000_000, description="pictures to train on")
-    validation: int = Field(
-        500, ge=2, le=1_000_000, description="pictures to validate on; CIDEr-D needs two"
-    )
-    seed: int = Field(0, ge=0, le=SEED, description="of the pictures")
-    pictures: ShapesConfig = Field(default_factory=ShapesConfig)
-
-
-class DataConfig(Config):
-    """Training and validation data. Paths start from the working folder."""
-
-    removed: ClassVar[dict[str, str]] = {
-        "archives": "unpack the archives with unzip, and give the folders",
-    }
-
-    format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
-        description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
-        "also of Flickr30k), table (.csv, .tsv or .jsonl, a row a caption; without a split column "
-        "validation photos are drawn), or shapes (generated, no files)"
-    )
-    annotations: FilePath | None = Field(None, description="the captions")
-    images: FilePath | None = Field(None, description="the folder of the photos")
-    train: str | None = Field("train", description="training split, as the format names it")
-    validation: str | None = Field("val", description="validation split, as the format names it")
-    validation_annotations: FilePath | None = Field(
-        None, description="the validation captions, where they are in a file of their own"
-    )
-    on_problem: Literal["refuse", "skip"] = Field(
-        "refuse", description="refuse to start when a record is bad, or skip and report it"
-    )
-    maximum_length: int = Field(
-        50, ge=1, le=LENGTH, description="words; longer training captions are cut, and counted"
-    )
-    instances: FilePath | None = Field(
-        None, description="COCO's boxes and segments of training photos, for objective.grounding"
-    )
-    shapes: ShapesData = Field(default_factory=ShapesData)
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.format != "shapes" and self.annotations is None:
-            raise ValueError(f"annotations is missing; format {self.format!r} needs it")
-        return self
 
 
 class EncoderRecipe(Config):

@@ -14,35 +14,35 @@ from torch import Tensor
 
 from captioner.caption import Captioner, CaptioningLoss, load_model, save_model
 from captioner.caption.folder import make_decoder
-from captioner.data.coco_instances import read_instances
-from captioner.data.examples import CaptionExample, CaptionExamples, encode_captions
-from captioner.data.loading import loading_workers
-from captioner.data.source import Source
+from captioner.data.batches import EncodedCaption, encode_captions, loading_workers
+from captioner.data.example import Example
+from captioner.data.instances import read_instances
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.evaluation.results import write_results
 from captioner.model_folders import model_folder
 from captioner.render.panels import panels
-from captioner.runs.annotation_rows import (
+from captioner.runs.batches import CaptionBatches, MapTargets
+from captioner.runs.caption_data import read_training
+from captioner.runs.caption_objective import make_loss, use_word_vectors
+from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
+from captioner.runs.features import (
     PixelRows,
     Rows,
     StoredRows,
     annotation_batches,
+    encoder_of,
     readable,
+    stored_features,
 )
-from captioner.runs.caption_batches import CaptionBatches
-from captioner.runs.caption_objective import make_loss, use_word_vectors
-from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
-from captioner.runs.feature_extraction import encoder_of, stored_features
-from captioner.runs.map_targets import MapTargets
-from captioner.runs.read_sources import read_sources
 from captioner.runs.starting_weights import copy_weights
 from captioner.runs.task import PreparedRun, batches_of
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Engine, ShownExample
 from captioner.vision.encoders import RANDOM
+from captioner.vision.preprocessing import read_photo
 
 WORDS = "vocabulary.json"
 """In a run's folder: its words."""
@@ -65,10 +65,10 @@ class CaptioningTask:
     """A `captioner.runs.task.Task`."""
 
     recipe: CaptioningRecipe
-    sources: dict[str, Source] = field(default_factory=dict)
+    splits: dict[str, list[Example]] = field(default_factory=dict)
     captioner: Captioner = field(init=False)
     loss: CaptioningLoss = field(init=False)
-    encoded: tuple[CaptionExamples, list[str]] = field(init=False)
+    encoded: tuple[list[EncodedCaption], list[str]] = field(init=False)
     map_targets: MapTargets | None = None
 
     def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
@@ -77,23 +77,23 @@ class CaptioningTask:
         Raises `UserError`, also if encoder, decoder and weights do not fit together.
         """
         recipe = self.recipe
-        train, validation = read_sources(recipe.data)
-        validation = validation.first(recipe.validation.images)
+        train, validation, sentences = read_training(recipe.data)
+        validation = validation[: recipe.validation.images or None]
         _check_validation(len(validation))
-        self.sources = {"train": train, "validation": validation}
+        self.splits = {"train": train, "validation": validation}
         start = None
         if recipe.start_from is not None and not resumed:
             start = load_model(model_folder(recipe.start_from))
         vocabulary = Vocabulary.load(folder / WORDS) if resumed else self._words(start)
-        examples, sentences = self._encode(vocabulary, start)
-        self.encoded = examples, sentences
+        captions, about_data = self._encode(vocabulary, start, sentences)
+        self.encoded = captions, about_data
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
-            sentences.append(
+            about_data.append(
                 f"encoder: {recipe.encoder.name}, weights of digest {encoder.digest()}"
             )
-            print(sentences[-1])
+            print(about_data[-1])
         decoder = make_decoder(recipe.decoder, len(vocabulary))
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
@@ -102,11 +102,11 @@ class CaptioningTask:
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
         trained = encoder if recipe.encoder.train else None
-        self.loss = make_loss(recipe, decoder, trained, vocabulary, train.words)
+        self.loss = make_loss(recipe, decoder, trained, vocabulary, [each.words for each in train])
         if recipe.data.instances is not None:
             self.map_targets = MapTargets(
                 read_instances([recipe.data.instances]).grounding(read_synonyms()),
-                train.image_ids,
+                [each.image_id for each in train],
                 vocabulary,
                 recipe.preprocessing,
                 self.captioner.map_shape,
@@ -115,29 +115,29 @@ class CaptioningTask:
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
         """Compute annotation vectors and make batches. Raises `UserError`."""
         recipe, device, captioner = self.recipe, engine.device, self.captioner
-        examples, sentences = self.encoded
+        captions, sentences = self.encoded
         decoder, loss = captioner.to(device).decoder, self.loss.to(device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
         if recipe.photos_in_step:
             train_rows, validation_rows = self._photo_rows(captioner, engine)
-            kept = list(range(len(self.sources["validation"])))
+            kept = list(range(len(self.splits["validation"])))
         else:
             train_rows, validation_rows, kept = self._stored_rows(
-                folder, captioner, engine, examples
+                folder, captioner, engine, captions
             )
-        if not examples.examples:
+        if not captions:
             raise UserError("there is nothing left to train on")
         _check_validation(len(kept))
         if recipe.start_from is None and not resumed and decoder.standardisation is not None:
             with torch.no_grad():
-                rows = _some_rows(examples.examples)
+                rows = _some_rows(captions)
                 few = [some.tolist() for some in torch.split(rows, 32)]
                 decoder.standardisation.fit(annotation_batches(train_rows, few))
-        validated = self.sources["validation"].take(kept)
+        validated = [self.splits["validation"][row] for row in kept]
         return PreparedRun(
             loss=loss,
-            batches=CaptionBatches(examples.examples, train_rows, recipe, self.map_targets),
+            batches=CaptionBatches(captions, train_rows, recipe, self.map_targets),
             validation_batches=batches_of(range(len(kept)), recipe.validation.batch_size),
             generate=partial(_generate, captioner, validation_rows, kept),
             score=lambda captions: (scores_of(captions, validated), {}),
@@ -151,21 +151,24 @@ class CaptioningTask:
 
     def _words(self, start: Captioner | None) -> Vocabulary:
         """The words of the training captions, after those of the model to start from."""
-        words, count = chain(*self.sources["train"].words), self.recipe.minimum_count
+        words, count = (
+            chain(*(each.words for each in self.splits["train"])),
+            self.recipe.minimum_count,
+        )
         if start is None:
             return Vocabulary.build(words, count)
         return start.vocabulary.extended(words, count)
 
     def _encode(
-        self, vocabulary: Vocabulary, start: Captioner | None
-    ) -> tuple[CaptionExamples, list[str]]:
+        self, vocabulary: Vocabulary, start: Captioner | None, problems: list[str]
+    ) -> tuple[list[EncodedCaption], list[str]]:
         """The encoded training captions, and sentences about the data, printed."""
-        recipe, train = self.recipe, self.sources["train"]
-        sentences = [train.note] if train.note else []
-        for name, source in (("training", train), ("validation", self.sources["validation"])):
-            captions = sum(map(len, source.captions))
-            sentences.append(f"{name}: {len(source):,} photos, {captions:,} captions")
-        sentences += dict.fromkeys(s.report for s in self.sources.values() if s.report)
+        recipe, train = self.recipe, self.splits["train"]
+        sentences = []
+        for name, examples in (("training", train), ("validation", self.splits["validation"])):
+            count = sum(len(each.captions) for each in examples)
+            sentences.append(f"{name}: {len(examples):,} photos, {count:,} captions")
+        sentences += problems
         known = vocabulary if start is None else start.vocabulary
         origin = f"seen {recipe.minimum_count} times or more"
         if recipe.start_from is not None:
@@ -174,15 +177,16 @@ class CaptioningTask:
             listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
             origin += f" and {len(new):,} new: {listed}"
         sentences.append(f"vocabulary: {len(known):,} words {origin}")
-        examples = encode_captions(train.words, vocabulary, recipe.data.maximum_length)
-        if examples.truncated:
+        words = (each.words for each in train)
+        captions, truncated = encode_captions(words, vocabulary, recipe.data.maximum_length)
+        if truncated:
             sentences.append(
-                f"{examples.truncated:,} caption{'s' * (examples.truncated > 1)} cut to "
+                f"{truncated:,} caption{'s' * (truncated > 1)} cut to "
                 f"{recipe.data.maximum_length} words"
             )
         for sentence in sentences:
             print(sentence)
-        return examples, sentences
+        return captions, sentences
 
     def _photo_rows(self, captioner: Captioner, engine: Engine) -> tuple[Rows, Rows]:
         """Rows that the encoder reads in every step."""
@@ -191,34 +195,33 @@ class CaptioningTask:
         workers = loading_workers(engine.device, engine.local_world_size)
         train, validation = (
             PixelRows(
-                source,
+                examples,
                 recipe.preprocessing,
                 captioner.encoder,
                 recipe.augmentation,
                 precision,
                 workers,
             )
-            for source in self.sources.values()
+            for examples in self.splits.values()
         )
         return train, validation
 
     def _stored_rows(
-        self, folder: Path, captioner: Captioner, engine: Engine, examples: CaptionExamples
+        self, folder: Path, captioner: Captioner, engine: Engine, captions: list[EncodedCaption]
     ) -> tuple[Rows, Rows, list[int]]:
         """Rows of the feature store, and the validation photos that could be read.
 
-        Examples of unreadable photos are removed.
+        Captions of unreadable photos are removed.
         """
-        stores = stored_features(self.recipe, captioner.encoder, self.sources, folder, engine)
-        workers = min(
-            2, loading_workers(engine.device, engine.local_world_size)
-        )  # rows need no more
-        train, validation = self.sources["train"], self.sources["validation"]
+        stores = stored_features(self.recipe, captioner.encoder, self.splits, folder, engine)
+        # Rows need no more than two workers.
+        workers = min(2, loading_workers(engine.device, engine.local_world_size))
+        train, validation = self.splits["train"], self.splits["validation"]
         dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
         train_rows = StoredRows(stores["train"], dtype, workers)
         validation_rows = StoredRows(stores["validation"], workers=workers)
         usable = set(readable(train, stores["train"]))
-        examples.examples[:] = [item for item in examples.examples if item.row in usable]
+        captions[:] = [each for each in captions if each[0] in usable]
         return train_rows, validation_rows, readable(validation, stores["validation"])
 
 
@@ -231,49 +234,50 @@ def _generate(
         yield [caption.text for caption in captioner.caption_annotations(vectors)]
 
 
-def scores_of(captions: Sequence[str], source: Source) -> dict[str, float]:
-    """Scores of one caption a photo against the source's captions, by name; see `SCORES`.
+def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
+    """Scores of one caption a photo against the photos' own, by name; see `SCORES`.
 
     `exact match` is the share of captions that equal one of their references word for word.
     """
-    metrics = evaluate_captions(list(captions), source.captions).as_dict()
+    metrics = evaluate_captions(list(captions), [each.captions for each in examples]).as_dict()
     scores = {name: metrics[name] for name in (*SCORES[:-1], "brevity_penalty")}
     # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
     exact = [
-        caption.split() in references or tokenize(caption) in references
-        for caption, references in zip(captions, source.words, strict=True)
+        caption.split() in example.words or tokenize(caption) in example.words
+        for caption, example in zip(captions, examples, strict=True)
     ]
     scores["exact match"] = sum(exact) / len(exact)
     return scores
 
 
-def write_captions(source: Source, folder: Path, captions: Sequence[str]) -> None:
+def write_captions(examples: Sequence[Example], folder: Path, captions: Sequence[str]) -> None:
     """Write one caption a photo into the run's folder, in COCO's result format."""
-    write_results(folder / RESULTS, dict(zip(source.image_ids, captions, strict=True)))
+    write_results(
+        folder / RESULTS, dict(zip((each.image_id for each in examples), captions, strict=True))
+    )
 
 
 def _show(
-    captioner: Captioner, rows: Rows, kept: Sequence[int], source: Source
+    captioner: Captioner, rows: Rows, kept: Sequence[int], examples: Sequence[Example]
 ) -> list[ShownExample]:
     """The first photos with their captions and maps; an unreadable photo has no picture."""
     shown = []
     for index, row in enumerate(kept[:SHOWN]):
         annotations = rows.encode(rows.read(torch.tensor([row])))
-        references = "\n".join(f"- {caption}" for caption in source.captions[index])
+        references = "\n".join(f"- {caption}" for caption in examples[index].captions)
         picture = None
         (caption,) = captioner.caption_annotations(annotations)
         with contextlib.suppress(UserError):  # Also for a caption without words.
-            photo = source.open_photo(index)
-            region = captioner.preprocessing.region(photo.width, photo.height)
-            picture = panels(*caption.of_photo(photo, region).drawn(), panel_size=160)
+            photo = read_photo(examples[index].path, captioner.preprocessing)
+            picture = panels(*caption.of_photo(photo.image, photo.region).drawn(), panel_size=160)
         text = f"**{caption.text}**\n\n{references}"
-        shown.append(ShownExample(f"photo {source.image_ids[index]}", text, picture))
+        shown.append(ShownExample(f"photo {examples[index].name}", text, picture))
     return shown
 
 
-def _some_rows(examples: list[CaptionExample]) -> Tensor:
+def _some_rows(captions: list[EncodedCaption]) -> Tensor:
     """Rows of at most `STANDARDISED_BY` photos with captions, evenly spread."""
-    rows = sorted({example.row for example in examples})
+    rows = sorted({row for row, _ in captions})
     count = min(len(rows), STANDARDISED_BY)
     return torch.tensor([rows[place * len(rows) // count] for place in range(count)])
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.data.numbers import LARGEST
+from captioner.data.parallel import LARGEST
 from captioner.decoding import TranslationSearch
 from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath
 from captioner.text.plain_text import Capitals

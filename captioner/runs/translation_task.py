@@ -11,17 +11,15 @@ from typing import Any, cast
 
 import torch
 
-from captioner.data.loading import loading_workers
-from captioner.data.numbers import number_pairs
-from captioner.data.pairs import encode_pairs, report_cut
-from captioner.data.parallel import ParallelText, SentencePair, read_parallel
-from captioner.data.source_problems import Problems
+from captioner.data.batches import encode_pairs, loading_workers, report_cut
+from captioner.data.example import Problems
+from captioner.data.parallel import ParallelText, SentencePair, number_pairs, read_parallel
 from captioner.errors import UserError
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_text
 from captioner.model_folders import model_folder
+from captioner.runs.batches import TranslationBatches
 from captioner.runs.task import PreparedRun, batches_of
-from captioner.runs.translation_batches import TranslationBatches
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import as_sentence
@@ -169,7 +167,7 @@ def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
             numbers.train + numbers.validation, numbers.seed, largest=numbers.largest
         )
         parts = pairs[: numbers.train], pairs[numbers.train :]
-        training, validation = (ParallelText(part, Problems("numbers", "refuse")) for part in parts)
+        training, validation = (ParallelText(part, Problems()) for part in parts)
         return training, validation
     files = (data.source, data.target), (data.validation_source, data.validation_target)
     training, validation = (

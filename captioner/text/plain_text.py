@@ -15,7 +15,11 @@ _SIGNS = str.maketrans({"\N{LOWER ONE EIGHTH BLOCK}": " ", "\N{HALFWIDTH BLACK S
 
 def is_valid_unicode(text: str) -> bool:
     """Whether UTF-8 can encode a text: JSON may hold half a surrogate pair, which it cannot."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def plain_text(text: str, case: str = "keep") -> str:

@@ -15,8 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torchvision.transforms.v2 import functional as transforms
 
-from captioner.data.coco import read_coco
-from captioner.data.flickr8k import read_flickr8k
+from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
 from captioner.vision.images import load_image
 from captioner.weight_files import write_tensors
@@ -37,18 +36,19 @@ class Folders:
 
     def flickr_captions(self, split: str) -> dict[Path, list[str]]:
         """Captions of Flickr8k's `train` or `val`, by photo, in the order of the list."""
-        captioned = read_flickr8k(
+        examples = read_examples(
+            "flickr8k",
             self.flickr / "Flickr8k.token.txt",
             self.flickr / "images",
             self.flickr / f"{split}.txt",
         )
-        return {image.path: list(image.captions) for image in captioned.images}
+        return {Path(str(each.path)): list(each.captions) for each in examples}
 
     def everyday_captions(self, split: str) -> dict[Path, list[str]]:
         """Captions of the everyday photos of `train` or `val`, by photo."""
         file = self.everyday / f"captions_{split}.json"
-        captioned = read_coco(file, self.everyday / "photos")
-        return {image.path: list(image.captions) for image in captioned.images}
+        examples = read_examples("coco", file, self.everyday / "photos")
+        return {Path(str(each.path)): list(each.captions) for each in examples}
 
     def training_photos(self) -> list[Path]:
         """Every photo that may be trained on, with or without captions."""

@@ -31,8 +31,8 @@ from PIL import Image, ImageOps
 from teachers import SCALES, Boxes, Detector, TeacherMaps, detect, global_features, mirror, sample
 
 from captioner.cli.program import run_program
-from captioner.data.coco import read_coco
 from captioner.data.parallel import read_lines
+from captioner.data.readers import read_examples
 from captioner.evaluation.captions import evaluate_captions
 from captioner.files import atomic_path, write_json, write_text
 from captioner.text.tokenizer import tokenize
@@ -172,8 +172,8 @@ def write_texts(file: Path, captions: Path, held_out: Path | None) -> None:
     """
     kept_back = set()
     if held_out is not None:
-        read = read_coco(held_out, held_out.parent, check_files=False)
-        kept_back = {tuple(tokenize(text)) for image in read.images for text in image.captions}
+        examples = read_examples("coco", held_out, check_files=False)
+        kept_back = {tuple(tokenize(text)) for each in examples for text in each.captions}
     texts = (line.strip().rstrip(",") for line in read_lines(captions))
     written = [
         text

@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from captioner.cli.program import run_program
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
-from captioner.runs.feature_extraction import (
+from captioner.runs.features import (
     encoder_of,
+    example_stores,
+    examples_to_store,
     extraction_progress,
-    source_stores,
-    sources_to_store,
 )
 from captioner.vision.encoders import make_encoder
 from captioner.weight_files import write_tensors
@@ -63,7 +63,7 @@ def fill_with_network(recipe: CaptioningRecipe, network: Callable[[Tensor], Tens
         torch.manual_seed(0)
         write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
     encoder = NetworkEncoder(recipe, network)
-    stores = source_stores(recipe, encoder.stand_in, sources_to_store(recipe))
+    stores = example_stores(recipe, encoder.stand_in, examples_to_store(recipe))
     with extraction_progress(stores.values()) as report:
         for store in stores.values():
             store.fill(encoder, report=report)

@@ -19,10 +19,9 @@ from torch import Tensor
 
 from captioner.caption import ShowAttendTellDecoder
 from captioner.caption.folder import load_model
-from captioner.data.examples import CaptionExample, encode_captions
-from captioner.data.length_buckets import collate
+from captioner.data.batches import collate_captions, encode_captions
+from captioner.data.readers import read_examples
 from captioner.devices import autocast
-from captioner.runs.read_sources import read_split
 
 CAPTIONS_READ = 2
 """K, the captions of a photo that are read at a time, drawn at random."""
@@ -57,16 +56,15 @@ class TeacherWords:
         self.captioner = load_model(model)
         self.decoder: ShowAttendTellDecoder = self.captioner.decoder.requires_grad_(False)
         self.precision: torch.dtype = getattr(torch, precision)
-        captions = read_split("table", table, None, "train")
-        words = dict(zip(captions.names, captions.words, strict=True))
-        encoded = encode_captions(
+        words = {each.name: each.words for each in read_examples("table", table, split="train")}
+        encoded, _ = encode_captions(
             (words[str(photo.resolve())] for photo in photos),
             self.captioner.vocabulary,
             MAXIMUM_LENGTH,
         )
-        self.captions: list[list[CaptionExample]] = [[] for _ in photos]
-        for example in encoded.examples:
-            self.captions[example.row].append(example)
+        self.captions: list[list[list[int]]] = [[] for _ in photos]
+        for row, tokens in encoded:
+            self.captions[row].append(tokens)
 
     def student(self) -> ShowAttendTellDecoder:
         """A copy of the decoder that can be trained."""
@@ -80,10 +78,10 @@ class TeacherWords:
             own = self.captions[row]
             drawn = torch.randint(len(own), (CAPTIONS_READ,), generator=generator)
             examples += [own[index] for index in drawn.tolist()]
-        batch = collate(examples)
+        inputs, _, masks = collate_captions(examples)
         shape = (len(rows), CAPTIONS_READ, -1)
-        words = batch.inputs.view(shape)  # (B, K, T)
-        mask = batch.mask.view(shape)  # (B, K, T)
+        words = inputs.view(shape)  # (B, K, T)
+        mask = masks.view(shape)  # (B, K, T)
         with autocast(maps.device, self.precision):
             return Reading(words, mask, say(self.decoder, maps, words))
 

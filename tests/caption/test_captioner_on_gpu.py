@@ -24,7 +24,7 @@ from captioner.caption import (
 from captioner.caption.folder import decoder_config
 from captioner.caption.folder import make_decoder as make_caption_decoder
 from captioner.decoding import BeamSearch, Constraints, Sampling, decode
-from captioner.runs.feature_extraction import encode
+from captioner.runs.features import encode
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 pytestmark = needs_gpu

@@ -1,12 +1,32 @@
-"""JSON files and counts of problems for the tests of several formats."""
+"""JSON files, and what readers find, for the tests of several formats."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from captioner.data.source_problems import Problems
+from captioner.data.example import Example, OnProblem, Problems
+from captioner.data.readers import read_examples
+
+
+class Found(NamedTuple):
+    """What a reader found."""
+
+    images: list[Example]
+    problems: Problems
+
+
+def read(
+    format: str,
+    annotations: Path,
+    images: Path | None = None,
+    split: Any = None,
+    on_problem: OnProblem = "refuse",
+    check_files: bool = True,
+) -> Found:
+    problems = Problems(on_problem)
+    return Found(read_examples(format, annotations, images, split, problems, check_files), problems)
 
 
 def write_json(path: Path, value: Any) -> Path:

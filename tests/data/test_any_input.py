@@ -11,8 +11,9 @@ from data_samples import write_json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.data.coco_instances import read_instances
-from captioner.data.readers import read_captions
+from captioner.data.example import Problems
+from captioner.data.instances import read_instances
+from captioner.data.readers import read_examples
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 
@@ -65,7 +66,7 @@ def read(kind: str, file: Path) -> object:
         return read_instances([file]).target(1, "dog")
     if kind == "synonyms":
         return read_synonyms(file)
-    return read_captions(kind, file, None, None, "skip", check_files=False)
+    return read_examples(kind, file, None, None, Problems("skip"), check_files=False)
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_samples import counts, write_json
+from data_samples import counts, read, write_json
 
-from captioner.data.coco import read_coco
 from captioner.errors import UserError
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "coco"
@@ -37,7 +36,7 @@ def photos(folder: Path, *names: str) -> Path:
 def test_images_have_their_captions_in_order(tmp_path: Path) -> None:
     file = write_json(tmp_path / "captions_val2014.json", document())
     folder = photos(tmp_path / "p", *(image["file_name"] for image in document()["images"]))
-    images = read_coco(file, folder).images
+    images = read("coco", file, folder).images
     assert [(image.image_id, image.captions) for image in images] == [
         (42, ("A cat.",)),
         (7, ("A dog.", "The dog.")),
@@ -50,7 +49,7 @@ def test_the_layout_of_2014_is_found_from_its_root(tmp_path: Path) -> None:
     write_json(tmp_path / "annotations" / "captions_val2014.json", document())
     photos(tmp_path / "train2014")
     folder = photos(tmp_path / "val2014", *(image["file_name"] for image in document()["images"]))
-    images = read_coco(tmp_path, tmp_path, split="val2014").images
+    images = read("coco", tmp_path, tmp_path, split="val2014").images
     assert images[0].path == folder / "COCO_val2014_000000000042.jpg"
 
 
@@ -60,10 +59,10 @@ def test_the_layout_of_2017_is_found_from_its_root(tmp_path: Path) -> None:
         image["file_name"] = image["file_name"].removeprefix("COCO_val2014_")
     file = write_json(tmp_path / "annotations" / "captions_train2017.json", value)
     folder = photos(tmp_path / "train2017", "000000000042.jpg", "000000000007.jpg")
-    images = read_coco(file, tmp_path).images
+    images = read("coco", file, tmp_path).images
     assert images[1].path == folder / "000000000007.jpg"
-    assert read_coco(file.parent, tmp_path, split="train2017").images == images
-    assert read_coco(file, tmp_path, split="train").images == images
+    assert read("coco", file.parent, tmp_path, split="train2017").images == images
+    assert read("coco", file, tmp_path, split="train").images == images
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_the_layout_of_2017_is_found_from_its_root(tmp_path: Path) -> None:
 def test_a_split_that_is_not_of_the_file_is_refused(tmp_path: Path, name: str, split: str) -> None:
     file = write_json(tmp_path / name, document())
     with pytest.raises(UserError, match=rf"{name}.*split.*, not '{split}'$"):
-        read_coco(file, tmp_path, split=split, check_files=False)
+        read("coco", file, tmp_path, split=split, check_files=False)
 
 
 @pytest.mark.parametrize("name", ["coco_val.json", "captions_val2017.json", "evaluation.json"])
@@ -89,14 +88,14 @@ def test_a_file_is_read_whole_where_its_name_says_no_other_split(
     tmp_path: Path, name: str, split: str
 ) -> None:
     file = write_json(tmp_path / name, document())
-    assert len(read_coco(file, tmp_path, split=split, check_files=False).images) == 2
+    assert len(read("coco", file, tmp_path, split=split, check_files=False).images) == 2
 
 
 def test_a_folder_of_annotations_needs_a_split_that_is_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the split to read from it must be named"):
-        read_coco(tmp_path, tmp_path)
+        read("coco", tmp_path, tmp_path)
     with pytest.raises(UserError, match=r"neither .*captions_val2014.json nor .*annotations"):
-        read_coco(tmp_path, tmp_path, split="val2014")
+        read("coco", tmp_path, tmp_path, split="val2014")
 
 
 def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     ]
     file = write_json(tmp_path / "captions_val2014.json", value)
     folder = photos(tmp_path / "p", "8.jpg", *(i["file_name"] for i in document()["images"]))
-    result = read_coco(file, folder, on_problem="skip")
+    result = read("coco", file, folder, on_problem="skip")
     assert [image.image_id for image in result.images] == [42, 7]
     assert result.images[0].captions == ("A cat.",)
     assert counts(result.problems) == {
@@ -123,14 +122,14 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
         "missing image": 1,
     }
     with pytest.raises(UserError, match=r"\(annotation 5 is of image 1000, which is not there\)"):
-        read_coco(file, folder)
+        read("coco", file, folder)
 
 
 @pytest.mark.data
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real COCO captions are not in ../shared/data")
 def test_real_captions_of_2017() -> None:
     file = REAL / "captions_val2017_subset.json"
-    result = read_coco(file, REAL, check_files=False)
+    result = read("coco", file, REAL, check_files=False)
     assert len(result.images) == 4831
     assert sum(len(image.captions) for image in result.images) == 24169
     assert min(len(image.captions) for image in result.images) == 5

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_samples import counts, write_json
+from data_samples import counts, read, write_json
 
-from captioner.data.karpathy import read_karpathy
 from captioner.errors import UserError
 
 
@@ -37,7 +36,7 @@ def document() -> dict[str, Any]:
 
 
 def ids(file: Path, split: str | None) -> list[int | str]:
-    result = read_karpathy(file, file.parent, split, check_files=False)
+    result = read("karpathy", file, file.parent, split, check_files=False)
     return [image.image_id for image in result.images]
 
 
@@ -54,7 +53,7 @@ def test_splits(tmp_path: Path) -> None:
 
 def test_captions_come_with_their_tokens(tmp_path: Path) -> None:
     file = write_json(tmp_path / "dataset_coco.json", document())
-    (image,) = read_karpathy(file, tmp_path, "val", check_files=False).images
+    (image,) = read("karpathy", file, tmp_path, "val", check_files=False).images
     assert image.captions == ("A photo 103.", "A dog .")
     assert image.tokens == (("a", "photo", "103"), ("a", "dog"))
 
@@ -62,7 +61,7 @@ def test_captions_come_with_their_tokens(tmp_path: Path) -> None:
 def test_photos_are_found_in_the_folders_of_coco_and_in_one_folder(tmp_path: Path) -> None:
     file = write_json(tmp_path / "dataset_coco.json", document())
     (tmp_path / "train2014").mkdir()
-    train, rest, _ = read_karpathy(file, tmp_path, "train", check_files=False).images
+    train, rest, _ = read("karpathy", file, tmp_path, "train", check_files=False).images
     assert train.path == tmp_path / "train2014" / "COCO_val2014_000000000101.jpg"
     assert rest.path == tmp_path / "COCO_val2014_000000000102.jpg"
 
@@ -72,7 +71,7 @@ def test_flickr_files_have_neither_folder_nor_number(tmp_path: Path) -> None:
     file = write_json(tmp_path / "dataset_flickr8k.json", value)
     name = "COCO_val2014_000000000005.jpg"
     (tmp_path / name).touch()
-    (image,) = read_karpathy(file, tmp_path, "train").images
+    (image,) = read("karpathy", file, tmp_path, "train").images
     assert (image.image_id, image.path) == (name, tmp_path / name)
 
 
@@ -86,7 +85,7 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     for number in (101, 102):
         (tmp_path / f"COCO_val2014_{number:012d}.jpg").touch()
     file = write_json(tmp_path / "dataset_coco.json", value)
-    result = read_karpathy(file, tmp_path, "train", on_problem="skip")
+    result = read("karpathy", file, tmp_path, "train", on_problem="skip")
     assert [image.image_id for image in result.images] == [101, 102]
     assert result.images[0].captions == ("A dog .",)
     assert counts(result.problems) == {
@@ -96,4 +95,4 @@ def test_problems_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
         "missing image": 2,
     }
     with pytest.raises(UserError, match=r"sentence 0 of image COCO_val2014_0+101.jpg \(record 1\)"):
-        read_karpathy(file, tmp_path, "train")
+        read("karpathy", file, tmp_path, "train")

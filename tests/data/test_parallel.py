@@ -4,14 +4,17 @@ import gzip
 from pathlib import Path
 
 import pytest
-import torch
 
-from captioner.data.length_buckets import batches_by_tokens
-from captioner.data.pairs import PairExample, collate_pairs, encode_pairs, report_cut
-from captioner.data.parallel import SentencePair, read_lines, read_parallel
+from captioner.data.parallel import (
+    SentencePair,
+    number_in_words,
+    number_pairs,
+    read_lines,
+    read_parallel,
+)
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
-from captioner.text.word_vocabulary import WordVocabulary, join_words, split_words
+from captioner.text.word_vocabulary import join_words, split_words
 
 
 def write(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
@@ -69,52 +72,32 @@ def test_empty_sides_may_be_skipped(tmp_path: Path) -> None:
     assert "left out 1 empty sentence" in read.problems.summary()
 
 
-def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
-    pairs = [SentencePair("a b c", "x", 1), SentencePair("b", "y x", 2)]
-    source = WordVocabulary.learn(["a b c"], 1, "keep")
-    target = WordVocabulary.learn(["x y"], 1, "keep")
-    examples, cut = encode_pairs(pairs, source, target, 2)
-    assert examples == [PairExample([4, 5], [4]), PairExample([5], [5, 4])]
-    assert cut == [1]
-    assert encode_pairs(pairs, source, target, 9)[1] == []
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, "zero"),
+        (13, "thirteen"),
+        (20, "twenty"),
+        (85, "eighty five"),
+        (100, "one hundred"),
+        (117, "one hundred and seventeen"),
+        (4007, "four thousand and seven"),
+        (4700, "four thousand seven hundred"),
+        (30_000, "thirty thousand"),
+        (999_999, "nine hundred and ninety nine thousand nine hundred and ninety nine"),
+    ],
+)
+def test_numbers_in_words(number: int, words: str) -> None:
+    assert number_in_words(number) == words
 
 
-def test_cut_lines_are_told() -> None:
-    found = report_cut("source", range(3, 15), "2 tokens")
-    assert found == "12 sources cut to 2 tokens: lines 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more"
-    assert report_cut("pair", [1], "2 tokens a side") == "1 pair cut to 2 tokens a side: line 1"
-
-
-def test_a_batch_of_pairs() -> None:
-    batch = collate_pairs(
-        [PairExample([7, 8], [4, 5, 6]), PairExample([], [9]), PairExample([4], [])]
-    )
-    assert batch.source.tolist() == [[7, 8, 2], [2, 0, 0], [4, 2, 0]]
-    assert batch.source_mask.int().tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
-    assert batch.inputs.tolist() == [[1, 4, 5, 6], [1, 9, 0, 0], [1, 0, 0, 0]]
-    assert batch.targets.tolist() == [[4, 5, 6, 2], [9, 2, 0, 0], [2, 0, 0, 0]]
-    assert batch.mask.int().tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]
-
-
-def test_batches_by_tokens() -> None:
-    lengths = torch.randint(1, 40, (3000,), generator=torch.Generator().manual_seed(0)).tolist()
-    generator = torch.Generator().manual_seed(1)
-    epochs = [batches_by_tokens(lengths, 500, generator) for _ in range(3)]
-    assert len({len(batches) for batches in epochs}) == 1
-    assert epochs[0] != epochs[1]
-    for batches in epochs:
-        assert sorted(index for batch in batches for index in batch) == list(range(3000))
-        filled = [len(batch) * max(lengths[index] for index in batch) for batch in batches]
-        assert max(filled) <= 500
-        padding = sum(filled) - sum(lengths)
-        assert padding < 0.03 * sum(lengths)
-        assert filled[0] != max(filled) or filled != sorted(filled)
-
-
-def test_a_pair_longer_than_a_batch_has_one_of_its_own() -> None:
-    batches = batches_by_tokens([3, 50, 3, 3], 6, torch.Generator())
-    assert sorted(map(len, batches)) == [1, 1, 2]
-    assert batches_by_tokens([], 5, torch.Generator()) == []
+def test_pairs() -> None:
+    pairs = number_pairs(50, seed=3, largest=99)
+    assert len({pair.source for pair in pairs}) == 50
+    for pair in pairs:
+        assert number_in_words(int(pair.target.replace(" ", ""))) == pair.source
+    assert pairs == number_pairs(50, seed=3, largest=99)
+    assert pairs != number_pairs(50, seed=4, largest=99)
 
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "multi30k"

@@ -5,8 +5,10 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from data_samples import read
 
-from captioner.data.table import read_splits, read_table
+from captioner.data.example import Problems
+from captioner.data.table import read_splits
 from captioner.errors import UserError
 
 # A line separator of Unicode ends no line of a table.
@@ -33,14 +35,14 @@ def as_jsonl() -> str:
 @pytest.mark.parametrize(("name", "content"), [("t.csv", as_csv()), ("t.JSONL", as_jsonl())])
 def test_rows_are_grouped_by_image(tmp_path: Path, name: str, content: str) -> None:
     file = table(tmp_path, name, content)
-    images = read_table(file).images
+    images = read("table", file).images
     assert [(image.image_id, image.path, image.captions) for image in images] == [
         ("a.jpg", tmp_path / "a.jpg", ("A dog", "A dog")),
         ("b.jpg", tmp_path / "b.jpg", ("A\u2028cat",)),
     ]
-    assert [image.image_id for image in read_table(file, split="val").images] == ["b.jpg"]
+    assert [image.image_id for image in read("table", file, split="val").images] == ["b.jpg"]
     with pytest.raises(UserError, match="no split 'test', only train, val"):
-        read_table(file, split="test")
+        read("table", file, split="test")
 
 
 def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_p
     (photos / "c.jpg").touch()
     absolute = tmp_path / "a.jpg"
     file = table(tmp_path, "t.csv", f"image,caption\n./c.jpg,One\n{absolute},Two\nc.jpg,Three\n")
-    images = read_table(file, photos).images
+    images = read("table", file, photos).images
     assert [(image.image_id, image.path, image.captions) for image in images] == [
         ("c.jpg", photos / "c.jpg", ("One", "Three")),
         (str(absolute), absolute, ("Two",)),
@@ -59,7 +61,7 @@ def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_p
 def test_quoted_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
     text = 'image,caption\na.jpg,"A ""big"", red\ndog"\nb.jpg,\n'
     file = table(tmp_path, "t.csv", text)
-    result = read_table(file, on_problem="skip")
+    result = read("table", file, on_problem="skip")
     assert result.images[0].captions == ('A "big", red\ndog',)
     assert [*chain(*result.problems.kinds.values())] == [
         "line 4 has no words",
@@ -70,7 +72,7 @@ def test_quoted_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> No
 def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     text = "image,caption,split\na.jpg,One,train\na.jpg,Two\n,Three,train\na.jpg,Four,val\n"
     file = table(tmp_path, "t.csv", text + "\ngone.jpg,Five,\na.jpg,!,train\n")
-    result = read_table(file, on_problem="skip")
+    result = read("table", file, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
     assert result.problems.kinds == {
         "ill-formed line": [
@@ -84,7 +86,7 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
         "missing image": [f"image gone.jpg (line 7) has no file {tmp_path / 'gone.jpg'}"],
     }
     with pytest.raises(UserError, match=r"t.csv has 2 ill-formed lines \(line 3 has 2 cells, the"):
-        read_table(file)
+        read("table", file)
 
 
 def test_captions_with_separators_want_quotes(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_captions_with_separators_want_quotes(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"too many cells \(put captions with ',' in quotes\) \(line 2"
     ):
-        read_table(file)
+        read("table", file)
 
 
 def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
     lines += ['{"image": 3, "caption": "x"}', '{"image": "a.jpg", "caption": "x", "split": 1}']
     lines += ["[" * 100_000, "9" * 5000, '{"image": "a.jpg", "caption": "\\ud800 x"}']
     file = table(tmp_path, "t.jsonl", "\n".join(lines))
-    result = read_table(file, on_problem="skip")
+    result = read("table", file, on_problem="skip")
     assert [(image.image_id, image.captions) for image in result.images] == [("a.jpg", ("One",))]
     ill_formed = result.problems.kinds["ill-formed line"]
     assert [" ".join(sentence.split()[:2]) for sentence in ill_formed] == [
@@ -110,7 +112,7 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
     with pytest.raises(
         UserError, match=r"7 ill-formed lines \(line 3 is not valid JSON; line 4 is not a"
     ):
-        read_table(file)
+        read("table", file)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_ill_formed_tables_are_refused_by_name(
 ) -> None:
     file = table(tmp_path, name, content)
     with pytest.raises(UserError, match=message) as caught:
-        read_table(file, on_problem="skip")
+        read("table", file, on_problem="skip")
     assert str(file) in str(caught.value)
 
 
@@ -152,23 +154,23 @@ def test_columns_and_their_separator_are_found_by_usual_names(
     values = {**dict.fromkeys(("photo", "filename", "path", "file", "image"), "a.jpg")}
     values |= dict.fromkeys(("description", "text", "comment", "caption"), "A dog")
     row = separator.join(values.get(column, "else") for column in columns)
-    (image,) = read_table(table(tmp_path, name, f"{header}\n{row}\n")).images
+    (image,) = read("table", table(tmp_path, name, f"{header}\n{row}\n")).images
     assert (image.image_id, image.captions) == ("a.jpg", ("A dog",))
 
 
 def test_usual_names_in_jsonl_may_differ_by_line(tmp_path: Path) -> None:
     lines = ['{"Photo": "a.jpg", "text": "One"}', '{"file": "a.jpg", "comment": "Two"}', "{}"]
-    read = read_table(table(tmp_path, "t.jsonl", "\n".join(lines)), on_problem="skip")
-    assert read.images[0].captions == ("One", "Two")
-    assert [*chain(*read.problems.kinds.values())] == ['line 3 has no text in its "image"']
+    found = read("table", table(tmp_path, "t.jsonl", "\n".join(lines)), on_problem="skip")
+    assert found.images[0].captions == ("One", "Two")
+    assert [*chain(*found.problems.kinds.values())] == ['line 3 has no text in its "image"']
 
 
 def drawn(file: Path) -> dict[str, set[str]]:
-    train, validation = read_splits(file, None, ["train", "val"])
-    assert train.note == validation.note
+    names = ["train", "val"]
+    splits = read_splits(file, None, names, Problems())
     return {
-        name: {image.image_id for image in split.images}
-        for name, split in (("train", train), ("val", validation))
+        name: {str(image.image_id) for image in split}
+        for name, split in zip(names, splits, strict=True)
     }
 
 
@@ -184,12 +186,12 @@ def test_validation_photos_of_a_table_without_splits_are_drawn(
     splits = drawn(file)
     assert len(splits["val"]) == share  # Two at least: CIDEr-D needs them.
     assert splits["train"] == set(names) - splits["val"]
-    assert {image.image_id for image in read_table(file, split="val").images} == splits["val"]
-    note = read_table(file, split="train").note
+    assert {image.image_id for image in read("table", file, split="val").images} == splits["val"]
+    note = read("table", file, split="train").problems.note
     assert f"has no splits: {share} of its {photos} photos, drawn with seed 0" in note
-    assert read_table(file).note == ""
+    assert read("table", file).problems.note == ""
     with pytest.raises(UserError, match="no split 'test'"):
-        read_table(file, split="test")
+        read("table", file, split="test")
     # Other photos, another order: each keeps its split, but for one at most that is crowded out.
     file.write_text(
         "caption,image\nNew,more.jpg\n" + "".join(f"x,{name}\n" for name in names[::-1])
@@ -199,43 +201,46 @@ def test_validation_photos_of_a_table_without_splits_are_drawn(
 
 def test_few_rows_have_too_few_photos_for_validation_or_no_split(tmp_path: Path) -> None:
     file = table(tmp_path, "t.csv", "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n")
-    assert len(read_table(file, split="train", check_files=False).images) == 3
+    assert len(read("table", file, split="train", check_files=False).images) == 3
     with pytest.raises(UserError, match="too few photos for validation: it takes 4"):
-        read_splits(file, None, ["train", "val"], check_files=False)
+        read_splits(file, None, ["train", "val"], Problems(), check_files=False)
     with pytest.raises(UserError, match="has no split 'train': it has no rows"):
-        read_table(table(tmp_path, "t.csv", "image,caption\n,\n"), split="train")
+        read("table", table(tmp_path, "t.csv", "image,caption\n,\n"), split="train")
 
 
 def test_problems_of_all_splits_are_reported_together(tmp_path: Path) -> None:
     text = "image,caption,split\ngone.jpg,One,train\na.jpg,,train\n"
     text += "b.jpg,Two,val\nlost.jpg,x,val\n"
     with pytest.raises(UserError) as caught:
-        read_splits(table(tmp_path, "t.csv", text + "cut\n"), None, ["train", "val"])
+        read_splits(table(tmp_path, "t.csv", text + "cut\n"), None, ["train", "val"], Problems())
     for sentence in ("line 6 has 1 cells", "line 3 has no words", "lost.jpg", "gone.jpg"):
         assert sentence in str(caught.value)
     with pytest.raises(UserError, match=r"1 ill-formed line \(line 2 has 1 cells.*, 1 line with "):
-        read_splits(table(tmp_path, "t.csv", "image,text\nx\na,b,c\na.jpg,y"), None, ["val"])
+        read_splits(
+            table(tmp_path, "t.csv", "image,text\nx\na,b,c\na.jpg,y"), None, ["val"], Problems()
+        )
 
 
 def test_two_spellings_of_a_path_are_one_photo(tmp_path: Path) -> None:
     content = "image,caption,split\na.jpg,a dog,train\nb/../a.jpg,a dog,val\nb.jpg,a cat,val\n"
     path = table(tmp_path, "t.csv", content)
     with pytest.raises(UserError, match=r"a\.jpg .*in split 'val', but was in 'train'"):
-        read_table(path, split="train", check_files=False)
+        read("table", path, split="train", check_files=False)
 
 
 def test_a_table_of_windows_with_separators_below_its_rows_is_read(tmp_path: Path) -> None:
     (tmp_path / "holiday").mkdir()
     (tmp_path / "holiday" / "a.jpg").touch()
     rows = "holiday\\a.jpg;A dog;\r\nholiday/a.jpg;A brown dog;\r\n;;\r\n\r\n ;;\r\n"
-    (image,) = read_table(table(tmp_path, "t.csv", f"\ufeffImage;Caption;Note\r\n{rows}")).images
+    path = table(tmp_path, "t.csv", f"\ufeffImage;Caption;Note\r\n{rows}")
+    (image,) = read("table", path).images
     assert (image.image_id, image.captions) == ("holiday/a.jpg", ("A dog", "A brown dog"))
 
 
 def test_a_row_without_a_split_is_named_where_others_have_one(tmp_path: Path) -> None:
     path = table(tmp_path, "t.csv", "image,caption,split\na.jpg,a dog,train\nb.jpg,a cat,\n")
     with pytest.raises(UserError, match=r"1 row without a split .*line 3"):
-        read_table(path, split="train", check_files=False)
-    found = read_table(path, split="train", on_problem="skip", check_files=False)
+        read("table", path, split="train", check_files=False)
+    found = read("table", path, split="train", on_problem="skip", check_files=False)
     assert [image.image_id for image in found.images] == ["a.jpg"]
-    assert len(read_table(path, check_files=False).images) == 2
+    assert len(read("table", path, check_files=False).images) == 2

@@ -9,25 +9,20 @@ import pytest
 from samples import make_captioner, photo
 
 from captioner.caption.confidence import Confidence
-from captioner.data.source import Source
+from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation import calibration
 from captioner.evaluation.calibration import calibrate
 
 
-def source(first: int, count: int, caption: str = "a brown dog runs") -> Source:
-    return Source(
-        image_ids=[f"{first + row}.jpg" for row in range(count)],
-        captions=[[caption]] * count,
-        words=[[caption.split()]] * count,
-        open_photo=lambda row: photo(first + row),
-    )
+def examples(first: int, count: int, caption: str = "a brown dog runs") -> list[Example]:
+    return [Example(f"{n}.jpg", photo(n), (caption,)) for n in range(first, first + count)]
 
 
 def test_a_model_gets_its_confidence() -> None:
     model = make_captioner()
     report = calibrate(
-        model, source(0, 24), {"dogs": source(100, 21), "men": source(200, 11, "two men")}
+        model, examples(0, 24), {"dogs": examples(100, 21), "men": examples(200, 11, "two men")}
     )
     assert model.confidence is not None
     assert {name: found.photos for name, found in report.splits.items()} == {"dogs": 21, "men": 11}
@@ -67,7 +62,7 @@ def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: pytest.M
     numbers: dict[int, int] = {}
     monkeypatch.setattr(calibration, "_fit", record_fit)
     monkeypatch.setattr(calibration, "_reliability", record_judged)
-    calibrate(make_captioner(), source(0, 24), {"all": source(100, 20)})
+    calibrate(make_captioner(), examples(0, 24), {"all": examples(100, 20)})
     assert len(judged) == 4  # Two halves of the photos and of the pictures of nothing.
     for number, captions in judged:
         assert captions
@@ -79,7 +74,7 @@ def test_the_mean_confidence_is_the_share_observed() -> None:
     """The intercept of a logistic regression sees to it, but for the pictures of nothing."""
     for words in ("a brown dog runs on water", "two men"):
         model = make_captioner()
-        report = calibrate(model, source(0, 24), {"all": source(100, 40, words)})
+        report = calibrate(model, examples(0, 24), {"all": examples(100, 40, words)})
         found = report.splits["all"]
         assert found.expected == pytest.approx(found.observed, abs=0.15)
 
@@ -87,7 +82,7 @@ def test_the_mean_confidence_is_the_share_observed() -> None:
 def test_the_same_again_gives_the_same() -> None:
     models = make_captioner(), make_captioner()
     for model in (*models, models[0]):  # The first one had a confidence the second time.
-        calibrate(model, source(0, 24), {"all": source(100, 20)})
+        calibrate(model, examples(0, 24), {"all": examples(100, 20)})
     first, again = models
     assert first.confidence == again.confidence
 
@@ -95,12 +90,12 @@ def test_the_same_again_gives_the_same() -> None:
 @pytest.mark.parametrize(
     ("training", "validation", "sentence"),
     [
-        (source(0, 24), source(100, 7), "8 photos of each split or more, and val has 7"),
-        (source(0, 24), source(20, 20), "4 photos of val are training photos, '20.jpg' among"),
+        (examples(0, 24), examples(100, 7), "8 photos of each split or more, and val has 7"),
+        (examples(0, 24), examples(20, 20), "4 photos of val are training photos, '20.jpg' among"),
     ],
 )
 def test_what_cannot_be_calibrated_is_refused(
-    training: Source, validation: Source, sentence: str
+    training: list[Example], validation: list[Example], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         calibrate(make_captioner(), training, {"val": validation})

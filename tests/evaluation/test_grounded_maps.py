@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from captioner.data.grounding import Target
+from captioner.data.instances import Target
 from captioner.evaluation.grounded_maps import grounded_maps, word_maps
 
 SIZE = (4, 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +18,8 @@ from torch import Tensor, nn
 
 from captioner.attention import Memory
 from captioner.caption import Captioner
-from captioner.data.grounding import Target
-from captioner.data.records import ImageId
-from captioner.data.source import Source
+from captioner.data.example import Example, ImageId
+from captioner.data.instances import Target
 from captioner.decoding import SearchOptions, Step
 from captioner.errors import UserError
 from captioner.evaluation.deletion import Curves
@@ -30,7 +28,6 @@ from captioner.render import PageCaption, PageItem, frames, panels, save_word_im
 from captioner.render.overlay import overlay
 from captioner.render.page import UNIT
 from captioner.render.region import fit
-from captioner.runs.read_sources import photo_source
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
@@ -103,13 +100,13 @@ class EachItsPlace:
         ]
 
 
-def one_photo_source(photo: Image.Image = PHOTO) -> Source:
-    return Source(["x"], [["a red dog"]], [[list(WORDS)]], lambda row: photo)
+def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
+    return [Example("x", photo, ("a red dog",), (tuple(WORDS),))]
 
 
 def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner) -> None:
     """Decoded, measured: a map one word early or late would have nothing inside."""
-    scores = score_maps(scripted, one_photo_source(), EachItsPlace(), exact=True)
+    scores = score_maps(scripted, one_photo(), EachItsPlace(), exact=True)
     assert [word.word for word in scores.words] == list(WORDS)
     assert scores.exact == 1.0
     found = scores.grounded
@@ -181,35 +178,31 @@ def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:
             halves = [(a / 2, b / 2, c / 2, d / 2) for a, b, c, d in moved]
             return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
 
-    found = score_maps(scripted, one_photo_source(wide), Shifted()).grounded
+    found = score_maps(scripted, one_photo(wide), Shifted()).grounded
     assert (found.words, found.outside) == (4, 1)
     assert found.mass.attention == pytest.approx(1.0)
 
 
 def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captioner) -> None:
-    other = replace(one_photo_source(), image_ids=["y"], open_photo=never)
+    other = [Example("y", Path("absent.png"))]
     sentence = "^not one of 1 photos is annotated in the boxes of x$"
     with pytest.raises(UserError, match=sentence):  # And no photo was opened for it.
         score_maps(scripted, other, EachItsPlace())
-    both = Source(["x", "y"], [[], []], [[], []], lambda row: PHOTO)
+    both = [Example("x", PHOTO), Example("y", PHOTO)]
     found = score_maps(scripted, both, EachItsPlace()).grounded
     assert found.not_annotated == 1
     # A photo that is left out is none of those measured.
     left_out: dict[str, str] = {}
-    some = replace(both, open_photo=lambda row: never(row) if row else PHOTO)
+    some = [both[0], *other]
     found = score_maps(scripted, some, EachItsPlace(), left_out=left_out).grounded
     assert list(left_out) == ["y"]
     assert found.not_annotated == 0
 
 
-def never(row: int) -> Image.Image:
-    raise UserError(f"photo {row} cannot be read")
-
-
 def test_captions_without_content_words_keep_their_other_scores(scripted: Captioner) -> None:
     scripted.vocabulary = Vocabulary(("the", "a", "on", "of", "in"))
     options = CurveOptions(steps=2)
-    scores = score_maps(scripted, one_photo_source(), EachItsPlace(), curve_options=options)
+    scores = score_maps(scripted, one_photo(), EachItsPlace(), curve_options=options)
     assert scores.grounded is not None
     assert scores.curves is scores.as_dict()["curves"] is None
     heading = "blurring what was attended, and random places: "
@@ -217,13 +210,13 @@ def test_captions_without_content_words_keep_their_other_scores(scripted: Captio
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Source:
+def photos(tmp_path: Path) -> list[Example]:
     for number in range(4):
         save_photo(tmp_path / f"{number}.png", number)
-    return photo_source([str(tmp_path)])
+    return [Example(str(path), path) for path in sorted(tmp_path.iterdir())]
 
 
-def test_any_photos_can_be_measured(photos: Source, tmp_path: Path) -> None:
+def test_any_photos_can_be_measured(photos: list[Example], tmp_path: Path) -> None:
     options = CurveOptions(photos=3, steps=4)
     scores = score_maps(make_captioner(), photos, batch_size=3, curve_options=options)
     assert scores.photos == 4

@@ -8,7 +8,8 @@ import pytest
 from coco_samples import write_captions, write_instances
 from samples import make_captioner, save_photo
 
-from captioner.data.source import Source
+from captioner.data.example import Example
+from captioner.data.readers import read_examples
 from captioner.errors import UserError
 from captioner.evaluation import caption_report
 from captioner.evaluation.caption_scorer import Scorer
@@ -16,11 +17,10 @@ from captioner.evaluation.captions import score_texts
 from captioner.evaluation.score_captions import score_model, score_results
 from captioner.evaluation.significance import NOTHING
 from captioner.evaluation.texts import CaptionTexts
-from captioner.runs.read_sources import read_split
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
+def examples(tmp_path: Path) -> list[Example]:
     """Five photos, the fourth of which is not one."""
     rows = ["image,caption"]
     for number in range(5):
@@ -28,41 +28,45 @@ def source(tmp_path: Path) -> Source:
         rows += [f"{number}.png,a brown dog runs", f"{number}.png,two red dogs number {number}"]
     (tmp_path / "3.png").write_bytes(b"not a photo")
     (tmp_path / "captions.csv").write_text("\n".join(rows))
-    return read_split("table", tmp_path / "captions.csv", None, None)
+    return read_examples("table", tmp_path / "captions.csv")
 
 
 def kept(path: Path) -> dict[str, str]:
     return {record["image_id"]: record["caption"] for record in json.loads(path.read_text())}
 
 
-def test_a_photo_that_cannot_be_read_is_left_out_on_request(source: Source, tmp_path: Path) -> None:
+def test_a_photo_that_cannot_be_read_is_left_out_on_request(
+    examples: list[Example], tmp_path: Path
+) -> None:
     left_out: dict[str, str] = {}
     report = score_model(
-        make_captioner(), source, None, 2, tmp_path / "kept.json", left_out=left_out
+        make_captioner(), examples, None, 2, tmp_path / "kept.json", left_out=left_out
     )
     assert list(left_out) == ["3.png"]
     assert "3.png" in left_out["3.png"]
     assert report.scores.images == 4
-    good = source.take([0, 1, 2, 4])
+    good = [examples[row] for row in (0, 1, 2, 4)]
     assert score_model(make_captioner(), good).as_dict() == report.as_dict()
-    assert list(kept(tmp_path / "kept.json")) == good.image_ids
+    assert list(kept(tmp_path / "kept.json")) == [each.image_id for each in good]
 
 
-def test_a_refused_photo_loses_no_caption(source: Source, tmp_path: Path) -> None:
+def test_a_refused_photo_loses_no_caption(examples: list[Example], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"3\.png"):
-        score_model(make_captioner(), source, None, 2, tmp_path / "kept.json")
+        score_model(make_captioner(), examples, None, 2, tmp_path / "kept.json")
     assert list(kept(tmp_path / "kept.json")) == ["0.png", "1.png", "2.png"]
 
 
-def test_captions_are_written_before_they_are_scored(source: Source, tmp_path: Path) -> None:
+def test_captions_are_written_before_they_are_scored(
+    examples: list[Example], tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match="CIDEr-D"):  # Which is not defined for one photo.
-        score_model(make_captioner(), source.take([0]), results=tmp_path / "kept.json")
+        score_model(make_captioner(), examples[:1], results=tmp_path / "kept.json")
     assert list(kept(tmp_path / "kept.json")) == ["0.png"]
 
 
-def test_photos_none_of_which_can_be_read_are_refused(source: Source) -> None:
+def test_photos_none_of_which_can_be_read_are_refused(examples: list[Example]) -> None:
     with pytest.raises(UserError, match="not one of 1 photos could be read"):
-        score_model(make_captioner(), source.take([3]), left_out={})
+        score_model(make_captioner(), examples[3:4], left_out={})
 
 
 CAPTIONS = {1: "a dog runs", 2: "a cat sleeps on a mat", 3: "two birds", 4: "a horse"}
@@ -282,8 +286,10 @@ def test_a_page_has_the_photos_of_a_table(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<img ") == 2
 
 
-def test_a_model_is_compared_and_shown_with_its_photos(source: Source, tmp_path: Path) -> None:
-    good = source.take([0, 1, 2, 4])
+def test_a_model_is_compared_and_shown_with_its_photos(
+    examples: list[Example], tmp_path: Path
+) -> None:
+    good = [examples[row] for row in (0, 1, 2, 4)]
     other = write_results(tmp_path / "o.json", {f"{n}.png": "a brown dog" for n in (4, 2, 1, 0)})
     report = score_model(make_captioner(), good, scorer=Scorer(against=other), name="runs/x")
     assert (report.comparison.first, report.comparison.second) == ("runs/x", str(other))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.data.grounding import Box, Target
+from captioner.data.instances import Box, Target
 from captioner.evaluation.target_cells import TargetCells, target_cells
 
 SIZE = (40, 20)

@@ -15,8 +15,8 @@ from samples import save_photo
 from torch import Tensor
 
 import captioner
-from captioner.runs.annotation_rows import StoredRows
 from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.features import StoredRows
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import from_mapping
 from captioner.training import Batches

@@ -23,19 +23,19 @@ from safetensors.torch import load_file
 from samples import Output, Patch, save_photo
 
 import captioner
-from captioner.data.examples import CaptionExample, encode_captions
+from captioner.data.batches import encode_captions
+from captioner.data.readers import read_examples
 from captioner.errors import UserError
 from captioner.files import folder_lock
 from captioner.runs import captioning_task
-from captioner.runs.annotation_rows import PixelRows
-from captioner.runs.caption_batches import CaptionBatches
-from captioner.runs.captioning_recipe import DataConfig
+from captioner.runs.batches import CaptionBatches
+from captioner.runs.caption_data import DataConfig, read_training
 from captioner.runs.captioning_task import scores_of, write_captions
-from captioner.runs.feature_extraction import encoder_of
-from captioner.runs.read_sources import read_sources, read_split
+from captioner.runs.features import PixelRows, encoder_of
 from captioner.runs.train_run import train_run
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore
+from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Augmentation
 
 
@@ -93,9 +93,9 @@ def test_steps_loaded_by_processes_are_those_loaded_in_the_run(
 
 def test_photos_are_encoded_without_a_gradient(config: Config) -> None:
     recipe = recipe_of(config)
-    source, _ = read_sources(recipe.data)
+    examples, *_ = read_training(recipe.data)
     rows = torch.tensor([4, 0, 3, 0])
-    photos = PixelRows(source, recipe.preprocessing, encoder_of(recipe))
+    photos = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
     pixels = photos.read(rows)
     assert pixels.is_contiguous(memory_format=torch.channels_last)
     encoded = photos.encode(pixels[1:3])
@@ -105,11 +105,11 @@ def test_photos_are_encoded_without_a_gradient(config: Config) -> None:
 
 def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(config: Config) -> None:
     recipe = recipe_of(config)
-    source, _ = read_sources(recipe.data)
+    examples, *_ = read_training(recipe.data)
     rows = torch.tensor([4, 0, 3])
     augmentation = Augmentation(crop=0.5, mirror=True, colour=0.2)
-    read = PixelRows(source, recipe.preprocessing, augmentation=augmentation).read
-    plain = PixelRows(source, recipe.preprocessing).read(rows)
+    read = PixelRows(examples, recipe.preprocessing, augmentation=augmentation).read
+    plain = PixelRows(examples, recipe.preprocessing).read(rows)
     assert torch.equal(read(rows), plain)  # As in validation.
 
     def drawn(seed: int, first: int = 0) -> torch.Tensor:
@@ -123,18 +123,19 @@ def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(confi
 
 def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Config) -> None:
     recipe = recipe_of(config, encoder={"train": True}, training={"batch_size": 6})
-    source, _ = read_sources(recipe.data)
-    words = Vocabulary.build(chain(*source.words), 1)
-    examples = encode_captions(source.words, words, 50).examples
-    batches = CaptionBatches(examples, PixelRows(source, recipe.preprocessing), recipe)
+    examples, *_ = read_training(recipe.data)
+    words = Vocabulary.build(chain(*(each.words for each in examples)), 1)
+    captions, _ = encode_captions((each.words for each in examples), words, 50)
+    batches = CaptionBatches(captions, PixelRows(examples, recipe.preprocessing), recipe)
     (first, second), (again, _) = (whole_batches(batches, epoch) for epoch in (0, 0))
     assert torch.equal(first.source, again.source)
     read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
     assert sorted(torch.cat(read).tolist()) == list(range(6))
     for batch in (first, second):
         assert len(batch.source) == 3
-        photos = [source.open_photo(row) for row in batch.rows.tolist()]
-        each = torch.stack([recipe.preprocessing(photo) for photo in photos])  # (6, 3, 64, 64)
+        paths = [examples[row].path for row in batch.rows.tolist()]
+        photos = [recipe.preprocessing(load_image(path)) for path in paths]
+        each = torch.stack(photos)  # (6, 3, 64, 64)
         assert torch.equal(batch.source[batch.photos], each)
     # Parts have whole photos, so none is read by two of them, however many there are.
     for processes in (2, 3, 4):
@@ -196,9 +197,9 @@ def test_a_photo_in_both_splits_is_refused(tmp_path: Path) -> None:
     fields = {"format": "table", "validation": None}
     fields |= dict(zip(("annotations", "validation_annotations"), files, strict=True))
     with pytest.raises(UserError, match=r"a\.png"):
-        read_sources(DataConfig(**fields, train=None))
+        read_training(DataConfig(**fields, train=None))
     with pytest.raises(UserError, match=r"one has no splits: set data\.train"):
-        read_sources(DataConfig(**fields, train="train"))
+        read_training(DataConfig(**fields, train="train"))
 
 
 def test_an_unreadable_photo_is_refused_by_name_or_left_out(
@@ -267,7 +268,7 @@ def test_the_captions_of_the_best_validation_are_beside_the_model(
     model = captioner.load(train_run(recipe, tmp_path / "run"))
     found = json.loads((tmp_path / "run" / "results.json").read_text())
     assert [record["image_id"] for record in found] == ["6.png", "7.png"]
-    _, validation = read_sources(recipe.data)
+    _, validation, _ = read_training(recipe.data)
     scores = scores_of([record["caption"] for record in found], validation)
     kept = json.loads((tmp_path / "run" / "model" / "scores.json").read_text())
     assert scores == pytest.approx(kept)
@@ -297,8 +298,8 @@ def test_results_are_what_the_tools_of_coco_read(tmp_path: Path) -> None:
     file = coco_file(tmp_path, "captions_val2017.json", numbers)
     for number in numbers:
         (tmp_path / f"{number:012d}.jpg").touch()
-    source = read_split("coco", file, tmp_path, "val")
-    write_captions(source, tmp_path, ["a dog", "two dogs"])
+    examples = read_examples("coco", file, tmp_path, "val")
+    write_captions(examples, tmp_path, ["a dog", "two dogs"])
     loaded = COCO(str(file)).loadRes(str(tmp_path / "results.json"))
     captions = {a["image_id"]: a["caption"] for a in loaded.dataset["annotations"]}
     assert captions == {37777: "a dog", 12: "two dogs"}
@@ -313,24 +314,24 @@ def test_validation_captions_may_be_in_a_file_of_their_own(tmp_path: Path) -> No
             save_photo(tmp_path / f"{split}2017" / f"{number:012d}.jpg", number)
     annotations = {"annotations": files["train"], "validation_annotations": files["val"]}
     data = DataConfig(format="coco", images=tmp_path, **annotations)
-    train, validation = read_sources(data)
-    assert (list(train.image_ids), list(validation.image_ids)) == ([1, 2], [3, 4])
-    assert validation.names == ["3", "4"]
+    train, validation, sentences = read_training(data)
+    assert [[each.image_id for each in split] for split in (train, validation)] == [[1, 2], [3, 4]]
+    assert sentences == []
 
 
 def test_exact_match_is_of_words_whatever_stands_between_them(tmp_path: Path) -> None:
     save_photo(tmp_path / "a.png", 1)
     save_photo(tmp_path / "b.png", 2)
     (tmp_path / "t.csv").write_text("image,caption\na.png,A man's hat.\nb.png,It doesn't\n")
-    source = read_split("table", tmp_path / "t.csv", None, None)
-    assert source.words[0] == [["a", "man", "'s", "hat"]]
-    assert scores_of(["a man's hat", "it doesn't"], source)["exact match"] == 1.0
-    assert scores_of(["a man 's hat", "it does n't"], source)["exact match"] == 1.0
-    assert scores_of(["a man hat", "it does"], source)["exact match"] == 0.0
+    examples = read_examples("table", tmp_path / "t.csv")
+    assert examples[0].words == [["a", "man", "'s", "hat"]]
+    assert scores_of(["a man's hat", "it doesn't"], examples)["exact match"] == 1.0
+    assert scores_of(["a man 's hat", "it does n't"], examples)["exact match"] == 1.0
+    assert scores_of(["a man hat", "it does"], examples)["exact match"] == 0.0
 
 
 def test_batches_mix_lengths_where_batch_normalisation_is_trained(config: Config) -> None:
-    examples = [CaptionExample(0, [4] * (1 + number % 8)) for number in range(64)]
+    examples = [(0, [4] * (1 + number % 8)) for number in range(64)]
 
     def spread(train: bool) -> float:
         encoder = {"train": train}

@@ -29,10 +29,9 @@ from samples import Patch
 
 import captioner
 from captioner.caption import load_model
-from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
-from captioner.runs.annotation_rows import StoredRows
-from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.batches import CaptionBatches
+from captioner.runs.features import StoredRows
 from captioner.runs.train_run import train_run
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 
@@ -78,7 +77,7 @@ def test_every_example_is_in_one_share(config: Config, tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "store", record) as writer:
         writer.write(range(20), torch.arange(20.0).view(20, 1, 1))  # The number of each row.
     numbers = StoredRows(FeatureStore(tmp_path / "store"))
-    examples = [CaptionExample(row, [4 + row % 3] * (1 + row % 4)) for row in range(10)]
+    examples = [(row, [4 + row % 3] * (1 + row % 4)) for row in range(10)]
     batches = CaptionBatches(examples, numbers, recipe_of(config))
     whole = list(batches.batches(0, 0, 0, 1, 1))
     assert [step.examples for step in whole] == [

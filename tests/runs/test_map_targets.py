@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from coco_samples import write_instances
 
-from captioner.data.coco_instances import read_instances
-from captioner.data.examples import CaptionExample
+from captioner.data.instances import read_instances
 from captioner.data.synonyms import read_synonyms
-from captioner.runs.map_targets import MapTargets
+from captioner.runs.batches import MapTargets
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
@@ -28,7 +27,7 @@ def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(tmp_path: Path) ->
         Preprocessing(size=32, resize="squash"),
         (2, 2),
     )
-    dog, of_another = CaptionExample(0, [4, 5, 6, 7]), CaptionExample(1, [5])
+    dog, of_another = (0, [4, 5, 6, 7]), (1, [5])
     places = targets([dog, of_another], 5)
     assert places.shape == (2, 5, 4)
     right = [0.0, 1.0, 0.0, 1.0]

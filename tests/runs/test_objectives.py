@@ -15,13 +15,12 @@ from captioner.caption import (
     ObjectiveConfig,
     SelfCriticalConfig,
 )
-from captioner.data.examples import CaptionExample
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
+from captioner.runs.batches import examples_of_epoch
 from captioner.runs.caption_objective import (
     caption_reward,
     cider_reward,
-    examples_of_epoch,
     word_precision_reward,
 )
 from captioner.runs.train_run import train_run
@@ -79,13 +78,13 @@ def test_the_reward_takes_rows_that_were_moved_to_a_gpu() -> None:
 
 def test_a_self_critical_epoch_goes_over_every_photo_once() -> None:
     captions = {0: [[4], [5], [6]], 3: [[7]], 4: [[8], [9]]}
-    examples = [CaptionExample(row, tokens) for row in captions for tokens in captions[row]]
+    examples = [(row, tokens) for row in captions for tokens in captions[row]]
     plain, critical = ObjectiveConfig(), ObjectiveConfig(self_critical=SelfCriticalConfig())
     assert examples_of_epoch(examples, plain, 1) == examples
     seen = [examples_of_epoch(examples, critical, epoch) for epoch in range(6)]
-    assert all([example.row for example in epoch] == [0, 3, 4] for epoch in seen)
+    assert all([row for row, _ in epoch] == [0, 3, 4] for epoch in seen)
     for place, row in enumerate(captions):
-        turns = [epoch[place].tokens for epoch in seen]
+        turns = [epoch[place][1] for epoch in seen]
         assert turns == captions[row] * (6 // len(captions[row]))
 
 

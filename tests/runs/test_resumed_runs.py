@@ -20,9 +20,8 @@ from run_samples import (
 )
 from samples import Output, Patch
 
-from captioner.data.examples import CaptionExample
 from captioner.errors import UserError
-from captioner.runs.caption_batches import CaptionBatches
+from captioner.runs.batches import CaptionBatches
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.train_run import train_run
 from captioner.training import Interrupted
@@ -113,7 +112,7 @@ def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
 
 
 def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> None:
-    examples = [CaptionExample(row % 6, [4, 5]) for row in range(14)]
+    examples = [(row % 6, [4, 5]) for row in range(14)]
     batches = CaptionBatches(examples, DrawnRows(), recipe_of(config))
     whole = whole_batches(batches, 3)
     assert len(whole) == batches.steps(3) == 4

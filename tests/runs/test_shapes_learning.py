@@ -12,11 +12,16 @@ from run_samples import Config
 
 import captioner
 from captioner.caption import Captioner
-from captioner.data.shapes import ShapesConfig, ShapesGrounding, generate
+from captioner.data.shapes import (
+    UNSEEN_SEED,
+    ShapesConfig,
+    ShapesGrounding,
+    generate,
+    shapes_examples,
+)
 from captioner.evaluation.map_scores import MapScores, score_maps
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.read_sources import UNSEEN_SEED, shapes_source
 from captioner.runs.train_run import train_run
 from captioner.schema import from_mapping, to_mapping
 
@@ -70,10 +75,11 @@ def learn(folders: pytest.TempPathFactory, decoder: Config, learning_rate: float
 
 
 def score(model: Captioner) -> MapScores:
-    examples = generate(200, UNSEEN_SEED, PICTURES)
-    source = shapes_source(examples)
-    grounding = ShapesGrounding(dict(zip(source.image_ids, examples, strict=True)))
-    return score_maps(model, source, grounding, exact=True)
+    pictures = generate(200, UNSEEN_SEED, PICTURES)
+    examples = shapes_examples(pictures)
+    names = [each.image_id for each in examples]
+    grounding = ShapesGrounding(dict(zip(names, pictures, strict=True)))
+    return score_maps(model, examples, grounding, exact=True)
 
 
 @pytest.fixture(scope="module")

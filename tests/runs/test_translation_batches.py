@@ -6,8 +6,8 @@ import pytest
 import torch
 from run_samples import whole_batches
 
-from captioner.data.pairs import PairExample
-from captioner.runs.translation_batches import TranslationBatches
+from captioner.data.batches import PairExample
+from captioner.runs.batches import TranslationBatches
 from captioner.translate import LuongConfig, TranslationLoss, TranslationModelConfig
 
 EXAMPLES = [PairExample([4 + i % 5] * (1 + i % 7), [4 + i % 3] * (1 + i % 4)) for i in range(60)]

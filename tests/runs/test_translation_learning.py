@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from captioner.data.numbers import number_pairs
-from captioner.data.pairs import encode_pairs
-from captioner.data.parallel import SentencePair
+from captioner.data.batches import encode_pairs
+from captioner.data.parallel import SentencePair, number_pairs
 from captioner.decoding import BeamSearch, Constraints, decode
-from captioner.runs.translation_batches import TranslationBatches
+from captioner.runs.batches import TranslationBatches
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.text.word_vocabulary import WordVocabulary

@@ -13,7 +13,7 @@ from samples import save_photo
 from scripts_samples import ROOT
 
 from captioner.caption import Captioner, DecoderConfig, ShowAttendTellDecoder, save_model
-from captioner.data.coco_instances import read_instances
+from captioner.data.instances import read_instances
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoders import make_encoder
 from captioner.vision.preprocessing import Preprocessing

@@ -8,8 +8,9 @@ from samples import four_photos_config
 from scripts_samples import ROOT
 
 from captioner.runs.captioning_recipe import read_recipe
-from captioner.runs.feature_extraction import sources_to_store
+from captioner.runs.features import examples_to_store
 from captioner.vision.feature_store import FeatureStore
+from captioner.vision.images import load_image
 
 
 @pytest.fixture
@@ -30,6 +31,8 @@ def test_a_network_sees_photos_as_they_are(config: Path, monkeypatch: pytest.Mon
 
     fill_with_network(recipe, network)
     plain = recipe.preprocessing.replace(mean=(0, 0, 0), standard_deviation=(1, 1, 1))
-    expected = plain(sources_to_store(recipe)["train"].open_photo(1)).mean(dim=(1, 2))  # (3,)
+    expected = plain(load_image(examples_to_store(recipe)["train"][1].path)).mean(
+        dim=(1, 2)
+    )  # (3,)
     stored = FeatureStore(config.parent / "features/train").read([1])[0, 0, :3]
     torch.testing.assert_close(stored.float(), expected, atol=1e-3, rtol=0)

@@ -1,4 +1,4 @@
-"""Fills feature stores with the annotation vectors of a recipe's photos."""
+"""Annotation vectors for training and validation: from a feature store or from the photos."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from captioner.data.loading import load_ahead, loading_workers
-from captioner.data.source import Source
+from captioner.data.batches import load_ahead, loading_workers
+from captioner.data.example import Example
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.progress import progress_bar
+from captioner.runs.caption_data import read_training
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.read_sources import read_sources
 from captioner.schema import to_mapping
 from captioner.training import Engine
 from captioner.vision.encoder import Encoder
@@ -33,6 +34,8 @@ from captioner.vision.feature_store import (
     create_store,
     read_states,
 )
+from captioner.vision.images import load_image
+from captioner.vision.preprocessing import Augmentation, Preprocessing, read_photo
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
@@ -50,27 +53,26 @@ def encoder_of(recipe: CaptioningRecipe) -> Encoder:
     return encoder.to(memory_format=torch.channels_last)
 
 
-def sources_to_store(recipe: CaptioningRecipe) -> dict[str, Source]:
+def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
     """The photos of `train` and `validation`, whose features are to be stored.
 
-    Raises `UserError` if the recipe stores no features or names no `features.folder`, and as
-    `read_sources` does.
+    Raises `UserError` if the recipe stores no features or names no `features.folder`.
     """
     if recipe.photos_in_step:
         reason = "encoder.train true" if recipe.encoder.train else "features.store false"
         raise UserError(f"this config has {reason}, so it stores no features")
     if recipe.features.folder is None:
         raise UserError("this config has no features.folder; give --out or set it")
-    train, validation = read_sources(recipe.data)
-    return {"train": train, "validation": validation.first(recipe.validation.images)}
+    train, validation, _ = read_training(recipe.data)
+    return {"train": train, "validation": validation[: recipe.validation.images or None]}
 
 
 @dataclass(frozen=True)
-class SourceStore:
-    """The feature store of a source; computes its rows."""
+class ExampleStore:
+    """The feature store of a split; computes its rows."""
 
     recipe: CaptioningRecipe
-    source: Source
+    examples: Sequence[Example]
     folder: Path
     record: StoreRecord
 
@@ -120,7 +122,7 @@ class SourceStore:
         if store.unreadable and self.recipe.data.on_problem == "refuse":
             raise UserError(
                 f"feature store {self.folder} lacks photos that could not be read, the first: "
-                f"{why_unreadable(self.source, min(store.unreadable))}; set data.on_problem to "
+                f"{why_unreadable(self.examples, min(store.unreadable))}; set data.on_problem to "
                 "skip, or delete it"
             )
         return store
@@ -131,26 +133,27 @@ class SourceStore:
         The photos of rows from N on are mirrored; unreadable photos are black.
         """
         photos, reasons = [], {}
+        preprocessing = self.recipe.preprocessing
         for row in rows:
+            path = self.examples[row % len(self.examples)].path
             try:
-                photo = self.source.open_photo(row % len(self.source))
+                photos.append(read_photo(path, preprocessing).pixels)
             except UserError as error:
                 reasons[row] = str(error)
-                photo = Image.new("RGB", (1, 1))
-            photos.append(self.recipe.preprocessing(photo))
+                photos.append(preprocessing(Image.new("RGB", (1, 1))))
         if reasons and self.recipe.data.on_problem == "refuse":
             advice = "--set data.on_problem=skip leaves such photos out"
             raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
         pixels = torch.stack(photos)
-        is_mirrored = torch.tensor([row >= len(self.source) for row in rows])  # (B,)
+        is_mirrored = torch.tensor([row >= len(self.examples) for row in rows])  # (B,)
         pixels[is_mirrored] = pixels[is_mirrored].flip(-1)
         return pixels, list(reasons)
 
 
-def source_stores(
-    recipe: CaptioningRecipe, encoder: Encoder, sources: dict[str, Source], run: Path = Path()
-) -> dict[str, SourceStore]:
-    """The store of each source, in `features.folder` or the run's folder, created if missing.
+def example_stores(
+    recipe: CaptioningRecipe, encoder: Encoder, splits: dict[str, list[Example]], run: Path = Path()
+) -> dict[str, ExampleStore]:
+    """The store of each split, in `features.folder` or the run's folder, created if missing.
 
     Raises `UserError` as `create_store` does.
     """
@@ -169,33 +172,33 @@ def source_stores(
         folder = run / "features" / f"{name}-{recipe.preprocessing.size}-{digest}"
     rows, columns = encoder.map_shape(recipe.preprocessing.size, recipe.preprocessing.size)
     stores = {}
-    for name, source in sources.items():
+    for name, examples in splits.items():
         record = StoreRecord(
             **origin,
-            images=source.names,
+            images=[each.name for each in examples],
             shape=(rows * columns, encoder.annotation_size),
             mirrored=recipe.features.mirror and name == "train",
         )
         create_store(folder / name, record)
-        stores[name] = SourceStore(recipe, source, folder / name, record)
+        stores[name] = ExampleStore(recipe, examples, folder / name, record)
     return stores
 
 
 def stored_features(
     recipe: CaptioningRecipe,
     encoder: Encoder,
-    sources: dict[str, Source],
+    splits: dict[str, list[Example]],
     run: Path,
     engine: Engine,
 ) -> dict[str, FeatureStore]:
-    """Fill the feature store of each source and open it, as one of the processes of a run.
+    """Fill the feature store of each split and open it, as one of the processes of a run.
 
     Each process writes its own rows and waits for the others; the first shows progress.
     run: the run's folder.
-    Raises `UserError` as `SourceStore.fill` and `SourceStore.open` do.
+    Raises `UserError` as `ExampleStore.fill` and `ExampleStore.open` do.
     """
     with engine.fail_together():
-        stores = source_stores(recipe, encoder, sources, run)
+        stores = example_stores(recipe, encoder, splits, run)
     # A process that fails leaves at once, and the others at the barrier.
     with extraction_progress(stores.values() if engine.is_main else []) as report:
         for store in stores.values():
@@ -206,7 +209,7 @@ def stored_features(
 
 
 @contextmanager
-def extraction_progress(stores: Iterable[SourceStore]) -> Iterator[Callable[[], None]]:
+def extraction_progress(stores: Iterable[ExampleStore]) -> Iterator[Callable[[], None]]:
     """Yields a function that shows how many rows of all stores are on disk."""
     start = sum(store.done for store in stores)
     total = sum(store.record.rows for store in stores)
@@ -221,13 +224,14 @@ def extraction_progress(stores: Iterable[SourceStore]) -> Iterator[Callable[[], 
             report()
 
 
-def why_unreadable(source: Source, row: int) -> str:
+def why_unreadable(examples: Sequence[Example], row: int) -> str:
     """Why the photo of a store's row is unreadable."""
+    example = examples[row % len(examples)]
     try:
-        source.open_photo(row % len(source))
+        load_image(example.path)
     except UserError as error:
         return str(error)
-    return f"{source.image_ids[row % len(source)]}, which can be read now"
+    return f"{example.name}, which can be read now"
 
 
 @torch.no_grad()
@@ -246,10 +250,101 @@ def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Te
 def fill_stores(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
     """Fill the stores in the recipe's `features.folder` and open them.
 
-    Raises `UserError` as `sources_to_store` and `stored_features` do.
+    Raises `UserError` as `examples_to_store` and `stored_features` do.
     """
     with engine.fail_together():
-        sources = sources_to_store(recipe)
+        splits = examples_to_store(recipe)
         torch.manual_seed(recipe.training.seed)  # Random weights are those of training.
         encoder = encoder_of(recipe).to(engine.device)
-    return stored_features(recipe, encoder, sources, Path(), engine)
+    return stored_features(recipe, encoder, splits, Path(), engine)
+
+
+def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
+    """The rows of the readable photos; prints the number of the others and the first reason."""
+    unreadable = [row for row in range(len(examples)) if row in store.unreadable]
+    if unreadable:
+        print(
+            f"{len(unreadable):,} photos could not be read and are left out; the first: "
+            f"{why_unreadable(examples, unreadable[0])}"
+        )
+    return [row for row in range(len(examples)) if row not in store.unreadable]
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Annotation vectors from a feature store, mirrored at random if it has mirrored photos.
+
+    dtype: of the result; float16 needs no conversion. workers: see `load_ahead`.
+    """
+
+    store: FeatureStore
+    dtype: torch.dtype = torch.float32
+    workers: int = 0
+
+    def read(
+        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
+    ) -> Tensor:
+        """Rows (B,) -> annotation vectors (B, L, D); mirrored ones only with a generator.
+
+        part: the rows to read; which rows are mirrored does not depend on it.
+        """
+        if self.store.record.mirrored and generator is not None:
+            flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
+            rows = rows + flips * len(self.store.record.images)
+        return self.store.read(rows[part], self.dtype)  # (B, L, D)
+
+    def encode(self, annotations: Tensor) -> Tensor:
+        """The annotation vectors (B, L, D), unchanged."""
+        return annotations
+
+
+@dataclass(frozen=True)
+class PixelRows:
+    """Photos for an encoder, trained or frozen, that reads them in every step.
+
+    encoder, precision: for `encode`. augmentation: of photos read with a generator. workers: see
+        `load_ahead`.
+    """
+
+    examples: Sequence[Example]
+    preprocessing: Preprocessing
+    encoder: Encoder | None = None
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    precision: str = "float32"
+    workers: int = 0
+
+    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Rows (B,) -> preprocessed photos (B, 3, size, size); augmented only with a generator.
+
+        How a photo is augmented does not depend on the others.
+        """
+        chosen = rows.tolist()
+        seeds: list[int | None] = [None] * len(chosen)
+        if generator is not None and self.augmentation.changes:
+            first = int(torch.randint(2**62, (), generator=generator))
+            seeds = [first ^ row for row in chosen]
+        photos = torch.stack(list(map(self._photo, chosen, seeds)))  # (B, 3, size, size)
+        return photos.to(memory_format=torch.channels_last)
+
+    def _photo(self, row: int, seed: int | None) -> Tensor:
+        """A preprocessed photo (3, size, size); augmented if there is a seed."""
+        path = self.examples[row].path
+        if seed is None:
+            return read_photo(path, self.preprocessing).pixels
+        generator = torch.Generator().manual_seed(seed)
+        augment = partial(self.augmentation, generator=generator)
+        return read_photo(path, self.preprocessing, augment=augment).pixels
+
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Photos (B, 3, size, size) -> annotation vectors (B, L, D), without a gradient."""
+        assert self.encoder is not None
+        return encode(self.encoder, pixels, self.precision)
+
+
+Rows = StoredRows | PixelRows
+
+
+def annotation_batches(rows: Rows, batches: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+    """The annotation vectors (B, L, D) of each batch of rows, without augmentation."""
+    for loaded in load_ahead(rows.read, [torch.tensor(batch) for batch in batches], rows.workers):
+        yield rows.encode(loaded)

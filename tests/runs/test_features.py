@@ -10,17 +10,17 @@ from run_samples import SMALL, Config, ended, make_table, merged, recipe_of, sta
 from samples import Output, Patch
 
 from captioner.errors import UserError
-from captioner.runs import feature_extraction
-from captioner.runs.annotation_rows import StoredRows
-from captioner.runs.feature_extraction import (
+from captioner.runs import features
+from captioner.runs.caption_data import read_training
+from captioner.runs.features import (
+    StoredRows,
     encode,
     encoder_of,
+    example_stores,
+    examples_to_store,
     extraction_progress,
     fill_stores,
-    source_stores,
-    sources_to_store,
 )
-from captioner.runs.read_sources import read_sources
 from captioner.training import Engine
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -77,7 +77,8 @@ def test_the_default_store_is_of_one_encoder_and_preprocessing(
     """So that a run begun anew in the folder of another that was stopped early has its own."""
     for changes in ({}, {"encoder": {"width": 0.1}}, {"preprocessing": {"size": 96}}):
         recipe = recipe_of(config, features={"folder": None}, **changes)
-        source_stores(recipe, encoder_of(recipe), {"train": read_sources(recipe.data)[0]}, tmp_path)
+        splits = {"train": read_training(recipe.data)[0]}
+        example_stores(recipe, encoder_of(recipe), splits, tmp_path)
     names = sorted(folder.name[:-8] for folder in (tmp_path / "features").iterdir())
     assert names == ["vgg11_bn-64-", "vgg11_bn-64-", "vgg11_bn-96-"]
 
@@ -94,7 +95,7 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
 def test_progress_counts_the_rows_of_all_processes(config: Config, capsys: Output) -> None:
     recipe = recipe_of(config)
     encoder = encoder_of(recipe)
-    stores = source_stores(recipe, encoder, sources_to_store(recipe))
+    stores = example_stores(recipe, encoder, examples_to_store(recipe))
     with extraction_progress(stores.values()):
         for store in stores.values():
             for rank in (1, 0):
@@ -107,7 +108,7 @@ def test_progress_counts_the_rows_of_all_processes(config: Config, capsys: Outpu
 
 def test_a_finished_store_may_be_read_only(config: Config, monkeypatch: Patch) -> None:
     fill_stores(recipe_of(config), Engine())
-    monkeypatch.setattr(feature_extraction, "StoreWriter", None)
+    monkeypatch.setattr(features, "StoreWriter", None)
     assert len(fill_stores(recipe_of(config), Engine())["train"]) == 12
 
 
@@ -146,7 +147,7 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
     config: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     alone = filled(config, tmp_path / "alone")
-    monkeypatch.setattr(feature_extraction, "loading_workers", lambda device, ranks: 2)
+    monkeypatch.setattr(features, "loading_workers", lambda device, ranks: 2)
     assert_same_rows(filled(config, tmp_path / "ahead"), alone)
     (tmp_path / "photos" / "4.png").write_bytes(b"no photo")
     with pytest.raises(UserError, match=r"4\.png"):

@@ -1,4 +1,4 @@
-"""COCO instances: the objects in a photo, with boxes and masks.
+"""The parts of a photo that words name, and COCO's instances, which say where they are.
 
 Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 `annotations/instances_{train,val}{2014,2017}.json`.
@@ -11,20 +11,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.grounding import Box, Grounding, Target
-from captioner.data.records import ImageId
-from captioner.data.run_lengths import decode_run_lengths
+from captioner.data.example import ImageId
 from captioner.data.synonyms import Synonyms
 from captioner.errors import UserError
 from captioner.files import read_json
 from captioner.schema import RECORD, Records, Text, from_mapping
+
+Box = tuple[float, float, float, float]
+"""(left, top, right, bottom) edges in pixels: the first pixel alone is (0, 0, 1, 1)."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The part of a picture that a word names: the union of its boxes and its mask, one or both.
+
+    size: width and height in pixels of the annotated picture; the model may see a resized one.
+    boxes: edges in pixels of that picture. mask: (height, width), True inside.
+    """
+
+    size: tuple[int, int]
+    boxes: tuple[Box, ...] = ()
+    mask: NDArray[np.bool_] | None = None
+
+
+class Grounding(Protocol):
+    """Finds the targets of the words of captions; `str` names its source."""
+
+    def __contains__(self, image_id: ImageId) -> bool:
+        """Whether the photo is annotated, even with nothing in it."""
+
+    def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
+        """The target of each of T words; None if the word names nothing annotated."""
+
 
 Record = dict[str, Any]
 
@@ -242,3 +267,39 @@ def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
     )
     if len(corners) < 6 or len(corners) % 2 or not are_near:
         raise UserError(f"a polygon of {where} is not three or more pairs of numbers in its image")
+
+
+def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDArray[np.bool_]:
+    """Decode COCO's run lengths, a list or a string, to a mask (height, width).
+
+    Runs go down the columns, outside and inside by turns. Raises `UserError`, naming `where`, if
+    they are not whole numbers that add up to the mask's size.
+    """
+    try:
+        runs = _unpack(counts) if isinstance(counts, str) else list(counts)
+        if sum(runs) != height * width:
+            raise ValueError
+        return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(
+            f"{where} has no runs that add up to the {height * width} pixels of its image"
+        ) from None
+
+
+def _unpack(text: str) -> list[int]:
+    """The numbers in COCO's string: 5 bits a letter, low ones first, 32 where more follow.
+
+    From the fourth number on they are differences from the last but one.
+    """
+    runs: list[int] = []
+    value = shift = 0
+    for byte in text.encode():
+        digit = byte - ord("0")
+        value |= (digit & 31) << shift
+        shift += 5
+        if not digit & 32:
+            if digit & 16:
+                value -= 1 << shift
+            runs.append(value + (runs[-2] if len(runs) > 2 else 0))
+            value = shift = 0
+    return runs

@@ -1,0 +1,231 @@
+"""Captions and sentence pairs as word indices, in batches that are loaded ahead."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from captioner.data.parallel import SentencePair
+from captioner.errors import UserError
+from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
+from captioner.text.vocabulary import TextVocabulary, Vocabulary, truncate
+
+_BATCHES_SORTED_TOGETHER = 100
+"""Sorting within this many batches leaves little padding and stays random."""
+
+_MOST_LISTED = 10
+"""Cut lines that a report lists."""
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+EncodedCaption = tuple[int, list[int]]
+"""The row of a photo, and the word indices of one of its captions, without start and end."""
+
+
+def encode_captions(
+    words: Iterable[Sequence[Sequence[str]]],
+    vocabulary: Vocabulary,
+    maximum_length: int | None = None,
+) -> tuple[list[EncodedCaption], int]:
+    """Encode captions, photo by photo; returns them, and how many were cut.
+
+    words: `Example.words` of every photo, by row.
+    maximum_length: longer captions are cut to so many words; None: none is cut.
+    """
+    captions: list[EncodedCaption] = []
+    truncated = 0
+    for row, of_photo in enumerate(words):
+        for caption in of_photo:
+            tokens = vocabulary.encode(caption)
+            captions.append((row, tokens[:maximum_length]))
+            truncated += len(tokens) > len(captions[-1][1])
+    return captions, truncated
+
+
+def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Batch the word indices of one or more captions, padded to the longest: (B, T) each.
+
+    Returns what the decoder is fed (start, then the words), what it is to say (the words, then
+    end), and the mask, False at the padding.
+    """
+    targets, mask = collate_sources(captions)
+    return decoder_inputs(targets, mask), targets, mask
+
+
+@dataclass(frozen=True)
+class PairExample:
+    """The token indices of a pair, without start and end."""
+
+    source: list[int]
+    target: list[int]
+
+    @property
+    def length(self) -> int:
+        """Steps of the longer side: its tokens, and one for start or end."""
+        return max(len(self.source), len(self.target)) + 1
+
+
+class PairExamples(NamedTuple):
+    """Encoded pairs, in order. truncated: the lines of those cut on either side."""
+
+    examples: list[PairExample]
+    truncated: list[int]
+
+
+def encode_pairs(
+    pairs: Iterable[SentencePair],
+    source: TextVocabulary,
+    target: TextVocabulary,
+    maximum_length: int,
+) -> PairExamples:
+    """Encode sentence pairs.
+
+    maximum_length: longer sides are cut to so many tokens. Raises `UserError` if it is below 1.
+    """
+    examples: list[PairExample] = []
+    cut: list[int] = []
+    for pair in pairs:
+        source_tokens, source_cut = truncate(source.split(pair.source), maximum_length)
+        target_tokens, target_cut = truncate(target.split(pair.target), maximum_length)
+        examples.append(PairExample(source.indices(source_tokens), target.indices(target_tokens)))
+        if source_cut or target_cut:
+            cut.append(pair.line)
+    return PairExamples(examples, cut)
+
+
+def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
+    """Batch pairs, one or more: adds start and end, pads each side to its longest."""
+    source, source_mask = collate_sources([example.source for example in examples])
+    targets, mask = collate_sources([example.target for example in examples])  # (B, T)
+    return TranslationBatch(source, source_mask, decoder_inputs(targets, mask), targets, mask)
+
+
+def report_cut(what: str, lines: Sequence[int], limit: str) -> str:
+    """Such as "2 sources cut to 9 tokens: lines 1, 2", of one line or more."""
+    listed = ", ".join(f"{line:,}" for line in lines[:_MOST_LISTED])
+    more = f" and {len(lines) - _MOST_LISTED:,} more" if len(lines) > _MOST_LISTED else ""
+    several = "s" * (len(lines) > 1)
+    return f"{len(lines):,} {what}{several} cut to {limit}: line{several} {listed}{more}"
+
+
+def length_bucketed_batches(
+    lengths: Sequence[int], batch_size: int, generator: torch.Generator
+) -> list[list[int]]:
+    """Divide examples into batches of similar length, in random order.
+
+    lengths: words of each example.
+    batch_size: examples a batch; one batch may have fewer.
+    generator: a CPU generator.
+
+    Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length within 100
+    batches, cut, and shuffled again.
+    """
+    buckets = _cut(_shuffled(range(len(lengths)), generator), batch_size * _BATCHES_SORTED_TOGETHER)
+    for bucket in buckets:
+        bucket.sort(key=lengths.__getitem__)
+    return _shuffled(_cut(list(chain(*buckets)), batch_size), generator)
+
+
+def batches_by_photo(
+    rows: Sequence[int], batch_size: int, generator: torch.Generator
+) -> list[list[int]]:
+    """Divide examples into batches that keep a photo's captions together, in random order.
+
+    A photo is then read once for all its captions, except where a batch ends between them.
+
+    rows: the photo of each example. batch_size: examples a batch; one batch may have fewer.
+    generator: a CPU generator.
+
+    Returns one epoch's batches, as indices into `rows`.
+    """
+    of_photo: dict[int, list[int]] = {}
+    for example, row in enumerate(rows):
+        of_photo.setdefault(row, []).append(example)
+    examples = list(chain(*_shuffled(list(of_photo.values()), generator)))
+    # Shuffled, so that the smaller, noisier batch is not always the last.
+    return _shuffled(_cut(examples, batch_size), generator)
+
+
+def batches_by_tokens(
+    lengths: Sequence[int], tokens: int, generator: torch.Generator
+) -> list[list[int]]:
+    """Divide examples into batches of at most `tokens` tokens, padding included, in random order.
+
+    lengths: tokens of each example; of a pair, those of its longer side.
+    tokens: maximum of examples times longest; a longer example gets its own batch.
+    generator: a CPU generator.
+
+    Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length, cut, and
+    shuffled again. The cuts depend on the lengths alone, so every epoch has as many batches.
+    """
+    batches: list[list[int]] = []
+    for example in sorted(_shuffled(range(len(lengths)), generator), key=lengths.__getitem__):
+        if batches and (len(batches[-1]) + 1) * lengths[example] <= tokens:
+            batches[-1].append(example)
+        else:
+            batches.append([example])
+    return _shuffled(batches, generator)
+
+
+def _shuffled(items: Sequence[Item], generator: torch.Generator) -> list[Item]:
+    return [items[place] for place in torch.randperm(len(items), generator=generator).tolist()]
+
+
+def _cut(items: list[Item], size: int) -> list[list[Item]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def load_ahead(
+    load: Callable[[Key], Item], keys: Sequence[Key], workers: int = 0
+) -> Generator[Item, None, None]:
+    """Load the items of the keys, in order.
+
+    load: depends on the key alone, since it runs in any process.
+    workers: processes that load two items ahead each, into pinned memory if there is a GPU; 0, and
+        on Windows, which cannot fork: load in this process.
+    Raises `UserError` as `load` does, in the item's place.
+    """
+    workers = workers if hasattr(os, "fork") else 0
+    loader = DataLoader(
+        _Items(load),
+        batch_size=None,
+        sampler=keys,
+        num_workers=workers,
+        multiprocessing_context="fork" if workers else None,
+        pin_memory=workers > 0 and torch.cuda.is_available(),
+        generator=torch.Generator(),  # By default it draws from the global one, as dropout does.
+    )
+    for item in loader:
+        if isinstance(item, UserError):
+            raise item
+        yield item
+
+
+def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
+    """The number of processes that load photos for a model on a device.
+
+    local_ranks: processes that share the cores.
+    0 on a CPU, where the model uses every core, and on MPS, where macOS cannot fork safely.
+    """
+    if device.type != "cuda":
+        return 0
+    return max(1, min(8, (os.cpu_count() or 1) // local_ranks))
+
+
+class _Items(Dataset[Any]):
+    def __init__(self, load: Callable[[Any], Any]) -> None:
+        self._load = load
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return self._load(key)
+        except UserError as error:  # Raised here, it would carry the worker's traceback.
+            return error

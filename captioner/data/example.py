@@ -1,0 +1,230 @@
+"""Photos with their captions, as every reader yields them, and the rules common to all sources."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from captioner.errors import UserError
+from captioner.text.plain_text import is_valid_unicode
+from captioner.text.tokenizer import tokenize
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+ImageId = int | str
+"""COCO's number, or a file name."""
+
+OnProblem = Literal["refuse", "skip"]
+"""Refuse the whole source, or skip the records with a problem."""
+
+IN_TRAINING = "in training --set data.on_problem=skip"
+
+_LISTED_OF_EACH_KIND = 10
+
+
+@dataclass(frozen=True)
+class Example:
+    """A photo and its captions.
+
+    image_id: COCO's number, else the file name.
+    path: the photo's file; of a generated picture, the picture.
+    captions: stripped; none of a photo that is only to be captioned.
+    tokens: the source's own words of each caption.
+    """
+
+    image_id: ImageId
+    path: Path | Image.Image
+    captions: tuple[str, ...] = ()
+    tokens: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """`image_id` as text, as in a feature store."""
+        return str(self.image_id)
+
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """The words of each caption: the source's own, else from `tokenize`."""
+        if self.tokens is not None:
+            return [list(words) for words in self.tokens]
+        return [tokenize(caption) for caption in self.captions]
+
+
+class Problems:
+    """The problems of one source: sentences by kind, such as "line 12 has no words".
+
+    on_problem: for `settle`. skipping: the options that skip them, for its refusal.
+    source: the file's name, set by the reader. note: how photos were chosen, where the source does
+    not say it.
+    """
+
+    def __init__(
+        self,
+        on_problem: OnProblem = "refuse",
+        source: str = "",
+        skipping: str = f"--on-problem skip, {IN_TRAINING},",
+    ) -> None:
+        self.on_problem = on_problem
+        self.source = source
+        self.skipping = skipping
+        self.note = ""
+        self.kinds: dict[str, list[str]] = {}
+
+    def add(self, kind: str, sentence: str) -> None:
+        """Record a problem; `settle` reports all together."""
+        self.kinds.setdefault(kind, []).append(_printable(sentence))
+
+    @property
+    def sentences(self) -> list[str]:
+        """The note and the summary; empty if there is nothing to say."""
+        return [*([self.note] if self.note else []), *([self.summary()] if self.kinds else [])]
+
+    def summary(self) -> str:
+        """One sentence: the source, the count of each kind, and the first few of each."""
+        if not self.kinds:
+            return f"{self.source}: nothing left out"
+        return f"{self.source}: left out {self._listing()}"
+
+    def settle(self) -> None:
+        """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
+        if self.kinds and self.on_problem == "refuse":
+            advice = f"{self.skipping} leaves them out"
+            raise UserError(f"{self.source} has {self._listing()} ({advice})")
+
+    def _listing(self) -> str:
+        parts = []
+        for kind, sentences in self.kinds.items():
+            count = len(sentences)
+            listed = "; ".join(sentences[:_LISTED_OF_EACH_KIND])
+            if count > _LISTED_OF_EACH_KIND:
+                listed += f"; and {count - _LISTED_OF_EACH_KIND:,} more"
+            parts.append(f"{count:,} {kind if count == 1 else _plural(kind)} ({listed})")
+        return ", ".join(parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.kinds.values()))
+
+
+class Collector:
+    """Joins the photos and captions of a source, and counts what is wrong with them.
+
+    check_files: whether the photos must exist.
+    """
+
+    def __init__(self, problems: Problems, source: str, check_files: bool) -> None:
+        problems.source = source
+        self.problems = problems
+        self._check_files = check_files
+        self._records: dict[ImageId, str] = {}
+        self._paths: dict[ImageId, Path] = {}
+        self._owners: dict[Path, ImageId] = {}
+        self._captions: dict[ImageId, list[tuple[str, tuple[str, ...] | None]]] = {}
+        self._caption_keys: set[Hashable] = set()
+        self._splits: dict[ImageId, str | None] = {}
+
+    def __contains__(self, image_id: ImageId) -> bool:
+        return image_id in self._paths
+
+    def add_image(self, image_id: ImageId, path: Path, record: str) -> bool:
+        """Add an image; False, and a problem, if its name or file was added before.
+
+        record: the record's name, for messages.
+        """
+        if image_id in self._paths:
+            first = self._records[image_id]
+            self.problems.add("duplicate image", f"{record} is the same as {first}")
+            return False
+        if path in self._owners:
+            first = self._records[self._owners[path]]
+            self.problems.add("duplicate image", f"{record} has the file of {first}")
+            return False
+        self._records[image_id], self._paths[image_id] = record, path
+        self._owners[path], self._captions[image_id] = image_id, []
+        return True
+
+    def is_in_split(self, image_id: ImageId, split: str | None, record: str) -> bool:
+        """Whether `split` is the first split of this image; a second one is a problem.
+
+        Call it for every image of the source: a model must not be validated on its training data.
+        """
+        first = self._splits.setdefault(image_id, split)
+        if split == first:
+            return True
+        sentence = f"{record} is in split {split!r}, but was in {first!r} before"
+        self.problems.add("image in two splits", sentence)
+        return False
+
+    def add_caption(
+        self,
+        image_id: ImageId,
+        text: str,
+        record: str,
+        key: Hashable = None,
+        tokens: Sequence[str] | None = None,
+    ) -> None:
+        """Add a caption to an image.
+
+        record: the record's name, for messages. key: unique among the source's captions; None: not
+        checked. tokens: the source's own words of the caption.
+        """
+        text = text.strip()
+        if image_id not in self._captions:
+            sentence = f"{record} is of image {image_id}, which is not there"
+            self.problems.add("caption without an image", sentence)
+        elif key is not None and key in self._caption_keys:
+            self.problems.add("duplicate caption", f"{record} is given twice")
+        elif not _has_words(text) or (tokens is not None and not any(map(_has_words, tokens))):
+            self.problems.add("empty caption", f"{record} has no words")
+        elif not all(map(is_valid_unicode, (text, *(tokens or ())))):
+            sentence = f"{record} has half a character"
+            self.problems.add("caption of invalid Unicode", sentence)
+        else:
+            self._captions[image_id].append((text, None if tokens is None else tuple(tokens)))
+        self._caption_keys.add(key)
+
+    def examples(self) -> Iterator[Example]:
+        """Yield the photos with captions, in the order in which they were added.
+
+        Raises `UserError` for a refused problem and if no photo is left.
+        """
+        paths = list(self._paths.values())
+        if self._check_files and len(paths) > 1 and not any(map(os.path.isfile, paths)):
+            raise UserError(
+                f"{self.problems.source}: none of its {len(paths):,} photos exists, the first "
+                f"would be {paths[0]}; give their folder (--images, in training data.images)"
+            )
+        kept = []
+        for image_id, path in self._paths.items():
+            record, captions = self._records[image_id], self._captions[image_id]
+            if self._check_files and not os.path.isfile(path):
+                self.problems.add("missing image", f"{record} has no file {path}")
+            elif not captions:
+                self.problems.add("image without captions", f"{record} has no captions")
+            else:
+                tokens = tuple(words for _, words in captions if words is not None)
+                complete = tokens if len(tokens) == len(captions) else None
+                kept.append(Example(image_id, path, tuple(text for text, _ in captions), complete))
+        self.problems.settle()
+        if not kept:
+            raise UserError(f"no image with a caption is left of {self.problems.summary()}")
+        yield from kept
+
+
+def _has_words(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _plural(kind: str) -> str:
+    """The kind with its noun, the first, in the plural: "rows without a split"."""
+    return re.sub("image|caption|line|sentence|row", r"\g<0>s", kind, count=1)
+
+
+def _printable(text: str) -> str:
+    # Half a surrogate pair cannot be written to a log.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

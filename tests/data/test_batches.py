@@ -1,0 +1,239 @@
+"""Batches: every example once, similar lengths together; loaded ahead in the same order."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import captioner.data.batches as batches_module
+from captioner.data.batches import (
+    PairExample,
+    batches_by_photo,
+    batches_by_tokens,
+    collate_captions,
+    collate_pairs,
+    encode_captions,
+    encode_pairs,
+    length_bucketed_batches,
+    load_ahead,
+    loading_workers,
+    report_cut,
+)
+from captioner.data.parallel import SentencePair
+from captioner.errors import UserError
+from captioner.text.vocabulary import Vocabulary
+from captioner.text.word_vocabulary import WordVocabulary
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@given(st.lists(st.integers(0, 20), max_size=700), st.integers(1, 9), st.integers(0, 2**32))
+def test_every_example_is_in_exactly_one_batch(lengths: list[int], size: int, seed: int) -> None:
+    batches = length_bucketed_batches(lengths, size, seeded(seed))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert len(batches) == -(-len(lengths) // size)
+    assert sum(len(batch) < size for batch in batches) <= 1
+    assert all(batches)
+
+
+def test_the_generator_alone_decides() -> None:
+    lengths = [index % 13 for index in range(1000)]
+    generator = seeded(3)
+    first = length_bucketed_batches(lengths, 8, generator)
+    assert length_bucketed_batches(lengths, 8, seeded(3)) == first
+    assert length_bucketed_batches(lengths, 8, generator) != first
+    assert length_bucketed_batches(lengths, 8, seeded(4)) != first
+
+
+def test_lengths_within_a_batch_are_nearly_equal_and_batches_come_in_no_order() -> None:
+    lengths = torch.randint(5, 25, (5000,), generator=seeded(0)).tolist()
+    batches = length_bucketed_batches(lengths, 20, seeded(1))
+    spans = [max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in batches]
+    assert sum(spans) / len(spans) < 1  # of about 18 without buckets
+    shortest = [min(lengths[index] for index in batch) for batch in batches]
+    assert shortest != sorted(shortest)
+    rises = sum(after > before for before, after in itertools.pairwise(shortest))
+    assert 0.3 < rises / len(shortest) < 0.7
+
+
+@given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 9), st.integers(0, 2**32))
+def test_captions_of_a_photo_are_together(rows: list[int], size: int, seed: int) -> None:
+    batches = batches_by_photo(rows, size, seeded(seed))
+    assert len(batches) == -(-len(rows) // size)
+    assert sum(len(batch) < size for batch in batches) <= 1
+    assert sorted(index for batch in batches for index in batch) == list(range(len(rows)))
+    # Side by side in a batch; and in two batches only where one is full amid them.
+    runs = [len(list(itertools.groupby(rows[index] for index in batch))) for batch in batches]
+    assert runs == [len({rows[index] for index in batch}) for batch in batches]
+    most = max((rows.count(row) for row in set(rows)), default=0)
+    assert sum(runs) <= len(set(rows)) + (max(0, len(batches) - 1) if most <= size else sum(runs))
+    assert batches_by_photo(rows, size, seeded(seed)) == batches
+
+
+def test_photos_come_in_another_order_every_time() -> None:
+    generator = seeded(0)
+    rows = [number // 5 for number in range(500)]
+    assert batches_by_photo(rows, 20, generator) != batches_by_photo(rows, 20, generator)
+
+
+def test_collate_adds_start_and_end_and_pads() -> None:
+    inputs, targets, mask = collate_captions([[5, 6, 4], [], [9]])
+    assert inputs.tolist() == [[1, 5, 6, 4], [1, 0, 0, 0], [1, 9, 0, 0]]
+    assert targets.tolist() == [[5, 6, 4, 2], [2, 0, 0, 0], [9, 2, 0, 0]]
+    assert mask.tolist() == [
+        [True, True, True, True],
+        [True, False, False, False],
+        [True, True, False, False],
+    ]
+    assert {tensor.dtype for tensor in (inputs, targets)} == {torch.long}
+
+
+VOCABULARY = Vocabulary(["a", "dog", "runs"])
+WORDS = [[["a", "dog"]], [], [["a", "cat", "runs"], ["dog"]]]
+
+
+def test_every_caption_has_the_row_of_its_photo() -> None:
+    assert encode_captions(WORDS, VOCABULARY) == ([(0, [4, 5]), (2, [4, 3, 6]), (2, [5])], 0)
+
+
+def test_longer_captions_are_cut_and_counted() -> None:
+    captions, truncated = encode_captions(WORDS, VOCABULARY, maximum_length=1)
+    assert [tokens for _, tokens in captions] == [[4], [4], [5]]
+    assert truncated == 2
+    assert encode_captions(WORDS, VOCABULARY, maximum_length=3)[1] == 0
+
+
+def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
+    pairs = [SentencePair("a b c", "x", 1), SentencePair("b", "y x", 2)]
+    source = WordVocabulary.learn(["a b c"], 1, "keep")
+    target = WordVocabulary.learn(["x y"], 1, "keep")
+    examples, cut = encode_pairs(pairs, source, target, 2)
+    assert examples == [PairExample([4, 5], [4]), PairExample([5], [5, 4])]
+    assert cut == [1]
+    assert encode_pairs(pairs, source, target, 9)[1] == []
+
+
+def test_cut_lines_are_told() -> None:
+    found = report_cut("source", range(3, 15), "2 tokens")
+    assert found == "12 sources cut to 2 tokens: lines 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more"
+    assert report_cut("pair", [1], "2 tokens a side") == "1 pair cut to 2 tokens a side: line 1"
+
+
+def test_a_batch_of_pairs() -> None:
+    batch = collate_pairs(
+        [PairExample([7, 8], [4, 5, 6]), PairExample([], [9]), PairExample([4], [])]
+    )
+    assert batch.source.tolist() == [[7, 8, 2], [2, 0, 0], [4, 2, 0]]
+    assert batch.source_mask.int().tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+    assert batch.inputs.tolist() == [[1, 4, 5, 6], [1, 9, 0, 0], [1, 0, 0, 0]]
+    assert batch.targets.tolist() == [[4, 5, 6, 2], [9, 2, 0, 0], [2, 0, 0, 0]]
+    assert batch.mask.int().tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]
+
+
+def test_batches_by_tokens() -> None:
+    lengths = torch.randint(1, 40, (3000,), generator=torch.Generator().manual_seed(0)).tolist()
+    generator = torch.Generator().manual_seed(1)
+    epochs = [batches_by_tokens(lengths, 500, generator) for _ in range(3)]
+    assert len({len(batches) for batches in epochs}) == 1
+    assert epochs[0] != epochs[1]
+    for batches in epochs:
+        assert sorted(index for batch in batches for index in batch) == list(range(3000))
+        filled = [len(batch) * max(lengths[index] for index in batch) for batch in batches]
+        assert max(filled) <= 500
+        padding = sum(filled) - sum(lengths)
+        assert padding < 0.03 * sum(lengths)
+        assert filled[0] != max(filled) or filled != sorted(filled)
+
+
+def test_a_pair_longer_than_a_batch_has_one_of_its_own() -> None:
+    batches = batches_by_tokens([3, 50, 3, 3], 6, torch.Generator())
+    assert sorted(map(len, batches)) == [1, 1, 2]
+    assert batches_by_tokens([], 5, torch.Generator()) == []
+
+
+# Loading ahead: no process is left behind.
+
+
+def load(number: int) -> tuple[int, torch.Tensor]:
+    if number == 5:
+        raise UserError("photo 5 is gone")
+    if number == 7:
+        raise KeyError("a mistake")
+    return os.getpid(), torch.full((2,), number)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_items_come_in_the_order_of_the_keys(workers: int) -> None:
+    state = torch.get_rng_state()
+    keys = [3, 0, 2, 4, 0]
+    items = list(load_ahead(load, keys, workers))
+    assert [int(item[1][0]) for item in items] == keys
+    assert len({process for process, _ in items} - {os.getpid()}) == workers
+    assert torch.equal(torch.get_rng_state(), state)  # Or dropout would depend on loading.
+    assert list(load_ahead(load, [], workers)) == []
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_is_raised_in_the_place_of_its_item(workers: int) -> None:
+    items = load_ahead(load, [1, 2, 5, 4], workers)
+    assert [int(next(items)[1][0]) for _ in range(2)] == [1, 2]
+    with pytest.raises(UserError, match=r"^photo 5 is gone$"):
+        next(items)
+    assert multiprocessing.active_children() == []
+    if not workers:  # torch waits 5 seconds for a worker after any other error.
+        with pytest.raises(KeyError, match="a mistake"):
+            list(load_ahead(load, [7], workers))
+
+
+def test_workers_load_into_pinned_memory_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def loader(items: object, *, pin_memory: bool, **options: object) -> list[object]:
+        asked.append(pin_memory)
+        return []
+
+    monkeypatch.setattr(batches_module, "DataLoader", loader)
+    for has_gpu, workers in ((True, 2), (False, 2), (True, 0)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
+        assert list(load_ahead(load, [1], workers)) == []
+    assert asked == [hasattr(os, "fork"), False, False]
+
+
+def test_workers_load_two_items_ahead_and_end_when_the_items_are_closed(tmp_path: Path) -> None:
+    def note(number: int) -> int:
+        (tmp_path / str(number)).touch()
+        return number
+
+    items = load_ahead(note, range(100), 2)
+    assert list(tmp_path.iterdir()) == []
+    for number in range(10):
+        assert next(items) == number
+        assert len(list(tmp_path.iterdir())) <= number + 1 + 2 * 2
+    items.close()
+    assert multiprocessing.active_children() == []
+    assert len(list(tmp_path.iterdir())) <= 15
+
+
+def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    assert [loading_workers(torch.device(kind)) for kind in ("cpu", "mps")] == [0, 0]
+    counts = [loading_workers(torch.device("cuda"), ranks) for ranks in (1, 2, 4, 100)]
+    assert counts == [8, 6, 3, 1]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_items_for_a_gpu_are_in_pinned_memory() -> None:
+    assert all(item[1].is_pinned() for item in load_ahead(load, [1, 2], 1))
