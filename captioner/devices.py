@@ -11,10 +11,7 @@ from captioner.errors import UserError
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
-
-    Raises `UserError` for an unknown name and for a device that this machine lacks.
-    """
+    """The device `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")

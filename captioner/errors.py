@@ -9,7 +9,10 @@ from collections.abc import Iterable, Sequence
 class UserError(Exception):
     """Wrong input: a file, a field, a record.
 
-    The message is one sentence that names it. The command line prints it and exits with code 2.
+    The message is one sentence: what is wrong, where, and what to do. The command line prints it
+    and exits with code 2. Whatever reads, writes or looks up what a user named may raise it; a
+    docstring says so only where the reason surprises. A mistake of the calling program is a
+    `ValueError`.
     """
 
 

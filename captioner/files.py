@@ -35,8 +35,6 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     flushed to disk before it is renamed, and the folder after, so that a power loss leaves the old
     file or the new; it is removed when the block raises. Permissions stay. A link stays; its target
     is replaced. Pipes and devices are written to.
-
-    Raises `UserError` when the folder cannot be made or written to.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -167,13 +165,13 @@ def folder_lock(folder: str | os.PathLike[str], what: str, wait: bool = False) -
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write `content` to `path` atomically. Raises `UserError` as `atomic_path` does."""
+    """Write `content` to `path` atomically."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_text(path: str | os.PathLike[str], content: str) -> None:
-    """Write `content` to `path` as UTF-8, atomically. Raises `UserError` as `atomic_path` does.
+    """Write `content` to `path` as UTF-8, atomically.
 
     A lone surrogate, from a file name that is not UTF-8, is written as \\udcXX, which JSON
     restores.
@@ -182,7 +180,7 @@ def write_text(path: str | os.PathLike[str], content: str) -> None:
 
 
 def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:
-    """Write `value` to `path` as JSON, atomically. Raises `UserError` as `atomic_path` does."""
+    """Write `value` to `path` as JSON, atomically."""
     write_text(path, json_text(value, indent))
 
 
@@ -194,8 +192,7 @@ def json_text(value: Any, indent: int | None = 2) -> str:
 def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
     """Read a UTF-8 text file.
 
-    what: the file's role, for messages. Raises `UserError` when it is missing, unreadable or not
-    UTF-8.
+    what: the file's role, for messages.
     """
     try:
         return Path(path).read_text(encoding="utf-8-sig")
@@ -212,7 +209,7 @@ def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
 
 
 def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
-    """Read a JSON file. Raises `UserError` as `read_text` does, and when it is not JSON."""
+    """Read a JSON file."""
     try:
         return json.loads(read_text(path, what))
     except (ValueError, RecursionError) as error:  # Also a number of 5,000 digits.

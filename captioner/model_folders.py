@@ -36,7 +36,6 @@ def saving(folder: Path) -> Iterator[Path]:
 
     At any moment `complete_folder` finds the old files or the new ones, whole: the temporary
     folder becomes `.saved` in one step, and is removed when its files are copied.
-    Raises `UserError` if the folder cannot be written.
     """
     remove_temporaries(folder)
     saved = folder / _SAVED
@@ -75,7 +74,6 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     """The folder of a packaged model, by name, or of another, by its path or that of its run.
 
     A name wins over a path; write `./default` for a folder of that name.
-    Raises `UserError` if there is no such folder.
     """
     if str(name_or_path) in packaged_models():
         return _PACKAGED / str(name_or_path)
@@ -91,10 +89,7 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
 
 
 def is_of_format(folder: str | Path, format: str) -> bool:
-    """Whether the config of a folder has this format.
-
-    Raises `UserError` if the config cannot be read.
-    """
+    """Whether the config of a folder has this format."""
     path = complete_folder(folder) / CONFIG
     return path.is_file() and _format_of(read_json(path, "model config")) == format
 
@@ -103,8 +98,6 @@ def read_model_config(folder: Path, kind: str) -> Any:
     """Read the config of a model folder as JSON.
 
     kind: the expected one of `FORMATS`.
-    Raises `UserError` if the folder is missing, or naming the file if it cannot be read or has
-    another format.
     """
     if not folder.is_dir():
         raise UserError(f"model folder {folder} does not exist")
@@ -122,7 +115,7 @@ def read_model_config(folder: Path, kind: str) -> Any:
 
 
 def read_card(folder: Path) -> str:
-    """Read the model card; "" if there is none. Raises `UserError` as `read_text` does."""
+    """Read the model card; "" if there is none."""
     path = folder / CARD
     return read_text(path, "model card") if path.is_file() else ""
 

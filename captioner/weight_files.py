@@ -35,7 +35,7 @@ def named_tensors(
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors atomically, with their digest. Raises `UserError` if that cannot be done."""
+    """Write tensors atomically, with their digest."""
     with atomic_path(path) as temporary:
         try:
             save_file(tensors, temporary, {_DIGEST: _digest(tensors)})

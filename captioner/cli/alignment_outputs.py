@@ -21,8 +21,6 @@ class AlignmentFile:
 
     Each sentence has its own picture, numbered from the second: "map.png", "map-2.png", ...
     pieces: show subwords instead of words; JSON has both.
-
-    Raises `UserError`, before anything is written, for an unknown suffix.
     """
 
     path: Path
@@ -55,7 +53,6 @@ class AlignmentFile:
             scores, a page as the heading; there is no picture.
 
         Returns a sentence about a missing picture or letters missing in it, else an empty one.
-        Raises `UserError` if it cannot be written.
         """
         if self._suffix == ".json":
             unread = {"score": None, "log_probability": None, "error": error} if error else {}
@@ -87,7 +84,7 @@ class AlignmentFile:
         return f"there is no picture {self._picture} of line {len(self._items)}: {reason}"
 
     def finish(self) -> None:
-        """Write the JSON or page. Raises `UserError` if it cannot be written."""
+        """Write the JSON or page."""
         if self._suffix == ".json":
             write_json(self.path, self._records)
         elif self._suffix in PAGE_SUFFIXES:

@@ -283,8 +283,6 @@ class CaptionLines:
     line_format: replaces these lines, with `FIELDS` in braces, `\\t` and `\\n`. Fields without a
         value are empty.
     ends_with_null: end lines with NUL instead of a newline, and print paths as they are.
-
-    Raises `UserError` for a format that is not understood.
     """
 
     def __init__(self, is_alone: bool, line_format: str | None, ends_with_null: bool) -> None:

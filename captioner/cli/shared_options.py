@@ -180,7 +180,7 @@ def _add_field(group: Group, option: str, field: FieldInfo, about: str | None) -
 def read_fields(
     arguments: argparse.Namespace, kind: type[Section], options: Mapping[str, str]
 ) -> Section:
-    """The section that options of `add_fields` give. Raises `UserError` naming the option."""
+    """The section that options of `add_fields` give."""
     given = {name: getattr(arguments, _attribute(option)) for name, option in options.items()}
     try:
         return kind(**{name: value for name, value in given.items() if value is not None})
@@ -194,10 +194,7 @@ def _attribute(option: str) -> str:
 
 
 def search_options(arguments: argparse.Namespace, own: Search) -> Search:
-    """The model's own search options, overridden by the command line.
-
-    Raises `UserError` as `SearchOptions.override` does.
-    """
+    """The model's own search options, overridden by the command line."""
     given = {name: getattr(arguments, name, None) for name in type(own).model_fields}
     if not (given["sample"] or own.sample):
         refuse(arguments, SAMPLING, "without --sample")

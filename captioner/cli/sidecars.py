@@ -89,7 +89,7 @@ class Sidecars:
                     )
 
     def write(self, option: str, path: Path, caption: Caption) -> None:
-        """Write one of `paths`. Raises `UserError` as the functions for both kinds do."""
+        """Write one of `paths`."""
         if option == "text":
             write_caption_text(path, caption.text, self.overwrite)
         else:
@@ -98,10 +98,7 @@ class Sidecars:
 
 
 def write_caption_text(path: Path, caption: str, overwrite: bool = False) -> None:
-    """Write the caption as a line of text.
-
-    Raises `UserError` if the file holds something else, unless it may be overwritten.
-    """
+    """Write the caption as a line of text."""
     line = f"{on_a_line(caption)}\n"
     if path.exists() and not overwrite and read_text(path) != line:
         raise UserError(f"{path} holds another text; --overwrite replaces it")

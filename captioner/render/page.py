@@ -128,11 +128,7 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
 def save_html(
     path: str | os.PathLike[str], items: Sequence[PageItem], strength: float = 0.8
 ) -> None:
-    """Write `html_page` to a file.
-
-    Raises `UserError` unless the path ends in one of `PAGE_SUFFIXES` and if the file cannot be
-    written.
-    """
+    """Write `html_page` to a file."""
     check_suffix(path, PAGE_SUFFIXES)
     write_text(path, html_page(items, strength))
 

@@ -38,10 +38,7 @@ _LONGEST_SIDE = 1024
 
 
 def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
-    """Write a picture in the format of the file name's ending.
-
-    Raises `UserError` unless `path` ends in one of `PICTURE_SUFFIXES`, and as `atomic_path` does.
-    """
+    """Write a picture in the format of the file name's ending."""
     check_suffix(path, PICTURE_SUFFIXES)
     with atomic_path(path) as temporary:
         picture.save(temporary, quality=90)
@@ -50,8 +47,7 @@ def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
 def save_figure(path: str | os.PathLike[str], figure: Figure, **options: Any) -> None:
     """Write a matplotlib figure.
 
-    path: ends in one of `PLOT_SUFFIXES`. options: of `savefig`. Raises `UserError` as
-    `atomic_path` does.
+    path: ends in one of `PLOT_SUFFIXES`. options: of `savefig`.
     """
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150, **options)
@@ -76,8 +72,7 @@ def save_word_images(
     File names are the word's number and `safe_name`: `01_a.png`, `02_dog.png`. A missing folder is
     created; files of other names in it stay.
 
-    Other arguments and errors are those of `panels`. Raises `UserError` if a file cannot be
-    written.
+    Other arguments and errors are those of `panels`.
     """
     maps = check_attention(words, attention)
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
