@@ -11,9 +11,8 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from captioner.files import write_bytes
-from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
-from captioner.render.region import Region, fit
+from captioner.render.region import Region, check_attention, fit
 from captioner.render.save import check_suffix
 from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, PALE_INK, Paragraph, lay_out
 

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from captioner.render.attention_checks import check_maps
-from captioner.render.region import Region, check_region, pixels
+from captioner.render.region import Region, check_maps, check_region, pixels
 
 Floats = npt.NDArray[np.float32]
 

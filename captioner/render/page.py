@@ -12,9 +12,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from captioner.files import write_text
-from captioner.render.attention_checks import check_attention
 from captioner.render.phrases import Phrases, phrases
-from captioner.render.region import Region, fit
+from captioner.render.region import Region, check_attention, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
 from captioner.render.web_page import (

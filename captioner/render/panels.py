@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageOps
 
-from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
 from captioner.render.phrases import phrases
-from captioner.render.region import Region, fit
+from captioner.render.region import Region, check_attention, fit
 from captioner.render.typography import (
     BACKGROUND,
     DOUBT_INK,

@@ -14,9 +14,8 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.render.attention_checks import check_attention
 from captioner.render.overlay import overlay
-from captioner.render.region import Region, fit
+from captioner.render.region import Region, check_attention, fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

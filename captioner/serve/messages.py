@@ -30,7 +30,7 @@ from captioner.caption import Caption
 from captioner.caption.caption import sentence
 from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.render.attention_checks import check_attention
+from captioner.render.region import check_attention
 from captioner.schema import error_sentence
 from captioner.serve.limits import Limits
 
