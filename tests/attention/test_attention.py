@@ -1,3 +1,5 @@
+"""Global attention, by torch and by hand; memories that grow."""
+
 from __future__ import annotations
 
 import pytest
@@ -97,3 +99,11 @@ def test_narrow_numbers_stay_close_to_float32(name, dtype) -> None:
     attended = attention(query.to(dtype), attention.remember(values.to(dtype), PADDING))
     assert attended.context.dtype == dtype
     torch.testing.assert_close(attended.context.float(), expected, rtol=0.05, atol=0.05)
+
+
+def test_a_memory_grows_by_the_positions_of_another() -> None:
+    first, more = torch.randn(2, 3, 4), torch.randn(2, 1, 4)
+    grown = Memory(first, first + 1).extended(Memory(more, more + 1))
+    assert grown.values.tolist() == torch.cat([first, more], dim=1).tolist()
+    assert grown.keys.tolist() == (torch.cat([first, more], dim=1) + 1).tolist()
+    assert grown.mask is None

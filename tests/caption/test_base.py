@@ -1,4 +1,4 @@
-"""Word vectors from text files: what is read, and what is refused."""
+"""Standardised annotation vectors, and word vectors from text files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,54 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
+from gradient_samples import MEMORY, WORDS, small_decoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from captioner.caption.base import read_word_vectors
+from captioner.caption.base import Standardisation, read_word_vectors
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
+
+
+def fitted(*batches: torch.Tensor) -> Standardisation:
+    found = Standardisation(batches[0].shape[-1])
+    found.fit(batches)
+    return found
+
+
+def test_by_hand() -> None:
+    first = torch.tensor([[[1.0, 10.0], [3.0, 10.0]]])  # (B, L, D) = (1, 2, 2)
+    second = torch.tensor([[[5.0, 40.0], [7.0, 40.0]]])
+    found = fitted(first, second)
+    torch.testing.assert_close(found.mean, torch.tensor([4.0, 25.0]))
+    torch.testing.assert_close(found.deviation, torch.tensor([5.0**0.5, 15.0]))
+    torch.testing.assert_close(
+        found(second), torch.tensor([[[1 / 5.0**0.5, 1.0], [3 / 5.0**0.5, 1.0]]])
+    )
+
+
+def test_a_number_that_never_differs_does_not_become_large() -> None:
+    photos = torch.randn(4, 9, 5)
+    photos[..., 2] = 3.0
+    photos[0, 0, 2] = 3.0001
+    found = fitted(photos)
+    assert float(found(photos)[..., 2].abs().max()) < 0.01
+
+
+def test_the_decoder_takes_them_as_one_without_it_takes_standardised_ones() -> None:
+    decoder = small_decoder(dropout=0.0, standardise=True)
+    plain = small_decoder(dropout=0.0)  # With the same weights.
+    photos = 3 * torch.rand(2, 7, MEMORY).double() + 1
+    words = torch.randint(WORDS, (2, 1, 5))
+    as_made = decoder(decoder.remember(photos), words).logits
+    torch.testing.assert_close(as_made, plain(plain.remember(photos), words).logits)
+    decoder.standardisation.fit([photos])
+    expected = plain(plain.remember(decoder.standardisation(photos)), words).logits
+    found = decoder(decoder.remember(photos), words).logits
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, as_made)
+
 
 VOCABULARY = Vocabulary(["a", "dog", "runs", "café"])  # 4 to 7
 
