@@ -107,7 +107,8 @@ class Outputs:
         files = [(f"--{name}", path) for name, path in common if path not in (None, "-")]
         files += [(f"--{name}", os.fspath(path)) for name, path in drawings]
         check_files(files, self.overwrite or continues, folders=("--words",))
-        for folder in {Path(path).parent for _, path in files}:
+        word_folders = {path for name, path in drawings if name == "words"}
+        for folder in word_folders | {Path(path).parent for _, path in files}:
             remove_temporaries(folder)
 
     @property

@@ -303,11 +303,12 @@ def test_one_file_that_fails_does_not_take_the_others_along(
     assert Path("out.html").is_file()
 
 
-def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("option", "place"), [("overlay", "maps"), ("words", "maps/photo")])
+def test_what_a_killed_run_left_is_removed(option: str, place: str, tmp_path: Path) -> None:
     photo = str(save_photo(tmp_path / "photo.png"))
-    left = tmp_path / "maps" / ".captioner-photo-x.png"
-    left.parent.mkdir()
+    left = tmp_path / place / ".captioner-photo-x.png"
+    left.parent.mkdir(parents=True)
     left.touch()
     os.utime(left, (1, 1))
-    Outputs(paths=[photo], overlay=f"{tmp_path / 'maps'}/")
+    Outputs(paths=[photo], overwrite=True, **{option: f"{tmp_path / 'maps'}/"})
     assert not left.exists()
