@@ -56,7 +56,7 @@ from captioner.errors import UserError
 from captioner.evaluation.captions import evaluate_captions
 from captioner.model_folders import model_folder
 from captioner.runs.features import encode
-from captioner.runs.train_run import compile_parts
+from captioner.runs.run import compile_parts
 from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 

@@ -33,8 +33,8 @@ from captioner.evaluation.corpus import Corpus
 from captioner.progress import progress_bar
 from captioner.runs.batches import CaptionBatches
 from captioner.runs.caption_data import read_training
+from captioner.runs.caption_task import scores_of
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
-from captioner.runs.captioning_task import scores_of
 from captioner.runs.features import StoredRows
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train

@@ -45,7 +45,7 @@ from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import fill_stores
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 from captioner.schema import from_mapping
 from captioner.training import Engine
 

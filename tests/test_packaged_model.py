@@ -16,7 +16,7 @@ from captioner.data.readers import read_examples
 from captioner.demo import DEMO_PHOTO
 from captioner.evaluation.captions import evaluate_captions
 from captioner.model_folders import model_folder, packaged_models
-from captioner.runs.captioning_task import scores_of
+from captioner.runs.caption_task import scores_of
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "flickr8k"
 EVERYDAY = DATA.parent / "everyday"

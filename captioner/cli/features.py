@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.devices import choose_device
     from captioner.runs.captioning_recipe import read_recipe
     from captioner.runs.features import fill_stores
-    from captioner.runs.run_folder import run_engine
+    from captioner.runs.run import run_engine
 
     changes = list(arguments.changes)
     if arguments.out is not None:

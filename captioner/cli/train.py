@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.data.table import SUFFIXES
     from captioner.devices import choose_device
     from captioner.runs.read_recipe import read_any_recipe
-    from captioner.runs.train_run import train_run
+    from captioner.runs.run import train_run
 
     changes = arguments.changes
     if arguments.start_from is not None:

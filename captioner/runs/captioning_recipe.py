@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,17 +14,16 @@ from typing_extensions import Self
 
 from captioner.caption import DecoderConfig, ObjectiveConfig
 from captioner.caption.base import CaptionDecoderConfig
-from captioner.caption.folder import decoder_config
+from captioner.caption.folder import FORMAT, decoder_config, read_config
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_text
+from captioner.model_folders import is_of_format, model_folder
 from captioner.runs.caption_data import DataConfig
-from captioner.runs.encoder_sections import with_encoder_sections
-from captioner.runs.starting_weights import with_model_sections
-from captioner.schema import COUNT, SIZE, Config, FilePath, from_mapping
+from captioner.schema import COUNT, SIZE, Config, FilePath, from_mapping, to_mapping
 from captioner.training import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
-from captioner.vision.encoders import RANDOM, encoder_config, family_of
+from captioner.vision.encoders import RANDOM, encoder_config, family_of, make_encoder
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]
@@ -229,6 +229,77 @@ def captioning_recipe(mapping: Any, where: str) -> CaptioningRecipe:
     """Fill the plain values of a config from its model and its encoder, and validate them."""
     filled = with_encoder_sections(with_model_sections(mapping))
     return from_mapping(CaptioningRecipe, filled, where)
+
+
+def with_model_sections(mapping: Any) -> Any:
+    """Fill the encoder, decoder, preprocessing and search of a config, given as plain values.
+
+    Fields left out come from the model of `start_from`. Those of encoder and preprocessing come
+    from the model that `encoder.weights` names. Without a model, or with a file, nothing changes,
+    nor does an encoder of another name or a decoder of another kind.
+    Raises `UserError` if the model's config is invalid.
+    """
+    if not isinstance(mapping, dict):
+        return mapping
+    encoder = mapping.get("encoder")
+    weights = encoder.get("weights") if isinstance(encoder, dict) else None
+    names = ["encoder", "preprocessing"]
+    if (eyes := _folder_of(weights)) is not None and is_of_format(eyes, FORMAT):
+        mapping = _with_sections(mapping, eyes, names)
+    if (start := _folder_of(mapping.get("start_from"))) is not None:
+        mapping = _with_sections(mapping, start, [*names, "decoder", "search"])
+    return mapping
+
+
+def _folder_of(model: Any) -> Path | None:
+    """The folder of a model; None for a file, or for something missing, which its reader names."""
+    with contextlib.suppress(UserError):
+        return model_folder(model) if isinstance(model, str) else None
+    return None
+
+
+def _with_sections(mapping: dict[str, Any], folder: Path, names: list[str]) -> dict[str, Any]:
+    model = to_mapping(read_config(folder))
+    sections = {name: model[name] for name in names}
+    sections["encoder"]["weights"] = str(folder)
+    for section, field in (("encoder", "name"), ("decoder", "kind")):
+        own = mapping.get(section)
+        if isinstance(own, dict) and own.get(field) not in (None, model[section][field]):
+            sections.pop(section, None)
+    given = {name: mapping.get(name, {}) for name in sections}
+    filled = {n: {**sections[n], **own} for n, own in given.items() if isinstance(own, dict)}
+    return {**mapping, **filled}
+
+
+def with_encoder_sections(mapping: Any) -> Any:
+    """Fill the preprocessing and `decoder.memory_size` of a config, given as plain values.
+
+    Fields left out are those of the encoder's published weights; `resize_shorter` is in proportion
+    to `size`. Raises `UserError` if the encoder's library is missing or does not know its name.
+    """
+    given = mapping if isinstance(mapping, dict) else {}
+    encoder: Any = given.get("encoder", {})
+    decoder: Any = given.get("decoder", {})
+    preprocessing: Any = given.get("preprocessing", {})
+    if not all(isinstance(section, dict) for section in (mapping, encoder, decoder, preprocessing)):
+        return mapping
+    try:
+        family = family_of(encoder.get("name", "vgg19"))
+    except ValueError:  # Validation names it.
+        return mapping
+    config = family.config.model_validate({"name": encoder["name"]} if "name" in encoder else {})
+    published = family.encoder.published_preprocessing(config)
+    own = {} if published is None else to_mapping(published)
+    standard, size = published or Preprocessing(), preprocessing.get("size")
+    if isinstance(size, int) and preprocessing.get("resize", standard.resize) == "crop":
+        own["resize_shorter"] = standard.resize_shorter * size // standard.size
+    if own:
+        preprocessing = {**own, **preprocessing}
+    if "memory_size" not in decoder:
+        has_one_size = hasattr(family.encoder, "annotation_size")
+        sized = family.encoder if has_one_size else make_encoder(config)
+        decoder = {**decoder, "memory_size": sized.annotation_size}
+    return {**mapping, "decoder": decoder, "preprocessing": preprocessing}
 
 
 def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:

@@ -11,11 +11,12 @@ from typing import Any
 from captioner.files import read_text, write_text
 from captioner.model_folders import CARD, MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.task import Recipe
+from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import flat
 from captioner.training import LOG
 
 Record = dict[str, Any]
+Recipe = CaptioningRecipe | TranslationRecipe
 
 
 def validations_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +18,6 @@ from captioner.evaluation.translations import evaluate_translations, sacrebleu_m
 from captioner.files import write_text
 from captioner.model_folders import model_folder
 from captioner.runs.batches import TranslationBatches
-from captioner.runs.task import PreparedRun, batches_of
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import as_sentence
@@ -37,11 +35,16 @@ SHOWN = 8
 
 @dataclass
 class TranslationTask:
-    """A `captioner.runs.task.Task`."""
+    """Trains a translator; a `captioner.runs.run.Task`."""
 
     recipe: TranslationRecipe
     texts: dict[str, ParallelText] = field(default_factory=dict)
     translator: Translator = field(init=False)
+    loss: TranslationLoss = field(init=False)
+    batches: TranslationBatches = field(init=False)
+    data: list[str] = field(init=False)
+    validated: list[SentencePair] = field(init=False)
+    parameter_groups: list[dict[str, Any]] | None = None
 
     def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Read the text, learn the vocabularies and make the translator with its first weights.
@@ -79,15 +82,17 @@ class TranslationTask:
             capitals=recipe.text.capitals,
         )
 
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
-        """Save the vocabularies and make the batches. Raises `UserError`."""
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+        """Save the vocabularies and make the batches."""
         recipe, pairs, translator = self.recipe, self.texts["training"].pairs, self.translator
         source, target, model = translator.source, translator.target, translator.model
         model.to(engine.device)
         if engine.is_main and not resumed:
             save_vocabularies(folder, source, target)
         maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
-        validated = self.texts["validation"].pairs[: recipe.validation.sentences or None]
+        validated = self.validated = self.texts["validation"].pairs[
+            : recipe.validation.sentences or None
+        ]
         examples, cut = encode_pairs(pairs, source, target, maximum_length)
         sentences = []
         for name, text in self.texts.items():
@@ -103,60 +108,50 @@ class TranslationTask:
         long = [each.line for each in read if len(source.split(each.source)) > maximum_length]
         if long:
             print(f"validation: {report_cut('source', long, f'{maximum_length:,} tokens')}")
-        # Sentences of similar length together: less padding.
-        order = sorted(range(len(validated)), key=lambda number: len(validated[number].source))
-        return PreparedRun(
-            loss=TranslationLoss(model, recipe.objective),
-            batches=TranslationBatches(
-                examples,
-                recipe.data.batch_tokens,
-                recipe.training.seed,
-                min(
-                    2, loading_workers(engine.device, engine.local_world_size)
-                ),  # It needs no more.
-            ),
-            validation_batches=batches_of(order, recipe.validation.batch_size),
-            generate=partial(_generate, translator, validated),
-            score=partial(_score, validated),
-            save=partial(save_translator, translator),
-            write_texts=_write_translations,
-            show=partial(_show, validated),
-            data=sentences,
-            starts_trained=recipe.start_from is not None,
-        )
+        self.data = sentences
+        self.loss = TranslationLoss(model, recipe.objective)
+        # Sentences need no more than two workers.
+        workers = min(2, loading_workers(engine.device, engine.local_world_size))
+        tokens, seed = recipe.data.batch_tokens, recipe.training.seed
+        self.batches = TranslationBatches(examples, tokens, seed, workers)
 
+    @property
+    def validation_batches(self) -> list[list[int]]:
+        """Indices of the sentences of each batch; similar lengths together need less padding."""
+        size = self.recipe.validation.batch_size
+        lengths = [len(pair.source) for pair in self.validated]
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        return [order[first : first + size] for first in range(0, len(order), size)]
 
-def _generate(
-    translator: Translator, pairs: Sequence[SentencePair], batches: Sequence[Sequence[int]]
-) -> Iterator[list[str]]:
-    """Translations of validation sources, batch by batch."""
-    for numbers in batches:
-        sources = [pairs[number].source for number in numbers]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # Long sources were reported before.
-            translations = translator.translate(sources, batch_size=len(sources))
-        yield [translation.text for translation in translations]
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[list[str]]:
+        """Translations of validation sources, batch by batch."""
+        for numbers in batches:
+            sources = [self.validated[number].source for number in numbers]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # Long sources were reported before.
+                translations = self.translator.translate(sources, batch_size=len(sources))
+            yield [translation.text for translation in translations]
 
+    def score(self, translations: list[str]) -> tuple[dict[str, float], dict[str, Any]]:
+        """The scores, and the record of them with sacrebleu's signatures."""
+        scores = evaluate_translations(translations, [pair.target for pair in self.validated])
+        return scores.as_dict(), vars(scores).copy()
 
-def _score(
-    pairs: Sequence[SentencePair], translations: list[str]
-) -> tuple[dict[str, float], dict[str, Any]]:
-    """The scores, and the record of them with sacrebleu's signatures."""
-    scores = evaluate_translations(translations, [pair.target for pair in pairs])
-    return scores.as_dict(), vars(scores).copy()
+    def save(self, folder: Path) -> None:
+        """Write the translator to a folder."""
+        save_translator(self.translator, folder)
 
+    def write_texts(self, folder: Path, translations: list[str]) -> None:
+        """Write the translations into the run's folder, one a line."""
+        write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
 
-def _write_translations(folder: Path, translations: Sequence[str]) -> None:
-    write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
-
-
-def _show(pairs: Sequence[SentencePair], translations: Sequence[str]) -> list[ShownExample]:
-    """The first sentences with their translations."""
-    shown = zip(pairs[:SHOWN], translations, strict=False)
-    return [
-        ShownExample(f"line {pair.line}", f"{pair.source}\n\n**{text}**\n\n{pair.target}")
-        for pair, text in shown
-    ]
+    def show(self, translations: list[str]) -> list[ShownExample]:
+        """The first sentences with their translations."""
+        shown = zip(self.validated[:SHOWN], translations, strict=False)
+        return [
+            ShownExample(f"line {pair.line}", f"{pair.source}\n\n**{text}**\n\n{pair.target}")
+            for pair, text in shown
+        ]
 
 
 def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:

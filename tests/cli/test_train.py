@@ -13,7 +13,7 @@ from samples import Output, Patch, Refused, publish_weights, save_photo
 
 import captioner
 from captioner.cli.main import main
-from captioner.runs import train_run as train_run_module
+from captioner.runs import run as train_run_module
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 

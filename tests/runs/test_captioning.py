@@ -26,13 +26,14 @@ import captioner
 from captioner.data.batches import encode_captions
 from captioner.data.readers import read_examples
 from captioner.errors import UserError
+from captioner.evaluation.results import write_results
 from captioner.files import folder_lock
-from captioner.runs import captioning_task
+from captioner.runs import caption_task
 from captioner.runs.batches import CaptionBatches
 from captioner.runs.caption_data import DataConfig, read_training
-from captioner.runs.captioning_task import scores_of, write_captions
+from captioner.runs.caption_task import RESULTS, scores_of
 from captioner.runs.features import PixelRows, encoder_of
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.images import load_image
@@ -84,7 +85,7 @@ def test_steps_loaded_by_processes_are_those_loaded_in_the_run(
         changes["augmentation"] = {"crop": 0.5, "mirror": True}
     recipe = recipe_of(config, **changes)
     train_run(recipe, tmp_path / "alone")
-    monkeypatch.setattr(captioning_task, "loading_workers", lambda device, ranks: 2)
+    monkeypatch.setattr(caption_task, "loading_workers", lambda device, ranks: 2)
     train_run(recipe, tmp_path / "loaded")
     assert_same_tensors(tmp_path / "loaded", tmp_path / "alone")
     results = [(tmp_path / name / "results.json").read_text() for name in ("alone", "loaded")]
@@ -299,10 +300,11 @@ def test_results_are_what_the_tools_of_coco_read(tmp_path: Path) -> None:
     for number in numbers:
         (tmp_path / f"{number:012d}.jpg").touch()
     examples = read_examples("coco", file, tmp_path, "val")
-    write_captions(examples, tmp_path, ["a dog", "two dogs"])
+    captions = zip((each.image_id for each in examples), ("a dog", "two dogs"), strict=True)
+    write_results(tmp_path / RESULTS, dict(captions))
     loaded = COCO(str(file)).loadRes(str(tmp_path / "results.json"))
-    captions = {a["image_id"]: a["caption"] for a in loaded.dataset["annotations"]}
-    assert captions == {37777: "a dog", 12: "two dogs"}
+    found = {a["image_id"]: a["caption"] for a in loaded.dataset["annotations"]}
+    assert found == {37777: "a dog", 12: "two dogs"}
 
 
 def test_validation_captions_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:

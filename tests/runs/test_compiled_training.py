@@ -13,8 +13,7 @@ from run_samples import Config, log_of, recipe_of, translation_recipe
 from samples import Patch
 
 from captioner import cpu
-from captioner.runs.task import Recipe
-from captioner.runs.train_run import train_run
+from captioner.runs.run import Recipe, train_run
 
 pytestmark = pytest.mark.slow
 compiles = pytest.mark.skipif(

@@ -20,9 +20,9 @@ from captioner.caption import (
 )
 from captioner.cli.main import main
 from captioner.model_folders import model_folder
-from captioner.runs.captioning_recipe import captioning_recipe
+from captioner.runs.caption_task import copy_weights
+from captioner.runs.captioning_recipe import captioning_recipe, with_model_sections
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.runs.starting_weights import copy_weights, with_model_sections
 from captioner.schema import to_mapping
 from captioner.text.vocabulary import Vocabulary
 

@@ -32,7 +32,7 @@ from captioner.caption import load_model
 from captioner.errors import UserError
 from captioner.runs.batches import CaptionBatches
 from captioner.runs.features import StoredRows
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 
 # Two processes.

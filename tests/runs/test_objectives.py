@@ -23,7 +23,7 @@ from captioner.runs.caption_objective import (
     cider_reward,
     word_precision_reward,
 )
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 from captioner.text.vocabulary import Vocabulary
 
 CRITICAL = {"self_critical": {"samples": 3, "maximum_length": 6}}

@@ -23,7 +23,7 @@ from samples import Output, Patch
 from captioner.errors import UserError
 from captioner.runs.batches import CaptionBatches
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 from captioner.training import Interrupted
 from captioner.training.log import RunLog
 

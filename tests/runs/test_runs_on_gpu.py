@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import captioner
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 
 pytestmark = needs_gpu
 

@@ -22,7 +22,7 @@ from captioner.data.shapes import (
 from captioner.evaluation.map_scores import MapScores, score_maps
 from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 from captioner.schema import from_mapping, to_mapping
 
 PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))

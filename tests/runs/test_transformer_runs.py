@@ -14,7 +14,7 @@ from captioner.caption import Captioner, TransformerDecoder
 from captioner.caption.folder import describe
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, captioning_recipe
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 
 DECODER = {"kind": "transformer", "embedding_size": 8, "heads": 2, "inner_size": 8, "layers": 1}
 

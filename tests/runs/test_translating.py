@@ -27,7 +27,7 @@ from samples import Output
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 from captioner.runs.translation_recipe import TextConfig
 from captioner.runs.translation_task import learn_vocabularies, read_texts
 from captioner.translate import load_translator

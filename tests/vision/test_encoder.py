@@ -17,9 +17,9 @@ import captioner
 from captioner.caption import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.main import main
 from captioner.errors import UserError
-from captioner.runs import train_run as train_run_module
+from captioner.runs import run as train_run_module
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
-from captioner.runs.train_run import train_run
+from captioner.runs.run import train_run
 from captioner.vision import encoders
 from captioner.vision.encoder import Encoder, EncoderConfig
 

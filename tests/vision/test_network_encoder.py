@@ -17,9 +17,8 @@ from torch import Tensor, nn
 import captioner
 from captioner.caption import load_model
 from captioner.errors import UserError
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
-from captioner.runs.encoder_sections import with_encoder_sections
-from captioner.runs.train_run import train_run
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe, with_encoder_sections
+from captioner.runs.run import train_run
 from captioner.vision.encoders import build_encoder, encoder_config, make_encoder
 from captioner.vision.network_encoder import NetworkConfig, NetworkEncoder
 from captioner.vision.preprocessing import Preprocessing

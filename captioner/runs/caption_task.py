@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,13 +37,12 @@ from captioner.runs.features import (
     readable,
     stored_features,
 )
-from captioner.runs.starting_weights import copy_weights
-from captioner.runs.task import PreparedRun, batches_of
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Engine, ShownExample
 from captioner.vision.encoders import RANDOM
 from captioner.vision.preprocessing import read_photo
+from captioner.weight_files import fill
 
 WORDS = "vocabulary.json"
 """In a run's folder: its words."""
@@ -61,14 +61,18 @@ LISTED = 8
 
 
 @dataclass
-class CaptioningTask:
-    """A `captioner.runs.task.Task`."""
+class CaptionTask:
+    """Trains a captioner; a `captioner.runs.run.Task`."""
 
     recipe: CaptioningRecipe
     splits: dict[str, list[Example]] = field(default_factory=dict)
     captioner: Captioner = field(init=False)
     loss: CaptioningLoss = field(init=False)
-    encoded: tuple[list[EncodedCaption], list[str]] = field(init=False)
+    encoded: list[EncodedCaption] = field(init=False)
+    data: list[str] = field(init=False)
+    rows: Rows = field(init=False)
+    kept: list[int] = field(init=False)
+    batches: CaptionBatches = field(init=False)
     map_targets: MapTargets | None = None
 
     def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
@@ -85,15 +89,14 @@ class CaptioningTask:
         if recipe.start_from is not None and not resumed:
             start = load_model(model_folder(recipe.start_from))
         vocabulary = Vocabulary.load(folder / WORDS) if resumed else self._words(start)
-        captions, about_data = self._encode(vocabulary, start, sentences)
-        self.encoded = captions, about_data
+        self.encoded, self.data = self._encode(vocabulary, start, sentences)
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
-            about_data.append(
+            self.data.append(
                 f"encoder: {recipe.encoder.name}, weights of digest {encoder.digest()}"
             )
-            print(about_data[-1])
+            print(self.data[-1])
         decoder = make_decoder(recipe.decoder, len(vocabulary))
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
@@ -112,42 +115,89 @@ class CaptioningTask:
                 self.captioner.map_shape,
             )
 
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> PreparedRun:
-        """Compute annotation vectors and make batches. Raises `UserError`."""
-        recipe, device, captioner = self.recipe, engine.device, self.captioner
-        captions, sentences = self.encoded
-        decoder, loss = captioner.to(device).decoder, self.loss.to(device)
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+        """Compute annotation vectors and make the batches."""
+        recipe, captions = self.recipe, self.encoded
+        captioner = self.captioner = self.captioner.to(engine.device)
+        decoder = captioner.decoder
+        self.loss.to(engine.device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
         if recipe.photos_in_step:
-            train_rows, validation_rows = self._photo_rows(captioner, engine)
-            kept = list(range(len(self.splits["validation"])))
+            train_rows, self.rows = self._photo_rows(captioner, engine)
+            self.kept = list(range(len(self.splits["validation"])))
         else:
-            train_rows, validation_rows, kept = self._stored_rows(
+            train_rows, self.rows, self.kept = self._stored_rows(
                 folder, captioner, engine, captions
             )
         if not captions:
             raise UserError("there is nothing left to train on")
-        _check_validation(len(kept))
+        _check_validation(len(self.kept))
         if recipe.start_from is None and not resumed and decoder.standardisation is not None:
             with torch.no_grad():
                 rows = _some_rows(captions)
                 few = [some.tolist() for some in torch.split(rows, 32)]
                 decoder.standardisation.fit(annotation_batches(train_rows, few))
-        validated = [self.splits["validation"][row] for row in kept]
-        return PreparedRun(
-            loss=loss,
-            batches=CaptionBatches(captions, train_rows, recipe, self.map_targets),
-            validation_batches=batches_of(range(len(kept)), recipe.validation.batch_size),
-            generate=partial(_generate, captioner, validation_rows, kept),
-            score=lambda captions: (scores_of(captions, validated), {}),
-            save=partial(save_model, captioner),
-            write_texts=partial(write_captions, validated),
-            show=lambda captions: _show(captioner, validation_rows, kept, validated),
-            data=sentences,
-            starts_trained=recipe.start_from is not None,
-            parameter_groups=_parameter_groups(loss, recipe),
-        )
+        self.batches = CaptionBatches(captions, train_rows, recipe, self.map_targets)
+
+    @property
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Groups of the optimiser: the decoder and, if trained, the encoder."""
+        settings, model = self.recipe.training, self.loss
+        rates: dict[torch.nn.Module, float] = {model.decoder: settings.learning_rate}
+        if model.encoder is not None:
+            rates[model.encoder] = settings.encoder_learning_rate or settings.learning_rate
+        return [
+            {"params": [p for p in part.parameters() if p.requires_grad], "lr": rate}
+            for part, rate in rates.items()
+        ]
+
+    @property
+    def validation_batches(self) -> list[list[int]]:
+        """Indices into `kept` of the photos of each validation batch."""
+        size = self.recipe.validation.batch_size
+        numbers = range(len(self.kept))
+        return [list(numbers[first : first + size]) for first in numbers[::size]]
+
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[list[str]]:
+        """Captions of validation photos, batch by batch."""
+        wanted = [[self.kept[number] for number in numbers] for numbers in batches]
+        for vectors in annotation_batches(self.rows, wanted):
+            yield [caption.text for caption in self.captioner.caption_annotations(vectors)]
+
+    def score(self, captions: list[str]) -> tuple[dict[str, float], dict[str, Any]]:
+        """Scores of the validation captions."""
+        return scores_of(captions, self._validated()), {}
+
+    def save(self, folder: Path) -> None:
+        """Write the captioner to a folder."""
+        save_model(self.captioner, folder)
+
+    def write_texts(self, folder: Path, captions: list[str]) -> None:
+        """Write one caption a photo into the run's folder, in COCO's result format."""
+        names = (each.image_id for each in self._validated())
+        write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
+
+    def show(self, captions: list[str]) -> list[ShownExample]:
+        """The first photos with their captions and maps; an unreadable photo has no picture."""
+        shown, captioner = [], self.captioner
+        for row in self.kept[:SHOWN]:
+            example = self.splits["validation"][row]
+            annotations = self.rows.encode(self.rows.read(torch.tensor([row])))
+            references = "\n".join(f"- {caption}" for caption in example.captions)
+            picture = None
+            (caption,) = captioner.caption_annotations(annotations)
+            with contextlib.suppress(UserError):  # Also for a caption without words.
+                photo = read_photo(example.path, captioner.preprocessing)
+                drawn = caption.of_photo(photo.image, photo.region).drawn()
+                picture = panels(*drawn, panel_size=160)
+            text = f"**{caption.text}**\n\n{references}"
+            shown.append(ShownExample(f"photo {example.name}", text, picture))
+        return shown
+
+    def _validated(self) -> list[Example]:
+        """The validation photos that could be read."""
+        return [self.splits["validation"][row] for row in self.kept]
 
     def _words(self, start: Captioner | None) -> Vocabulary:
         """The words of the training captions, after those of the model to start from."""
@@ -225,15 +275,6 @@ class CaptioningTask:
         return train_rows, validation_rows, readable(validation, stores["validation"])
 
 
-def _generate(
-    captioner: Captioner, rows: Rows, kept: Sequence[int], batches: Sequence[Sequence[int]]
-) -> Iterator[list[str]]:
-    """Captions of validation photos, batch by batch; `batches` index `kept`."""
-    wanted = [[kept[number] for number in numbers] for numbers in batches]
-    for vectors in annotation_batches(rows, wanted):
-        yield [caption.text for caption in captioner.caption_annotations(vectors)]
-
-
 def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
     """Scores of one caption a photo against the photos' own, by name; see `SCORES`.
 
@@ -250,31 +291,6 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
     return scores
 
 
-def write_captions(examples: Sequence[Example], folder: Path, captions: Sequence[str]) -> None:
-    """Write one caption a photo into the run's folder, in COCO's result format."""
-    write_results(
-        folder / RESULTS, dict(zip((each.image_id for each in examples), captions, strict=True))
-    )
-
-
-def _show(
-    captioner: Captioner, rows: Rows, kept: Sequence[int], examples: Sequence[Example]
-) -> list[ShownExample]:
-    """The first photos with their captions and maps; an unreadable photo has no picture."""
-    shown = []
-    for index, row in enumerate(kept[:SHOWN]):
-        annotations = rows.encode(rows.read(torch.tensor([row])))
-        references = "\n".join(f"- {caption}" for caption in examples[index].captions)
-        picture = None
-        (caption,) = captioner.caption_annotations(annotations)
-        with contextlib.suppress(UserError):  # Also for a caption without words.
-            photo = read_photo(examples[index].path, captioner.preprocessing)
-            picture = panels(*caption.of_photo(photo.image, photo.region).drawn(), panel_size=160)
-        text = f"**{caption.text}**\n\n{references}"
-        shown.append(ShownExample(f"photo {examples[index].name}", text, picture))
-    return shown
-
-
 def _some_rows(captions: list[EncodedCaption]) -> Tensor:
     """Rows of at most `STANDARDISED_BY` photos with captions, evenly spread."""
     rows = sorted({row for row, _ in captions})
@@ -287,12 +303,43 @@ def _check_validation(photos: int) -> None:
         raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
 
 
-def _parameter_groups(model: CaptioningLoss, recipe: CaptioningRecipe) -> list[dict[str, object]]:
-    settings = recipe.training
-    rates: dict[torch.nn.Module, float] = {model.decoder: settings.learning_rate}
-    if model.encoder is not None:
-        rates[model.encoder] = settings.encoder_learning_rate or settings.learning_rate
-    return [
-        {"params": [p for p in part.parameters() if p.requires_grad], "lr": rate}
-        for part, rate in rates.items()
-    ]
+def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> None:
+    """Fill a captioner's decoder and, if wanted, its encoder from those of `start`.
+
+    Words that the vocabulary has beyond that of `start` begin as copies of `<unk>`, which they
+    were, and share its probability with it.
+
+    Raises `UserError` for the first tensor that does not fit, and for an encoder that is not to be
+    filled and differs from the one that the decoder was trained on.
+    """
+    decoder = _with_new_words(start, len(captioner.vocabulary))
+    fill(captioner.decoder, decoder, "start_from does not fit this decoder")
+    if with_encoder:
+        fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
+        return
+    ours, theirs = captioner.encoder.state_dict(), start.encoder.state_dict()
+    for name in sorted(ours.keys() | theirs.keys()):
+        has_both = name in ours and name in theirs
+        if not has_both or not _equal_up_to_rounding(theirs[name], ours[name]):
+            raise UserError(
+                "start_from was trained on another encoder than this recipe's: tensor "
+                f"{name!r} differs"
+            )
+
+
+def _with_new_words(start: Captioner, size: int) -> dict[str, Tensor]:
+    """The decoder's weights with a row for each of `size` words."""
+    tensors, known = dict(start.decoder.state_dict()), len(start.vocabulary)
+    if size > known:
+        rows = torch.tensor([*range(known), *[Vocabulary.unknown] * (size - known)])  # (V,)
+        for name in start.decoder.word_tensors:
+            tensors[name] = tensors[name][rows]
+        tensors["output.bias"][rows == Vocabulary.unknown] -= math.log(1 + size - known)
+    return tensors
+
+
+def _equal_up_to_rounding(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors differ at most by a saved model's rounding to float16."""
+    return first.shape == second.shape and torch.allclose(
+        first.double(), second.double(), rtol=1e-3, atol=1e-6
+    )

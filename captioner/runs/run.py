@@ -1,0 +1,292 @@
+"""A training run of either task: its folder, its validation and the run itself."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import nn
+
+from captioner.attention import Attention
+from captioner.attention.transformer import DecoderLayer, EncoderLayer
+from captioner.errors import UserError
+from captioner.files import folder_lock, read_json, remove_temporaries, write_json
+from captioner.model_folders import MODEL
+from captioner.runs.caption_task import CaptionTask
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.model_card import Recipe, validations_of, write_card
+from captioner.runs.translation_task import TranslationTask
+from captioner.schema import flat, from_mapping, to_mapping
+from captioner.training import (
+    CHECKPOINT,
+    Engine,
+    ShownExample,
+    Validation,
+    check_checkpoint,
+    make_optimizer,
+    summary_writer,
+    train,
+)
+from captioner.vision.encoder import Encoder
+
+COMPILED_PARTS = (Attention, EncoderLayer, DecoderLayer, Encoder)
+"""Where a training step spends its time."""
+
+SCORES_FILE = "scores.json"
+"""In the folder of the best model: its validation scores."""
+
+CONFIG = "config.json"
+"""File in a run's folder: its recipe."""
+
+RECORD = "environment.json"
+"""File in a run's folder: versions, device and processes of each start and resume, in a list."""
+
+CHANGEABLE = (
+    "training.epochs",
+    "training.patience",
+    "training.checkpoint_seconds",
+    "training.tensorboard",
+    "training.compile",
+    "validation.batch_size",
+    "features.batch_size",
+    "features.folder",
+)
+"""Fields that may change on resuming."""
+
+
+Task = CaptionTask | TranslationTask
+"""A model with its data.
+
+`read` reads the data and makes the model, before the run's folder is locked; `prepare` makes the
+batches. `loss` is the module that is trained on `batches`. `generate` gives texts for validation
+batches of indices, `score` their scores and the record of them beside the model, `save` writes the
+model, `write_texts` the texts, and `show` gives some for TensorBoard. `data` describes the data for
+the model card.
+"""
+
+
+@contextlib.contextmanager
+def run_engine(device: torch.device | str) -> Iterator[Engine]:
+    """Connects the processes of a run; only process 0 prints."""
+    with Engine(device) as engine, contextlib.ExitStack() as kept:
+        if not engine.is_main:
+            kept.enter_context(contextlib.redirect_stdout(None))
+        yield engine
+
+
+@contextlib.contextmanager
+def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Iterator[None]:
+    """Lock the folder and write the run's config and environment to it.
+
+    Raises `UserError`, in one process, if another run has locked it, and as `check_folder` does.
+    """
+    with contextlib.ExitStack() as kept:
+        with engine.fail_together():
+            if engine.is_main:
+                kept.enter_context(folder_lock(folder, "run"))
+                for place in (folder, folder / MODEL):
+                    remove_temporaries(place, age=0)
+                # Again: another run may have ended meanwhile.
+                check_folder(recipe, folder, resume, engine)
+                _write_record(folder / RECORD, recipe.training.seed, engine, resume)
+                write_json(folder / CONFIG, to_mapping(recipe))
+        yield
+
+
+def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
+    before: Any = read_json(path, "record of the run") if resumed and path.exists() else []
+    device = str(engine.device)
+    if engine.device.type == "cuda":
+        device = torch.cuda.get_device_name(engine.device)
+    record = {
+        "captioner": sys.modules[__name__.partition(".")[0]].__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": platform.platform(),
+        "device": device,
+        "processes": engine.world_size,
+        "threads": torch.get_num_threads(),
+        "seed": seed,
+    }
+    write_json(path, [*(before if isinstance(before, list) else []), record])
+
+
+def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
+    """Raise `UserError`, in process 0, if the folder holds a run that cannot be resumed.
+
+    Without `resume`, that is any run. With it, a run whose recipe differs in a field that is not
+    in `CHANGEABLE`, or in the number of epochs where training follows it, or whose checkpoint is
+    damaged or of another number of processes. Raises it also for a missing package.
+    """
+    if engine.is_main and recipe.training.tensorboard:
+        summary_writer()  # Its package may be missing.
+    if not engine.is_main or not (folder / CHECKPOINT).exists():
+        return
+    if not resume:
+        raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
+    path = folder / CONFIG
+    mapping, now = read_json(path, "config of the run"), flat(to_mapping(recipe))
+    if isinstance(mapping, dict) and mapping.get("task") != now.get("task"):
+        raise UserError(f"cannot resume {folder}: its run is of another task; give another folder")
+    try:
+        saved = from_mapping(type(recipe), mapping, str(path))
+    except UserError as error:  # Such as a field that is gone since.
+        raise UserError(f"cannot resume {folder}, which another version made: {error}") from None
+    before = flat(to_mapping(saved))
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) == now.get(name):
+            continue
+        reason = _epochs_matter(saved) if name == "training.epochs" else ""
+        if reason or name not in CHANGEABLE:
+            raise UserError(
+                f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
+                f"not {now.get(name)!r}{reason}; to keep what it was made with: "
+                f"captioner train {path} --out {folder} --resume"
+            )
+    check_checkpoint(folder / CHECKPOINT, engine.world_size)
+
+
+def _epochs_matter(recipe: Recipe) -> str:
+    """Why a run cannot end later than planned, as the end of a sentence; "" if it can."""
+    if recipe.training.schedule == "cosine":
+        return ", which the schedule cosine follows"
+    if isinstance(recipe, CaptioningRecipe) and recipe.objective.scheduled_sampling > 0:
+        return ", which scheduled sampling follows"
+    return ""
+
+
+class Validator:
+    """Generates texts without teacher forcing, scores them and keeps the best model."""
+
+    def __init__(self, task: Task, folder: Path, engine: Engine) -> None:
+        self.task, self.folder, self.engine = task, folder, engine
+        self.texts: list[str] = []
+        self.record: dict[str, Any] = {}
+
+    def run(self) -> dict[str, float]:
+        """Generate together with the other processes; the main process returns the scores.
+
+        Processes take whole batches in turn, so that scores do not depend on their number.
+        """
+        generated: dict[int, str] = {}
+        with self.engine.fail_together():
+            batches = self.task.validation_batches[self.engine.rank :: self.engine.world_size]
+            for batch, texts in zip(batches, self.task.generate(batches), strict=True):
+                generated |= zip(batch, texts, strict=True)
+        gathered: dict[int, str] = {}
+        for each in self.engine.gather(generated):
+            gathered |= each
+        self.texts = [gathered[number] for number in range(len(gathered))]
+        with self.engine.fail_together():
+            if not self.engine.is_main:
+                return {}
+            scores, self.record = self.task.score(self.texts)
+            return scores
+
+    def keep(self, scores: dict[str, float], epoch: int) -> None:
+        """Save the best model with its scores, texts and card."""
+        self.task.save(self.folder / MODEL)
+        write_json(self.folder / MODEL / SCORES_FILE, self.record or scores)
+        self.task.write_texts(self.folder, self.texts)
+        write_card(self.task.recipe, self.folder, self.task.data, {"epoch": epoch, **scores})
+
+    def show(self) -> list[ShownExample]:
+        """The first validation items, for TensorBoard."""
+        return self.task.show(self.texts)
+
+
+def train_run(
+    recipe: Recipe,
+    folder: str | Path,
+    resume: bool = False,
+    device: torch.device | str = "cpu",
+) -> Path:
+    """Train by a recipe; returns the folder of the best model.
+
+    folder: receives `config.json`, the vocabulary, `environment.json` (versions), the checkpoint,
+        the log, and `model/` with the best model so far, its scores and its card;
+        also a captioner's `features/` and `results.json`, or a translator's `translations.txt`.
+    resume: continue from the folder's checkpoint, if there is one; only fields in `CHANGEABLE` may
+        differ. Without it, a folder with a checkpoint is refused.
+    device: under `torchrun`, the type of device; each process takes its own.
+    Raises `UserError` for bad data, weights or folders, and if another run has locked the folder.
+    Several processes end as `captioner.training.train` says.
+    """
+    folder = Path(folder)
+    task: Task
+    match recipe:
+        case CaptioningRecipe():
+            task = CaptionTask(recipe)
+        case _:
+            task = TranslationTask(recipe)
+    with run_engine(device) as engine, contextlib.ExitStack() as stack:
+        with engine.fail_together():
+            check_folder(recipe, folder, resume, engine)
+            resumed = resume and (folder / CHECKPOINT).exists()
+            if resume and not resumed:
+                print(f"nothing to resume in {folder} yet; training starts", flush=True)
+            task.read(folder, engine, resumed)
+        stack.enter_context(locked_run_folder(recipe, folder, resume, engine))
+        task.prepare(folder, engine, resumed)
+        engine.barrier()
+        validator = Validator(task, folder, engine)
+        validate = validator.run
+        if recipe.training.compile:
+            compile_parts(task.loss)
+            # The shapes of a search change with every word.
+            validate = torch.compiler.set_stance("force_eager")(validate)
+        position = train(
+            task.loss,
+            task.batches,
+            recipe.training,
+            folder,
+            Validation(
+                validate,
+                recipe.validation.score,
+                validator.keep,
+                validator.show,
+                before=recipe.start_from is not None,
+            ),
+            resume,
+            make_optimizer(task.loss, recipe.training, task.parameter_groups),
+            engine,
+        )
+        with engine.fail_together():
+            if engine.is_main:
+                write_card(recipe, folder, task.data)
+                _report(recipe, folder, position.epoch)
+    return folder / MODEL
+
+
+def compile_parts(model: nn.Module) -> None:
+    """Have torch compile attention, Transformer layers and the encoder, at their first call.
+
+    Not the whole model: a loop over the words of captions would be compiled anew for every length.
+    On a GPU additive attention becomes one kernel in place of four: sum, tanh, product with v,
+    softmax.
+    """
+    for module in model.modules():
+        if isinstance(module, COMPILED_PARTS):
+            module.compile()
+
+
+def _report(recipe: Recipe, folder: Path, epochs: int) -> None:
+    """Print the epoch of the best model, and whether the run stopped early."""
+    score, settings = recipe.validation.score, recipe.training
+    _, best, _ = validations_of(folder, score)
+    if epochs < settings.epochs:
+        print(
+            f"stopped early, after epoch {epochs} of {settings.epochs}: {settings.patience} "
+            f"validations without a better {score}"
+        )
+    epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
+    print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
+    if isinstance(recipe, CaptioningRecipe):
+        print("it has no confidence yet; captioner calibrate fits one")
