@@ -153,3 +153,8 @@ def test_long_captions() -> None:
     assert tokenize("a dog's " * 10_000) == ["a", "dog", "'s"] * 10_000
     assert tokenize("x" * 100_000) == ["x" * 100_000]
     assert tokenize("!" * 10_000) == ["!" * 10_000]
+
+
+def test_a_number_of_two_parts_may_stay_one_word() -> None:
+    assert tokenize_unsplit("22 3/4 dogs on Main St.") == ["22\xa03/4", "dogs", "on", "main", "st."]
+    assert tokenize_unsplit("A dog.") == tokenize("A dog.") == ["a", "dog"]

@@ -151,3 +151,11 @@ def test_a_photo_without_a_caption_stays_in_its_place() -> None:
         assert translate_captions(iter([caption()]), translator, language) == [expected]
     with pytest.raises(UserError, match="caption 1 is of the type str, not a Caption"):
         translate_captions(["a man's dog"], translator, "fr")  # type: ignore[type-var]
+
+
+def test_the_photo_of_a_translation_stays_its_own() -> None:
+    translator = load_translator(LANGUAGES["fr"], precision="float32")
+    french = translate_captions(caption(), translator, "fr").of_photo("photo.jpg", (0, 0, 4, 4))
+    for language in ("fr", "en"):
+        again = translate_captions(french, translator, language)
+        assert (again.photo, again.region) == ("photo.jpg", (0, 0, 4, 4))
