@@ -6,7 +6,6 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -92,16 +91,17 @@ def cross_entropies(
     term.
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
     """
-    flat = at_least_float32(logits).flatten(end_dim=1)  # (B * T, V)
-
-    def summed(smoothing: float) -> Tensor:
-        terms = functional.cross_entropy(
-            flat, targets.flatten(), reduction="none", label_smoothing=smoothing
-        )  # (B * T)
-        return (terms.view(targets.shape) * mask).sum(dim=1)  # (B,)
-
-    smoothed = summed(label_smoothing)
-    if label_smoothing == 0:
-        return CrossEntropies(smoothed, smoothed.detach())
-    with torch.no_grad():
-        return CrossEntropies(smoothed, summed(0.0))
+    wide = at_least_float32(logits)  # (B, T, V)
+    terms = functional.cross_entropy(
+        wide.flatten(end_dim=1),
+        targets.flatten(),
+        reduction="none",
+        label_smoothing=label_smoothing,
+    ).view(targets.shape)  # (B, T)
+    plain = terms.detach()
+    if label_smoothing > 0:
+        # The smoothed term is log sum exp(z) - (1 - e) z_y - e mean(z).
+        scores = wide.detach()
+        right = scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (B, T)
+        plain = plain + label_smoothing * (scores.mean(dim=-1) - right)
+    return CrossEntropies((terms * mask).sum(dim=1), (plain * mask).sum(dim=1))
