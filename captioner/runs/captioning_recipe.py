@@ -77,8 +77,6 @@ class EncoderRecipe(Config):
         stages = family_of(self.name).encoder.stages
         if self.train_from > stages:
             raise ValueError(f"train_from {self.train_from} is not at most {stages}")
-        if not self.train and self.train_from > 1:
-            raise ValueError("train_from has no effect without train")
         return self
 
     @classmethod
@@ -121,9 +119,8 @@ class FeaturesConfig(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for name in ("folder", "mirror"):
-            if not self.store and getattr(self, name):
-                raise ValueError(f"{name} has no effect: features.store is false")
+        if self.mirror and not self.store:
+            raise ValueError("mirror has no effect: features.store is false")
         return self
 
 
@@ -183,8 +180,6 @@ class CaptioningRecipe(Config):
                 "decoder.standardise takes annotation vectors as they are before training, and an "
                 "encoder of random weights does not stay near them"
             )
-        if self.training.encoder_learning_rate is not None and not self.encoder.train:
-            raise ValueError("training.encoder_learning_rate has no effect without encoder.train")
         if self.features.mirror and self.encoder.train:
             raise ValueError(
                 "features.mirror is for stored features; encoder.train stores none, and "

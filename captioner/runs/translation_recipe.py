@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -138,33 +137,12 @@ class TranslationRecipe(Config):
         for name, model in self.model:
             if model is not None and model.tie_embeddings == "all" and not self.text.joint:
                 raise ValueError(f"model.{name}.tie_embeddings 'all' needs text.joint to be true")
-        for path, section, names, reason in self._without_effect():
-            for name in names:
-                default = type(section).model_fields[name].get_default(call_default_factory=True)
-                if getattr(section, name) != default:
-                    raise ValueError(f"{path}.{name} has no effect: {reason}")
-        return self
-
-    def _without_effect(self) -> Iterator[tuple[str, Config, tuple[str, ...], str]]:
-        """Name and config of each section, its fields without effect, and the reason."""
-        yield "training", self.training, ("batch_size",), "data.batch_tokens is for that"
-        yield "training", self.training, ("encoder_learning_rate",), "there is no such encoder"
-        names: tuple[str, ...] = ("numbers",)
-        if self.data.format == "numbers":
-            names = ("source", "target", "validation_source", "validation_target", "on_problem")
-        yield "data", self.data, names, f"data.format is {self.data.format}"
-        names = ("size", "method") if self.text.kind == "words" else ("minimum_count",)
-        yield "text", self.text, names, f"text.kind is {self.text.kind}"
-        if self.text.kind == "subwords":
-            yield "search", self.search, ("copy_unknown",), "no word is unknown to text of subwords"
+        if self.training.batch_size != TrainingConfig().batch_size:
+            raise ValueError("training.batch_size has no effect: data.batch_tokens is for that")
         if self.model.sequence_to_sequence is not None:
-            names = ("copy_unknown", "coverage_penalty")
-            yield "search", self.search, names, "it needs a model with attention"
-        luong = self.model.luong
-        if luong is not None and luong.score != "concat":
-            yield "model.luong", luong, ("attention_size",), f"model.luong.score is {luong.score}"
-        if luong is not None and luong.attention == "global":
-            yield "model.luong", luong, ("window",), "model.luong.attention is global"
-        gnmt = self.model.gnmt
-        if gnmt is not None and gnmt.residual_from > gnmt.layers:
-            yield "model.gnmt", gnmt, ("residual_from",), f"model.gnmt.layers is {gnmt.layers}"
+            for name in ("copy_unknown", "coverage_penalty"):
+                if getattr(self.search, name):
+                    raise ValueError(
+                        f"search.{name} has no effect: it needs a model with attention"
+                    )
+        return self

@@ -110,13 +110,10 @@ def test_multi30k_has_a_config_for_every_direction_and_every_model() -> None:
         ),
         ("encoder: {name: vgg7}", "vgg7"),
         ("encoder: {train: true, train_from: 6}", "train_from 6"),
-        ("encoder: {train_from: 5}", "no effect without train"),
         ("word_vectors: {file: a.txt}\nstart_from: b", "word_vectors have no effect"),
         ("features: {mirror: true}\nencoder: {train: true}", "mirror"),
         ("features: {store: false, mirror: true}", "features.mirror has no effect"),
-        ("features: {store: false, folder: f}", "features.folder has no effect"),
         ("augmentation: {mirror: true}", "augmentation has no effect"),
-        ("training: {encoder_learning_rate: 1e-5}", "learning_rate has no effect without encoder."),
         (
             "decoder: {standardise: true}\nencoder: {weights: random, train: true}",
             "decoder.standardise takes annotation vectors as they are before training",
