@@ -1,13 +1,17 @@
-"""Tables as CSV, which spreadsheets open."""
+"""Tables as CSV, which spreadsheets open, and as lines of text."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A spreadsheet takes a text that begins like that for a formula."""
+
+Row = tuple[object, ...]
+"""A name, figures and a note."""
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -30,3 +34,26 @@ def csv_records(records: Sequence[Mapping[str, object]]) -> str:
 
 def _as_text(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def text_table(rows: Sequence[Row]) -> str:
+    """Rows as lines, in columns two spaces apart.
+
+    A fraction has four decimals, a pair is an interval, and None is "-". The last cell of a row
+    widens no column.
+    """
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    columns = zip_longest(*(row[:-1] for row in cells), fillvalue="")
+    widths = [max(map(len, column)) for column in columns]
+    lines = ("  ".join((*map(str.ljust, row[:-1], widths), row[-1])) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cell(cell: object) -> str:
+    if isinstance(cell, tuple):
+        return f"[{', '.join(map(_cell, cell))}]"
+    if isinstance(cell, float):
+        return f"{cell:.4f}"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return "-" if cell is None else str(cell)

@@ -53,7 +53,7 @@ from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.demo import DEMO_PHOTO
 from captioner.devices import autocast, choose_device, has_bfloat16
 from captioner.errors import UserError
-from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.score import evaluate_captions
 from captioner.model_folders import model_folder
 from captioner.runs.features import encode
 from captioner.runs.run import compile_parts

@@ -14,7 +14,7 @@ from samples import heavy_imports
 import captioner
 from captioner.data.readers import read_examples
 from captioner.demo import DEMO_PHOTO
-from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.score import evaluate_captions
 from captioner.model_folders import model_folder, packaged_models
 from captioner.runs.caption_task import scores_of
 

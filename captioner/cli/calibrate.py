@@ -16,7 +16,7 @@ from captioner.cli.shared_options import (
     read_fields,
 )
 from captioner.errors import UserError
-from captioner.evaluation.evaluation_options import CalibrationOptions
+from captioner.evaluation import CalibrationOptions
 from captioner.files import check_writable
 
 DESCRIPTION = """\

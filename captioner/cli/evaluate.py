@@ -50,8 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("give the data set: --format and --annotations, or --format shapes")
     check_photos(arguments)
 
-    from captioner.evaluation.caption_scorer import Scorer
-    from captioner.evaluation.score_captions import score_model
+    from captioner.evaluation.scorer import Scorer, score_model
 
     scorer = Scorer(metrics=arguments.metrics, confidence=arguments.confidence)
     model, examples, _, is_incomplete = load_with_photos(arguments)

@@ -42,6 +42,13 @@ Captions photos and shows, for every word, where the model attended.
 REMOVED = {
     "average": "training.average of a run keeps a moving average of its weights",
     "calibrate --training-photos": "the confidence no longer compares photos; leave the option out",
+    "document-frequency": "give the captions themselves to captioner score --document-frequency",
+    "score --page": "write the scores of every image (--csv)",
+    "score --images": "write the scores of every image (--csv)",
+    "maps --deletion": "see notebook 5, Is the map true",
+    "maps --curves": "see notebook 5, Is the map true",
+    "maps --curve-photos": "see notebook 5, Is the map true",
+    "maps --curve-steps": "see notebook 5, Is the map true",
     "maps --entities": "give COCO's instances (--instances)",
 }
 """Commands and options that went, each with what to use instead."""

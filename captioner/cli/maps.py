@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from typing import TYPE_CHECKING
 
 from captioner.cli.photo_data import add_photos, check_photos, load_with_photos
 from captioner.cli.report import report_left_out, report_scores
 from captioner.cli.shared_options import (
     Commands,
-    add_fields,
     add_machine,
     add_overwrite,
     add_parser,
     add_search,
     check_outputs,
-    read_fields,
     refuse,
     search_options,
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.evaluation.evaluation_options import CurveOptions
 
 if TYPE_CHECKING:
     from captioner.data.instances import Grounding
-    from captioner.evaluation.map_scores import MapScores
 
 DESCRIPTION = """\
 Scores a model's attention maps: width, movement and, given boxes or segments,
-whether they lie on what the words name. --deletion and --curves take about
-2 x (steps - 1) x (words + 4) passes of the encoder a photo.
+whether they lie on what the words name.
 If a photo or record was skipped, the exit code is 2.
 
-  captioner maps default --images photos/ --deletion
-  captioner maps runs/shapes/model --format shapes --curves curves.png
+  captioner maps default --images photos/
+  captioner maps runs/shapes/model --format shapes --csv words.csv
 """
-
-CURVE_OPTIONS = {"photos": "--curve-photos", "steps": "--curve-steps"}
-"""By field of `CurveOptions`."""
 
 
 def add_command(commands: Commands) -> None:
@@ -52,10 +43,6 @@ def add_command(commands: Commands) -> None:
     data.add_argument(
         "--synonyms", metavar="FILE", help="words for these (default: the packaged list)"
     )
-    blur = parser.add_argument_group("deletion and insertion")
-    blur.add_argument("--deletion", action="store_true", help="blur what a word attended")
-    blur.add_argument("--curves", metavar="FILE", help="likewise, drawn: a .png, .pdf or .svg")
-    add_fields(blur, CurveOptions, CURVE_OPTIONS)
     add_search(parser, SearchOptions, explained_in="caption")
     out = parser.add_argument_group("output")
     out.add_argument("--json", metavar="FILE", help="write the scores")
@@ -67,13 +54,11 @@ def add_command(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Score the maps, print the tables, write the files; 2 if a photo or record was left out."""
-    check_outputs(arguments, "--json", "--csv", "--curves")
+    check_outputs(arguments, "--json", "--csv")
     _check(arguments)
 
     from captioner.evaluation.map_scores import score_maps
 
-    is_blurred = arguments.deletion or arguments.curves
-    curves = read_fields(arguments, CurveOptions, CURVE_OPTIONS) if is_blurred else None
     grounding = _read_grounding(arguments)
     model, examples, pictures, is_incomplete = load_with_photos(arguments)
     if pictures:
@@ -90,18 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
             grounding,
             search_options(arguments, model.search),
             arguments.batch_size,
-            curves,
             left_out,
             exact=bool(pictures),
         )
     finally:
         report_left_out(left_out, len(examples))
-    report_scores(
-        scores,
-        arguments.json,
-        (arguments.csv, scores.write_csv),
-        (arguments.curves, partial(_draw, scores)),
-    )
+    report_scores(scores, arguments.json, (arguments.csv, scores.write_csv))
     return 2 if left_out or is_incomplete else 0
 
 
@@ -109,8 +88,6 @@ def _check(arguments: argparse.Namespace) -> None:
     """Raise `UserError` for options that exclude each other."""
     if not arguments.instances:
         refuse(arguments, ("synonyms",), "without --instances")
-    if not (arguments.deletion or arguments.curves):
-        refuse(arguments, CURVE_OPTIONS.values(), "without --deletion or --curves")
     check_photos(arguments)
     if arguments.format == "shapes":
         refuse(arguments, ("instances",), "with --format shapes, which are generated")
@@ -119,10 +96,6 @@ def _check(arguments: argparse.Namespace) -> None:
             raise UserError("give a data set (--format), or photos (--images)")
         named = ("annotations", "split", "instances")
         refuse(arguments, named, "without --format")
-    if arguments.curves:
-        from captioner.render.save import PLOT_SUFFIXES, check_suffix
-
-        check_suffix(arguments.curves, PLOT_SUFFIXES)
 
 
 def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
@@ -132,20 +105,3 @@ def _read_grounding(arguments: argparse.Namespace) -> Grounding | None:
 
         return read_instances(arguments.instances).grounding(read_synonyms(arguments.synonyms))
     return None
-
-
-def _draw(scores: MapScores, path: str) -> None:
-    from captioner.render.curves import save_curves
-
-    curves = scores.curves
-    if curves is None:
-        raise UserError(f"{path} is not written: not one caption has a content word")
-    bands = "; bands: 95 % intervals" if curves.photos > 1 else ""
-    save_curves(
-        path,
-        [
-            ("Deletion", "blurred", curves.deletion),
-            ("Insertion", "shown, the rest blurred", curves.insertion),
-        ],
-        f"mean of {curves.words:,} content words of {curves.photos:,} photos{bands}",
-    )

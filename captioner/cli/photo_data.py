@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from captioner.cli.report import report
 from captioner.cli.shared_options import Group, add_overwrite, refuse
 from captioner.errors import UserError
-from captioner.evaluation.evaluation_options import CONFIDENCE, DEFAULT_METRICS, METRICS
+from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 
 if TYPE_CHECKING:
     from captioner.caption import Captioner

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, IntArray, sum_by
-from captioner.evaluation.metric import Metric
+from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, IntArray, Metric
 
 # The COCO evaluation adds these to avoid dividing by zero and a score of exactly 0; part of its
 # definition.
@@ -48,17 +47,12 @@ class Bleu(Metric):
 
 def bleu(corpus: Corpus) -> Bleu:
     """BLEU-1 to BLEU-4 of a corpus."""
-    matches = np.stack(
-        [
-            # An n-gram counts at most as often as any one reference has it.
-            sum_by(ngrams.image, np.minimum(ngrams.in_caption, ngrams.in_reference), corpus.images)
-            for ngrams in corpus.ngrams
-        ],
-        axis=1,
-    )  # (I, 4)
+    corpus = corpus.split
+    matches = np.stack([ngrams.matches for ngrams in corpus.ngrams], axis=1)  # (I, 4)
     lengths = corpus.lengths[corpus.firsts]  # (I,)
     number = np.maximum(0, lengths[:, None] - np.arange(MAXIMUM_ORDER))  # (I, 4)
-    terms = np.column_stack((matches, number, lengths, _closest_lengths(corpus)))  # (I, 10)
+    columns = (matches, number, lengths, _closest_lengths(corpus))
+    terms = np.column_stack(columns).astype(np.float64)  # (I, 10)
     return Bleu(BLEU_NAMES, bleu_of_totals(terms), terms, bleu_of_totals)
 
 
@@ -77,9 +71,9 @@ def _brevity_penalty(totals: FloatArray) -> FloatArray:
 
 def _closest_lengths(corpus: Corpus) -> IntArray:
     """Of each image (I,) the reference length closest to the caption's, the shorter in a tie."""
-    own = corpus.lengths[corpus.firsts][corpus.image_of]  # (S,)
-    distance = np.abs(corpus.lengths - own)
-    base = int(corpus.lengths.max()) + 1
+    lengths = corpus.lengths.astype(np.int64)
+    distance = np.abs(lengths - lengths[corpus.firsts][corpus.image_of])  # (S,)
+    base = int(lengths.max()) + 1
     far = base * base  # excludes the caption itself
-    rank = np.where(corpus.is_reference, distance * base + corpus.lengths, far)
+    rank = np.where(corpus.is_reference, distance * base + lengths, far)
     return np.minimum.reduceat(rank, corpus.firsts) % base

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from captioner.caption import Caption, Captioner
 from captioner.caption.confidence import Confidence, fit_weights, regressors
+from captioner.csv_tables import Row, text_table
 from captioner.data.example import Example
 from captioner.errors import UserError
-from captioner.evaluation.evaluation_options import LEAST_PHOTOS, CalibrationOptions
-from captioner.evaluation.text_table import Row, text_table
+from captioner.evaluation import LEAST_PHOTOS, CalibrationOptions
 from captioner.evaluation.word_precision import content_share
 from captioner.progress import progress_bar
 from captioner.vision.preprocessing import read_photo

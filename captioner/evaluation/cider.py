@@ -7,46 +7,28 @@ penalises a difference in length, as CIDEr-D does.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from pydantic import Field, model_validator
-from typing_extensions import Self
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import (
-    MAXIMUM_ORDER,
-    Corpus,
-    FloatArray,
-    ImageNgrams,
-    IntArray,
-    Tokens,
-    sum_by,
-)
-from captioner.evaluation.metric import Metric
-from captioner.files import read_json, write_json
-from captioner.schema import Config, from_mapping, to_mapping
+from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, Metric, Ngrams, Tokens
 
 SIGMA = 6.0
 """Width, in words, of the Gaussian penalty on a difference in length."""
 
 
-class DocumentFrequency(Config):
-    """The number of images in whose references each n-gram of one to four words occurs."""
+@dataclass(frozen=True)
+class DocumentFrequency:
+    """The number of images in whose references each n-gram of one to four words occurs.
 
-    images: int = Field(ge=2, description="with one, every n-gram would weigh log(1) = 0")
-    counts: dict[str, Annotated[int, Field(ge=1)]] = Field(
-        description="by the n-gram's words, joined by a space; absent ones count as in one image"
-    )
+    images: of the references; two or more, since with one every n-gram would weigh log(1) = 0.
+    counts: by the n-gram's words, joined by a space; absent ones count as in one image.
+    """
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        for ngram, count in self.counts.items():
-            if count > self.images:
-                raise ValueError(f"counts of {ngram!r} is {count}, more than {self.images} images")
-        return self
+    images: int
+    counts: Mapping[str, int]
 
     @classmethod
     def from_references(cls, references: Sequence[Sequence[Tokens]]) -> DocumentFrequency:
@@ -59,23 +41,12 @@ class DocumentFrequency(Config):
             raise UserError(
                 f"the document frequency of CIDEr-D needs at least 2 images, not {len(references)}"
             )
-        corpus = Corpus.of([()] * len(references), references)
+        corpus = Corpus.of([()] * len(references), references).split
         counts: dict[str, int] = {}
         for ngrams in corpus.ngrams:
-            texts = ngrams.counts.texts(corpus.sentences)
-            found = zip(texts, _image_counts(ngrams).tolist(), strict=True)
-            counts.update((ngram, count) for ngram, count in found if count > 1)
-        return cls(images=len(references), counts=counts)
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write as JSON."""
-        write_json(path, to_mapping(self), indent=None)
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> DocumentFrequency:
-        """Read what `write` wrote. Raises `UserError`, naming the file, for anything else."""
-        content = read_json(path, "document frequency")
-        return from_mapping(cls, content, f"document frequency {path}")
+            pairs = zip(ngrams.texts(corpus), ngrams.images.tolist(), strict=True)
+            counts.update((ngram, count) for ngram, count in pairs if count > 1)
+        return cls(len(references), counts)
 
 
 def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None) -> Metric:
@@ -90,51 +61,42 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     """
     if document_frequency is None and corpus.images == 1:
         raise UserError(
-            "CIDEr-D of a single image needs a stored document frequency: make one of references "
-            "with captioner document-frequency and give it to captioner score as "
-            "--document-frequency FILE, or leave CIDEr-D out of the metrics"
+            "CIDEr-D of a single image needs the document frequency of more references: give a "
+            "file of captions to captioner score as --document-frequency FILE, or leave CIDEr-D "
+            "out of the metrics"
         )
-    similarity = np.zeros(len(corpus.sentences))  # of each reference to its image's caption
+    corpus = corpus.split
+    similarity = np.zeros(len(corpus.lengths))  # of each reference to its image's caption
     for ngrams in corpus.ngrams:
         if document_frequency is None:
-            frequency = _image_counts(ngrams)
-            images = corpus.images
+            frequency, images = ngrams.images, corpus.images
         else:
-            known = document_frequency.counts
-            texts = ngrams.counts.texts(corpus.sentences)
-            frequency = np.array([known.get(ngram, 1) for ngram in texts], dtype=np.int64)
-            images = document_frequency.images
-        rarity = np.log(images / np.maximum(1, frequency))  # (n-grams,), 0 if in every image
+            known, images = document_frequency.counts, document_frequency.images
+            frequency = np.array([known.get(ngram, 1) for ngram in ngrams.texts(corpus)], int)
+        rarity = np.log(images / np.maximum(1, frequency))  # (G,), 0 if in every image
         similarity += _clipped_cosines(ngrams, rarity, corpus)
 
     # The COCO evaluation measures a caption by its number of bigrams.
     bigrams = np.maximum(0, corpus.lengths - 1)
     difference = bigrams - bigrams[corpus.firsts][corpus.image_of]  # (S,)
-    similarity *= np.exp(-(difference**2) / (2 * SIGMA**2)) / MAXIMUM_ORDER
-    sums = sum_by(corpus.image_of, similarity, corpus.images)  # (I,)
+    similarity *= np.exp(-(difference.astype(np.float64) ** 2) / (2 * SIGMA**2)) / MAXIMUM_ORDER
+    sums = np.bincount(corpus.image_of, similarity, corpus.images)  # (I,)
     references = np.bincount(corpus.image_of) - 1
-    per_image = 10.0 * sums / references
-    return Metric.mean("CIDEr-D", per_image)
+    return Metric.mean("CIDEr-D", 10.0 * sums / references)
 
 
-def _image_counts(ngrams: ImageNgrams) -> IntArray:
-    """The number of images in whose references each n-gram occurs."""
-    occurring = ngrams.ngram[ngrams.in_reference > 0]
-    return np.bincount(occurring, minlength=len(ngrams.counts.examples))
-
-
-def _clipped_cosines(ngrams: ImageNgrams, rarity: FloatArray, corpus: Corpus) -> FloatArray:
+def _clipped_cosines(ngrams: Ngrams, rarity: FloatArray, corpus: Corpus) -> FloatArray:
     """Similarity (S,) of each reference to its image's caption in n-grams of one length.
 
     Vedantam et al. 2015, equation 4 without its Gaussian: the cosine of the two vectors of counts
     times rarity, where the caption's entries are cut to the reference's. 0 for captions.
     """
-    sentences = len(corpus.sentences)
-    counts = ngrams.counts
-    weight = counts.count * rarity[counts.ngram]  # (E,)
-    norm = np.sqrt(sum_by(counts.sentence, weight**2, sentences))  # (S,)
-    caption_weight = (ngrams.in_caption * rarity[ngrams.ngram])[ngrams.pair]  # (E,)
-    product = np.where(ngrams.of_reference, np.minimum(caption_weight, weight) * weight, 0.0)
-    dot = sum_by(counts.sentence, product, sentences)  # (S,)
+    sentences = len(corpus.lengths)
+    rare = rarity[ngrams.ngram]  # (E,)
+    weight = ngrams.number * rare
+    norm = np.sqrt(np.bincount(ngrams.sentence, weight**2, sentences))  # (S,)
+    rare *= ngrams.in_caption
+    product = np.minimum(rare, weight, out=rare) * weight
+    dot = np.where(corpus.is_reference, np.bincount(ngrams.sentence, product, sentences), 0.0)
     norms = norm[corpus.firsts][corpus.image_of] * norm
     return np.asarray(np.divide(dot, norms, out=np.zeros_like(norms), where=norms > 0))

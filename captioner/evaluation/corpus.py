@@ -1,10 +1,11 @@
-"""Tokenised captions with their references, and their n-grams, counted in sorted arrays."""
+"""Captions with their references as numbers, and what a metric makes of them."""
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 Tokens = Sequence[str]
 """A tokenised caption."""
 
-IntArray = NDArray[np.int64]
+IntArray = NDArray[np.integer]
 FloatArray = NDArray[np.float64]
 
 MAXIMUM_ORDER = 4
@@ -22,37 +23,65 @@ MAXIMUM_ORDER = 4
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Captions and references of I images; made by `of`.
+class Metric:
+    """The M scores of I captions; those of all together depend on a sum over the images only.
 
-    sentences: S sentences, each image's caption before its references.
-    image_of: (S,) the image of each. firsts: (I,) the index of each image's caption.
+    per_image: (I,), or (I, M): each image's own first score, or scores; NaN where it has none.
+    terms: (I, C), what each image adds to the sum; (I, 0) for scores that cannot be resampled.
+    of_totals: sums (..., C) over I images -> scores (..., M).
     """
 
-    sentences: list[Tokens]
-    image_of: IntArray
+    names: tuple[str, ...]
+    per_image: FloatArray
+    terms: FloatArray
+    of_totals: Callable[[FloatArray], FloatArray]
+
+    @classmethod
+    def mean(cls, name: str, per_image: FloatArray) -> Metric:
+        """A score that is the mean of `per_image` (I,)."""
+        images = len(per_image)
+        return cls((name,), per_image, per_image[:, None], lambda totals: totals / images)
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """The scores (M,) of all captions together."""
+        return self.of_totals(self.terms.sum(axis=0))
+
+    @property
+    def score(self) -> float:
+        """The first of `scores`."""
+        return float(self.scores[0])
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A caption and one or more references of each of I images; made by `of`.
+
+    S sentences, each image's caption before its references, with W words in all.
+
+    vocabulary: the V different words. A word may have white space in it ("22 3/4"): it is one word
+        to ROUGE-L, and several in `split`, which the other metrics of the COCO evaluation take.
+    words: (W,) the number in the vocabulary of every word of every sentence.
+    lengths: (S,) words of each sentence.
+    firsts: (I,) the sentence that is each image's caption.
+    """
+
+    vocabulary: list[str]
+    words: IntArray
+    lengths: IntArray
     firsts: IntArray
 
     @classmethod
-    def of(cls, hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Corpus:
-        """The corpus of one caption an image and its references, in the same order."""
-        sentences: list[Tokens] = []
-        for hypothesis, candidates in zip(hypotheses, references, strict=True):
-            sentences.append(hypothesis)
-            sentences.extend(candidates)
-        sizes = 1 + np.fromiter(map(len, references), dtype=np.int64)  # (I,)
-        return cls(sentences, np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes)
-
-    def split(self) -> Corpus:
-        """The same corpus with words such as "22 3/4" split at white space."""
-        spaced = {word for word in {*chain(*self.sentences)} if len(word.split()) != 1}
-        if not spaced:
-            return self
-        sentences = [
-            tokens if spaced.isdisjoint(tokens) else " ".join(tokens).split()
-            for tokens in self.sentences
-        ]
-        return replace(self, sentences=sentences)
+    def of(cls, captions: Iterable[Tokens], references: Iterable[Iterable[Tokens]]) -> Corpus:
+        """The corpus of tokenised captions and references, image by image; read once."""
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        words, lengths, firsts = array("i"), array("i"), array("i")
+        for caption, of_image in zip(captions, references, strict=True):
+            firsts.append(len(lengths))
+            for sentence in chain((caption,), of_image):
+                words.extend([numbers[word] for word in sentence])
+                lengths.append(len(sentence))
+        return cls(list(numbers), *(np.array(each, np.int32) for each in (words, lengths, firsts)))
 
     @property
     def images(self) -> int:
@@ -60,86 +89,145 @@ class Corpus:
         return len(self.firsts)
 
     @cached_property
-    def lengths(self) -> IntArray:
-        """Words of each sentence, (S,)."""
-        return np.fromiter(map(len, self.sentences), dtype=np.int64)
+    def image_of(self) -> IntArray:
+        """The image (S,) of each sentence."""
+        sizes = np.diff(self.firsts, append=len(self.lengths))
+        return np.repeat(np.arange(self.images, dtype=np.int32), sizes)
 
     @cached_property
     def is_reference(self) -> NDArray[np.bool_]:
         """Whether each sentence (S,) is a reference."""
-        references = np.ones(len(self.sentences), dtype=np.bool_)
+        references = np.ones(len(self.lengths), dtype=np.bool_)
         references[self.firsts] = False
         return references
 
     @cached_property
-    def ngrams(self) -> list[ImageNgrams]:
+    def starts(self) -> IntArray:
+        """The place (S,) of each sentence's first word in `words`."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def sentence(self, number: int) -> list[str]:
+        """The words of one sentence."""
+        start = self.starts[number]
+        return [self.vocabulary[n] for n in self.words[start : start + self.lengths[number]]]
+
+    @property
+    def captions(self) -> Iterator[list[str]]:
+        """The words of each image's caption."""
+        return map(self.sentence, self.firsts.tolist())
+
+    @property
+    def references(self) -> Iterator[list[list[str]]]:
+        """The words of each image's references."""
+        ends = np.append(self.firsts[1:], len(self.lengths)).tolist()
+        for first, end in zip(self.firsts.tolist(), ends, strict=True):
+            yield [self.sentence(number) for number in range(first + 1, end)]
+
+    @cached_property
+    def split(self) -> Corpus:
+        """The same corpus with words such as "22 3/4" split at white space."""
+        parts = [word.split() for word in self.vocabulary]
+        sizes = np.fromiter(map(len, parts), dtype=np.int32)  # (V,)
+        if (sizes == 1).all():
+            return self
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        part = np.array([numbers[piece] for each in parts for piece in each], dtype=np.int32)
+        times = sizes[self.words]  # (W,), words in place of each
+        before = np.cumsum(times) - times
+        first = (np.cumsum(sizes) - sizes)[self.words] - before
+        words = part[np.repeat(first, times) + np.arange(times.sum())]
+        sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        lengths = np.bincount(sentence, times, len(self.lengths)).astype(np.int32)
+        return Corpus(list(numbers), words, lengths, self.firsts)
+
+    @cached_property
+    def ngrams(self) -> list[Ngrams]:
         """The n-grams of one to four words, counted once for all metrics."""
-        return [
-            ImageNgrams.of(counts, self.image_of, self.is_reference)
-            for counts in count_ngrams(self.sentences)
-        ]
+        return list(count_ngrams(self))
 
 
 @dataclass(frozen=True)
-class ImageNgrams:
-    """The n-grams of one length, as P pairs of an image and an n-gram in its sentences.
+class Ngrams:
+    """The n-grams of one length, G different ones, by sentence: E entries above 0.
 
-    counts: by sentence, E entries. of_reference: (E,). pair: (E,) the pair of each entry.
-    ngram, image: (P,). in_caption: (P,) the count in the image's caption, often 0.
-    in_reference: (P,) the highest count in any one of the image's references.
-    """
-
-    counts: NgramCounts
-    of_reference: NDArray[np.bool_]
-    pair: IntArray
-    ngram: IntArray
-    image: IntArray
-    in_caption: IntArray
-    in_reference: IntArray
-
-    @classmethod
-    def of(
-        cls, counts: NgramCounts, image_of: IntArray, is_reference: NDArray[np.bool_]
-    ) -> ImageNgrams:
-        """Gather counts by image; image_of, is_reference: (S,) as in `Corpus`."""
-        image = image_of[counts.sentence]  # (E,), sorted within each n-gram
-        another = changes(image) | changes(counts.ngram)
-        start = np.flatnonzero(another)  # (P,); a caption's entry comes first
-        of_reference = is_reference[counts.sentence]
-        by_reference = np.where(of_reference, counts.count, 0)
-        return cls(
-            counts,
-            of_reference,
-            np.cumsum(another) - 1,
-            counts.ngram[start],
-            image[start],
-            np.where(of_reference[start], 0, counts.count[start]),
-            np.maximum.reduceat(by_reference, start) if len(start) else by_reference,
-        )
-
-
-@dataclass(frozen=True)
-class NgramCounts:
-    """The counts of n-grams of one length by sentence: E entries above 0.
-
-    sentence, ngram, count: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
-    examples: (number of different n-grams,) the index of its first occurrence among the words of
-        all sentences.
+    sentence, ngram: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
+    number: (E,) how often the sentence has the n-gram. in_caption: (E,) how often its image's
+        caption has it.
+    matches: (I,) the n-grams of each caption that a reference has; one counts at most as often as
+        any one reference has it.
+    images: (G,) the number of images in whose references the n-gram occurs.
+    examples: (G,) the place of its first occurrence in `Corpus.words`.
     """
 
     order: int
     sentence: IntArray
     ngram: IntArray
-    count: IntArray
+    number: IntArray
+    in_caption: IntArray
+    matches: IntArray
+    images: IntArray
     examples: IntArray
 
-    def texts(self, sentences: Sequence[Tokens]) -> list[str]:
-        """The n-grams, words joined by a space, in the order of their numbers.
+    def texts(self, corpus: Corpus) -> list[str]:
+        """The n-grams (G,), words joined by a space."""
+        places = self.examples[:, None] + np.arange(self.order)  # (G, order)
+        words = corpus.vocabulary
+        return [" ".join([words[n] for n in row]) for row in corpus.words[places].tolist()]
 
-        sentences: the ones counted.
-        """
-        row = list(chain.from_iterable(sentences))
-        return [" ".join(row[start : start + self.order]) for start in self.examples.tolist()]
+
+def count_ngrams(corpus: Corpus) -> Iterator[Ngrams]:
+    """Count the n-grams of every length from 1 to `MAXIMUM_ORDER` in every sentence."""
+    words, lengths = corpus.words, corpus.lengths
+    sentence_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)  # (W,)
+    place = np.arange(len(words), dtype=np.int32)
+    left = np.repeat((corpus.starts + lengths).astype(np.int32), lengths) - place  # to its end
+    ngram_at = np.zeros(len(words), dtype=np.int32)  # number of the n-gram that begins here
+    for order in range(1, MAXIMUM_ORDER + 1):
+        starts = place[left >= order]
+        # An n-gram is its first n - 1 words, as one number, and its last word.
+        code = ngram_at[starts] * np.int64(len(corpus.vocabulary)) + words[starts + (order - 1)]
+        order_of = _sorting(code)
+        starts, code = starts[order_of], code[order_of]
+        sentence = sentence_of[starts]
+        another_ngram = _changes(code)
+        number = np.cumsum(another_ngram, dtype=np.int32) - 1
+        ngram_at[starts] = number
+        entry = np.flatnonzero(another_ngram | _changes(sentence))
+        counts = np.diff(entry, append=len(starts)).astype(np.int32)
+        yield _by_image(
+            corpus, order, sentence[entry], number[entry], counts, starts[another_ngram]
+        )
+
+
+def _by_image(
+    corpus: Corpus,
+    order: int,
+    sentence: IntArray,
+    ngram: IntArray,
+    number: IntArray,
+    examples: IntArray,
+) -> Ngrams:
+    """Compare the counts of each caption with those of its image's references."""
+    image = corpus.image_of[sentence]  # (E,), sorted within each n-gram
+    of_reference = corpus.is_reference[sentence]
+    another = _changes(image) | _changes(ngram)
+    first = np.flatnonzero(another)  # (P,) pairs of an image and an n-gram; the caption is first
+    pair = np.cumsum(another, dtype=np.int32) - 1  # (E,)
+    in_caption = np.where(of_reference[first], 0, number[first])  # (P,)
+    in_references = np.where(of_reference, number, 0)
+    most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
+    matches = np.bincount(image[first], np.minimum(in_caption, most), corpus.images)
+    occurring = ngram[first[most > 0]]
+    return Ngrams(
+        order,
+        sentence,
+        ngram,
+        number,
+        in_caption[pair],
+        matches.astype(np.int64),
+        np.bincount(occurring, minlength=len(examples)),
+        examples,
+    )
 
 
 def _sorting(code: IntArray) -> IntArray:
@@ -149,50 +237,11 @@ def _sorting(code: IntArray) -> IntArray:
         return np.argsort(code, kind="stable")
     keyed = (code << bits) | np.arange(len(code))  # The index in the lower bits.
     keyed.sort()
-    return np.asarray(keyed & ((1 << bits) - 1))
+    keyed &= (1 << bits) - 1
+    return keyed
 
 
-def count_ngrams(sentences: Sequence[Tokens]) -> list[NgramCounts]:
-    """Count the n-grams of every length from 1 to `MAXIMUM_ORDER` in every sentence."""
-    numbers: defaultdict[str, int] = defaultdict(count().__next__)
-    row = chain.from_iterable(sentences)
-    words = np.fromiter(map(numbers.__getitem__, row), dtype=np.int64)  # (W,)
-    lengths = np.fromiter(map(len, sentences), dtype=np.int64)  # (S,)
-    sentence_of = np.repeat(np.arange(len(lengths)), lengths)  # (W,)
-    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # words to its end
-    kinds = int(words.max(initial=0)) + 1
-    ngram_at = np.zeros(len(words), dtype=np.int64)  # number of the n-gram that begins here
-    counts = []
-    for order in range(1, MAXIMUM_ORDER + 1):
-        starts = np.flatnonzero(left >= order)
-        # An n-gram is its first n - 1 words, as one number, and its last word.
-        code = ngram_at[starts] * kinds + words[starts + order - 1]
-        places = _sorting(code)
-        starts, code = starts[places], code[places]
-        sentence = sentence_of[starts]
-        another_ngram = changes(code)
-        another_entry = another_ngram | changes(sentence)
-        number = np.cumsum(another_ngram) - 1
-        ngram_at[starts] = number
-        entry = np.flatnonzero(another_entry)
-        counts.append(
-            NgramCounts(
-                order,
-                sentence[entry],
-                number[entry],
-                np.diff(np.append(entry, len(starts))),
-                starts[another_ngram],
-            )
-        )
-    return counts
-
-
-def sum_by(group: IntArray, values: IntArray | FloatArray, groups: int) -> FloatArray:
-    """The sum (groups,) of the values of each group; group, values: (E,)."""
-    return np.asarray(np.bincount(group, values, groups), dtype=np.float64)
-
-
-def changes(values: IntArray) -> NDArray[np.bool_]:
+def _changes(values: IntArray) -> NDArray[np.bool_]:
     """Whether each entry differs from the one before; the first does."""
     changes = np.ones(len(values), dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])

@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from captioner.csv_tables import Row, text_table
 from captioner.data.example import ImageId
 from captioner.data.instances import Box, Target
-from captioner.evaluation.attention_correctness import centre_prior, mass_inside, pointing
-from captioner.evaluation.map_spread import entropy
-from captioner.evaluation.target_cells import TargetCells, target_cells
-from captioner.evaluation.text_table import Row, text_table
+from captioner.evaluation.map_measures import (
+    TargetCells,
+    centre_prior,
+    entropy,
+    mass_inside,
+    pointing,
+    target_cells,
+)
 
 WORDS_SHOWN = 15
 """Rows of a table by word, of the most frequent words."""

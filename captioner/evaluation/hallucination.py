@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from captioner.csv_tables import Row, text_table
 from captioner.data.synonyms import Synonyms
 from captioner.evaluation.corpus import Tokens
-from captioner.evaluation.text_table import Row, text_table
 
 _SHOWN = 10  # hallucinated categories in the table
 

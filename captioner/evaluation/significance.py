@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import FloatArray
-from captioner.evaluation.evaluation_options import CONFIDENCE
-from captioner.evaluation.metric import Metric
+from captioner.evaluation import CONFIDENCE
+from captioner.evaluation.corpus import FloatArray, Metric
 
 RESAMPLES = 1000
 """Times that the images are drawn, by the same chance every time."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from captioner.csv_tables import Row, text_table
 from captioner.data.parallel import check_line_by_line, read_lines, read_parallel
 from captioner.errors import UserError
-from captioner.evaluation.text_table import Row, text_table
 from captioner.translate import TranslationSearch, Translator
 
 

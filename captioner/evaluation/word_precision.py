@@ -8,33 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from captioner.evaluation.corpus import FloatArray, Tokens
-from captioner.evaluation.metric import Metric
+from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
 from captioner.text.languages import FUNCTION_WORDS
 
 WITH_NONE = "captions with none"
 """The share of all captions without a content word that a reference has."""
 
 
-def word_precision(captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> Metric:
-    """Score one tokenised caption an image against the image's references.
+def word_precision(corpus: Corpus) -> Metric:
+    """Score each caption against the references of its image.
 
     The mean over captions that have content words, 0 where none has; and `WITH_NONE`.
     """
-    shares = [content_share(*pair) for pair in zip(captions, references, strict=True)]
-    per_image = np.array([np.nan if share is None else share for share in shares])  # (I,)
-    has_content = ~np.isnan(per_image)
-    share = np.where(has_content, per_image, 0.0)
-    terms = np.stack((share, has_content, share == 0), axis=1).astype(np.float64)  # (I, 3)
+    stems: dict[str, int] = {}
+    stem_of = np.full(len(corpus.vocabulary), -1, dtype=np.int64)  # (V,), -1 for function words
+    for number, word in enumerate(corpus.vocabulary):
+        for stem in content_stems([word]):
+            stem_of[number] = stems.setdefault(stem, len(stems))
+    stem_at = stem_of[corpus.words]  # (W,)
+    is_content = stem_at >= 0
+    image = np.repeat(corpus.image_of, corpus.lengths)[is_content]
+    of_reference = np.repeat(corpus.is_reference, corpus.lengths)[is_content]
+    pair = image * np.int64(max(1, len(stems))) + stem_at[is_content]  # of an image and a stem
+    own, known = pair[~of_reference], np.unique(pair[of_reference])
+    place = np.minimum(np.searchsorted(known, own), max(0, len(known) - 1))
+    found = known[place] == own if len(known) else np.zeros(len(own), dtype=np.bool_)
+    words = np.bincount(image[~of_reference], minlength=corpus.images)  # (I,) of the captions
+    shares = np.bincount(image[~of_reference], found, corpus.images) / np.maximum(1, words)
+    has_content = words > 0
+    terms = np.stack((shares, has_content, shares == 0), axis=1).astype(np.float64)  # (I, 3)
 
     def of_totals(totals: FloatArray) -> FloatArray:
         precise, with_content, without_match = np.moveaxis(totals, -1, 0)
         precision = precise / np.maximum(1, with_content)
-        return np.stack((precision, without_match / len(captions)), axis=-1)
+        return np.stack((precision, without_match / corpus.images), axis=-1)
 
+    per_image = np.where(has_content, shares, np.nan)  # (I,)
     return Metric(("word-precision", WITH_NONE), per_image, terms, of_totals)
 
 
@@ -57,7 +70,12 @@ def content_stems(words: Sequence[str]) -> list[str]:
 
 @cache
 def _stem(word: str) -> str:
+    return str(_stemmer().stem(word))
+
+
+@cache
+def _stemmer() -> Any:
     # Imported here: nltk takes half a second to import.
     from nltk.stem.snowball import EnglishStemmer
 
-    return str(EnglishStemmer().stem(word))
+    return EnglishStemmer()

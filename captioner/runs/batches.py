@@ -24,7 +24,7 @@ from captioner.data.batches import (
 )
 from captioner.data.example import ImageId
 from captioner.data.instances import Grounding
-from captioner.evaluation.target_cells import target_cells
+from captioner.evaluation.map_measures import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import PixelRows, Rows
 from captioner.text.vocabulary import Vocabulary

@@ -20,8 +20,8 @@ from captioner.data.example import Example
 from captioner.data.instances import read_instances
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
-from captioner.evaluation.captions import evaluate_captions
-from captioner.evaluation.results import write_results
+from captioner.evaluation.score import evaluate_captions
+from captioner.evaluation.scorer import write_results
 from captioner.model_folders import model_folder
 from captioner.render.panels import panels
 from captioner.runs.batches import CaptionBatches, MapTargets

@@ -33,7 +33,7 @@ from teachers import SCALES, Boxes, Detector, TeacherMaps, detect, global_featur
 from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
 from captioner.data.readers import read_examples
-from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.score import evaluate_captions
 from captioner.files import atomic_path, write_json, write_text
 from captioner.text.tokenizer import tokenize
 from captioner.vision.images import load_image

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 COMMANDS = (
     *("caption", "translate", "serve", "train", "evaluate", "score", "maps"),
-    *("evaluate-translator", "score-translations", "document-frequency"),
+    *("evaluate-translator", "score-translations"),
     *("calibrate", "features", "info"),
 )
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import pytest
 from coco_samples import write_captions, write_instances
-from PIL import Image
-from samples import Output, Patch, Refused, save_photo
+from samples import Output, Refused, save_photo
 
 from captioner.cli.main import main
-from captioner.evaluation import map_scores
 
 
 @pytest.fixture
@@ -27,42 +24,16 @@ def photos(tmp_path: Path) -> Path:
 def test_the_maps_of_any_photos(
     tiny_model: Path, photos: Path, tmp_path: Path, capsys: Output
 ) -> None:
-    scores, words, picture = (tmp_path / name for name in ("s.json", "words.csv", "curves.png"))
+    scores, words = (tmp_path / name for name in ("s.json", "words.csv"))
     arguments = ["maps", str(tiny_model), "--images", str(photos)]
-    arguments += ["--json", str(scores), "--csv", str(words), "--curves", str(picture)]
-    curves = ["--curve-photos", "2", "--curve-steps", "3"]
-    assert main([*arguments, *curves]) == 0
+    arguments += ["--json", str(scores), "--csv", str(words)]
+    assert main(arguments) == 0
     printed = capsys.readouterr().out
-    assert "of 2 photos" in printed
     assert "with a target" not in printed
     found = json.loads(scores.read_text())
     assert found["photos"] == 3
     assert found["grounded"] is None
-    assert len(found["curves"]["insertion"]["shares"]) == 4
     assert len(list(csv.DictReader(words.read_text().splitlines()))) == found["words"]
-    with Image.open(picture) as drawn:
-        assert drawn.width > drawn.height
-
-
-class Everything:
-    def __contains__(self, word: str) -> bool:
-        return True
-
-
-def test_what_is_below_the_curves_of_one_photo(
-    tiny_model: Path, photos: Path, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    """No bands, of a single photo; and nothing is drawn where no word is one of content."""
-    path = tmp_path / "curves.svg"
-    arguments = ["maps", str(tiny_model), "--images", str(photos), "--curves", str(path)]
-    arguments += ["--curve-photos", "1", "--curve-steps", "2"]
-    assert main(arguments) == 0
-    (comment,) = re.findall("<!-- (mean of .*) -->", path.read_text(encoding="utf-8"))
-    assert re.fullmatch(r"mean of \d+ content words of 1 photos", comment)
-    path.unlink()
-    monkeypatch.setattr(map_scores, "FUNCTION_WORDS", Everything())
-    assert main(arguments) == 2
-    assert not path.exists()
 
 
 def test_the_maps_of_generated_shapes(tiny_model: Path, tmp_path: Path, capsys: Output) -> None:
@@ -118,9 +89,6 @@ def test_a_bad_photo_is_refused_or_passed_over(
         ("--images absent", "absent"),
         ("--images . --instances i", "--instances has no meaning"),
         ("--images . --synonyms i", "--synonyms has no meaning"),
-        ("--images . --curve-photos 3", "without --deletion or"),
-        ("--images . --curves c.gif", "c.gif: its name must end"),
-        ("--images . --deletion --curve-steps 0", "--curve-steps 0"),
         ("--images . --count 0", "--count 0"),
         ("--format shapes --images .", "--images has no meaning"),
     ],

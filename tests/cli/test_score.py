@@ -1,4 +1,4 @@
-"""`captioner score` and `captioner document-frequency`: files in, table and files out."""
+"""`captioner score`: files in, table and files out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from coco_samples import write_captions
-from samples import Output, Patch, Refused, save_photo
+from samples import Output, Patch, Refused
 
 import captioner
 from captioner.cli import score
@@ -22,26 +22,23 @@ FILES = ["score", "results.json", "references.json"]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
-    """A working folder with results, references and photos."""
+    """A working folder with results and references."""
     captions = {n: [f"a dog number {n} runs", "a brown dog on grass"] for n in range(4)}
     write_captions(tmp_path / "references.json", captions)
     for name, verb, count in (("results", "runs", 3), ("other", "sits", 3), ("one", "runs", 1)):
         records = [{"image_id": n, "caption": f"a dog number {n} {verb}"} for n in range(count)]
         (tmp_path / f"{name}.json").write_text(json.dumps(records))
-    for n in range(3):
-        save_photo(tmp_path / f"{n}.png", n)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_everything_about_a_results_file(folder: Path, capsys: Output) -> None:
-    (folder / "2.png").unlink()
     arguments = [*FILES, "--confidence", "--against", "other.json"]
-    arguments += ["--training-captions", "references.json", "--images", "."]
-    arguments += ["--json", "s.json", "--csv", "s.csv", "--page", "s.html"]
-    assert main(arguments) == 2  # For the photo that the page lacks.
+    arguments += ["--training-captions", "references.json"]
+    arguments += ["--json", "s.json", "--csv", "s.csv"]
+    assert main(arguments) == 0
     printed = capsys.readouterr()
-    assert printed.err == "captioner: 2.png does not exist\n"
+    assert printed.err == ""
     assert "1       more images that have references" in printed.out
     assert "seen in training   1.0000" in printed.out
     assert "second: other.json" in printed.out
@@ -55,31 +52,21 @@ def test_everything_about_a_results_file(folder: Path, capsys: Output) -> None:
     assert scores["diversity"]["seen_in_training"] == 1
     rows = csv.DictReader((folder / "s.csv").read_text().splitlines())
     assert [row["image_id"] for row in rows] == ["0", "1", "2"]
-    page = (folder / "s.html").read_text()
-    assert "by CIDEr-D of each image" in page
-    assert page.count("<img ") == 2
 
 
 def test_a_single_image(folder: Path, capsys: Output, refused: Refused) -> None:
     one = ["score", "one.json", "references.json"]
-    assert "captioner document-frequency" in refused(one)
+    assert "--document-frequency FILE" in refused(one)
     assert main([*one, "--metrics", "BLEU", "ROUGE-L"]) == 0
     assert "CIDEr-D" not in capsys.readouterr().out
-    assert main(["document-frequency", "references.json", "df.json"]) == 0
-    assert capsys.readouterr().out == "df.json: document frequency of 4 images\n"
-    assert main([*one, "--document-frequency", "df.json"]) == 0
-    assert "images of the document frequency df.json" in capsys.readouterr().out
+    assert main([*one, "--document-frequency", "references.json"]) == 0
+    assert "4       images of the document frequency" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["score", "results.json", "absent.json"], "absent.json"),
-        (
-            ["document-frequency", "references.json", "./references.json"],
-            "FILE ./references.json exists",
-        ),
-        ([*FILES, "--images", "."], "--images has no meaning without --page"),
         ([*FILES, "--confidence", "95"], "confidence 95.0 is not between 0 and 1"),
         ([*FILES, "--synonyms", "s.txt"], "--synonyms has no meaning without --instances"),
         ([*FILES, "--instances", "absent.json"], "absent.json"),
@@ -98,15 +85,14 @@ def test_a_mistake_is_one_sentence(
 
 def test_outputs_are_tried_one_and_all(folder: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr(score, "check_outputs", lambda *_: None)  # As if it came later.
-    for name in ("s.json", "s.html"):
+    for name in ("s.json", "s.csv"):
         (folder / name).mkdir()
-    files = [*FILES, "--json", "s.json", "--page", "s.html", "--csv", "s.csv"]
+    files = [*FILES, "--json", "s.json", "--csv", "s.csv"]
     assert main(files) == 2
     printed = capsys.readouterr()
     (sentence,) = printed.err.splitlines()
-    assert all(f"cannot write {name}" in sentence for name in ("s.json", "s.html"))
+    assert all(f"cannot write {name}" in sentence for name in ("s.json", "s.csv"))
     assert "BLEU-1" in printed.out
-    assert len((folder / "s.csv").read_text().splitlines()) == 4
 
 
 def test_scoring_a_file_brings_no_library_that_models_need(folder: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.evaluation.attention_correctness import (
+from captioner.evaluation.map_measures import (
     CENTRE_PRIOR_WIDTH,
     centre_prior,
     mass_inside,

@@ -15,10 +15,11 @@ def test_splitting_equals_a_corpus_of_split_words(
     def split(tokens: list[str]) -> list[str]:
         return " ".join(tokens).split()
 
-    found = Corpus.of([own for own, _ in pairs], [others for _, others in pairs]).split()
+    found = Corpus.of([own for own, _ in pairs], [others for _, others in pairs]).split
     expected = Corpus.of(
         [split(own) for own, _ in pairs],
         [[split(tokens) for tokens in others] for _, others in pairs],
     )
-    assert [list(tokens) for tokens in found.sentences] == expected.sentences
+    assert list(found.captions) == list(expected.captions)
+    assert list(found.references) == list(expected.references)
     assert found.lengths.tolist() == expected.lengths.tolist()

@@ -22,8 +22,7 @@ from captioner.data.example import Example, ImageId
 from captioner.data.instances import Target
 from captioner.decoding import SearchOptions, Step
 from captioner.errors import UserError
-from captioner.evaluation.deletion import Curves
-from captioner.evaluation.map_scores import CurveOptions, caption_curves, score_maps
+from captioner.evaluation.map_scores import score_maps
 from captioner.render import PageCaption, PageItem, frames, panels, save_word_images
 from captioner.render.overlay import overlay
 from captioner.render.page import UNIT
@@ -199,16 +198,6 @@ def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captione
     assert found.not_annotated == 0
 
 
-def test_captions_without_content_words_keep_their_other_scores(scripted: Captioner) -> None:
-    scripted.vocabulary = Vocabulary(("the", "a", "on", "of", "in"))
-    options = CurveOptions(steps=2)
-    scores = score_maps(scripted, one_photo(), EachItsPlace(), curve_options=options)
-    assert scores.grounded is not None
-    assert scores.curves is scores.as_dict()["curves"] is None
-    heading = "blurring what was attended, and random places: "
-    assert scores.table().endswith(f"{heading}not one caption of these photos has content words")
-
-
 @pytest.fixture
 def photos(tmp_path: Path) -> list[Example]:
     for number in range(4):
@@ -217,45 +206,15 @@ def photos(tmp_path: Path) -> list[Example]:
 
 
 def test_any_photos_can_be_measured(photos: list[Example], tmp_path: Path) -> None:
-    options = CurveOptions(photos=3, steps=4)
-    scores = score_maps(make_captioner(), photos, batch_size=3, curve_options=options)
+    scores = score_maps(make_captioner(), photos, batch_size=3)
     assert scores.photos == 4
     assert scores.grounded is None
-    content = [word for word in scores.words if word.word not in FUNCTION_WORDS]
-    assert scores.curves.words == len([w for w in content if not w.image.endswith("3.png")])
-    assert scores.curves.photos == 3
-    for score in (scores.curves.deletion, scores.curves.insertion):
-        assert score.low <= score.difference <= score.high
     plain = json.loads(json.dumps(scores.as_dict()))
     assert plain["spread"]["words"] == plain["words"] == len(scores.words)
     assert plain["grounded"] is None
-    assert len(plain["curves"]["deletion"]["curve"]) == 5
     scores.write_csv(str(tmp_path / "words.csv"))
     table = list(csv.DictReader(io.StringIO((tmp_path / "words.csv").read_text())))
     assert len(table) == len(scores.words)
     assert table[0]["image"].endswith("0.png")
     assert table[0]["mass"] == ""
     assert float(table[0]["entropy"]) == scores.words[0].entropy
-    assert "blurring what was attended" in scores.table()
-
-
-def test_curves_of_one_photo_are_probabilities_of_its_words() -> None:
-    model = make_captioner()
-    (caption,) = model.caption([PHOTO])
-
-    def measured(batch_size: int) -> tuple[list[str], Curves]:
-        return caption_curves(model, PHOTO, caption, np.random.default_rng(0), 4, 2, batch_size)
-
-    words, found = measured(32)
-    places = [place for place, word in enumerate(caption.words) if word not in FUNCTION_WORDS]
-    assert words == [caption.words[place] for place in places]
-    assert found.deletion.shape == (len(words), 5)
-    whole = np.exp(caption.word_log_probabilities)[places]
-    assert found.deletion[:, 0] == pytest.approx(whole, abs=1e-4)
-    assert found.insertion[:, -1] == pytest.approx(whole, abs=1e-4)
-    assert found.random_deletion[:, 0] == pytest.approx(whole, abs=1e-4)
-    assert found.deletion[:, -1] == pytest.approx(found.insertion[:, 0])
-    assert ((found.deletion >= 0) & (found.deletion <= 1)).all()
-    _, small_batches = measured(3)
-    assert small_batches.deletion == pytest.approx(found.deletion, abs=1e-4)
-    assert small_batches.random_insertion == pytest.approx(found.random_insertion, abs=1e-4)

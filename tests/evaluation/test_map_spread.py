@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from captioner.errors import UserError
-from captioner.evaluation.map_spread import LEAST_DIVERGENCE, divergences, entropy, map_spread
+from captioner.evaluation.map_measures import divergences, entropy
+from captioner.evaluation.map_scores import LEAST_DIVERGENCE, map_spread
 
 
 def one_hot(place: int) -> np.ndarray:

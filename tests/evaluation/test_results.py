@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
-from captioner.evaluation.results import read_results, write_results
+from captioner.evaluation.scorer import read_results, write_results
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 

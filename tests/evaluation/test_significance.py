@@ -10,8 +10,7 @@ from captioner.errors import UserError
 from captioner.evaluation import significance
 from captioner.evaluation.bleu import Bleu, bleu_of_totals
 from captioner.evaluation.bleu import bleu as corpus_bleu
-from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.metric import Metric
+from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.significance import compare, confidence_intervals
 
 Words = list[str]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.instances import Box, Target
-from captioner.evaluation.target_cells import TargetCells, target_cells
+from captioner.evaluation.map_measures import TargetCells, target_cells
 
 SIZE = (40, 20)
 REGION = (0.0, 0.0, 40.0, 20.0)  # of a map of two rows and four columns, whose cells are 10x10

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from captioner.evaluation.captions import evaluate_captions
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.word_precision import content_share, content_stems, word_precision
 
 CAPTIONS = [
@@ -27,14 +28,14 @@ def test_content_words_are_compared_by_stem() -> None:
 
 
 def test_scores_worked_out_by_hand() -> None:
-    scores = word_precision(CAPTIONS, REFERENCES)
+    scores = word_precision(Corpus.of(CAPTIONS, REFERENCES))
     np.testing.assert_array_equal(scores.per_image, [0.75, 0.0, math.nan, 0.75])
     assert scores.score == pytest.approx((0.75 + 0 + 0.75) / 3)
     assert scores.scores[1] == 2 / 4
 
 
 def test_no_content_words_at_all_score_zero() -> None:
-    scores = word_precision([["the"], []], [[["the"]], [["a", "dog"]]])
+    scores = word_precision(Corpus.of([["the"], []], [[["the"]], [["a", "dog"]]]))
     assert scores.scores.tolist() == [0, 1]
 
 

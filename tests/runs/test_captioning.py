@@ -26,7 +26,7 @@ import captioner
 from captioner.data.batches import encode_captions
 from captioner.data.readers import read_examples
 from captioner.errors import UserError
-from captioner.evaluation.results import write_results
+from captioner.evaluation.scorer import write_results
 from captioner.files import folder_lock
 from captioner.runs import caption_task
 from captioner.runs.batches import CaptionBatches

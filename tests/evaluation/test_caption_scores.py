@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from captioner.errors import UserError
 from captioner.evaluation.bleu import bleu
-from captioner.evaluation.captions import evaluate_captions, score_texts
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.rouge import rouge_l
+from captioner.evaluation.score import CaptionTexts, evaluate_captions, score_texts
 from captioner.evaluation.significance import Interval
-from captioner.evaluation.texts import CaptionTexts
 
 HYPOTHESES = ["A dog runs.", "Two cats sleep on a mat"]
 REFERENCES = [
@@ -49,7 +50,7 @@ def test_one_image_with_a_document_frequency() -> None:
     frequency = DocumentFrequency.from_references(REFERENCE_WORDS)
     alone = evaluate_captions(HYPOTHESES[:1], REFERENCES[:1], document_frequency=frequency)
     assert alone.as_dict()["CIDEr-D"] == pytest.approx(cider_d(CORPUS).per_image[0])
-    assert alone.as_dict()["document_frequency"] == {"file": "", "images": 2}
+    assert alone.as_dict()["document_frequency"] == {"images": 2}
     last = alone.table().splitlines()[-1]
     assert last.split() == ["rarity", "2", "images", "of", "the", "document", "frequency"]
     with pytest.raises(UserError, match=r"single image .*--document-frequency FILE"):
@@ -99,8 +100,8 @@ def test_the_table_reads_well() -> None:
         *("brevity penalty", "words", "images"),
     ]
     assert lines[-2].split() == ["words", "9", "closest", "references:", "9"]
-    beside = scores.table({"ROUGE-L": Interval(0.25, 0.75)}).splitlines()
-    assert beside == [*lines[:4], f"{lines[4]}  [0.2500, 0.7500]", *lines[5:]]
+    beside = replace(scores, intervals={"ROUGE-L": Interval(0.25, 0.75)}).table().splitlines()
+    assert beside[: len(lines)] == [*lines[:4], f"{lines[4]}  [0.2500, 0.7500]", *lines[5:]]
 
 
 @pytest.mark.parametrize(
