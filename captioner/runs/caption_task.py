@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from captioner.data.batches import EncodedCaption, encode_captions, loading_work
 from captioner.data.example import Example
 from captioner.data.instances import read_instances
 from captioner.data.synonyms import read_synonyms
+from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.scorer import write_results
@@ -37,15 +38,19 @@ from captioner.runs.features import (
     readable,
     stored_features,
 )
+from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Engine, ShownExample
 from captioner.vision.encoders import RANDOM
 from captioner.vision.preprocessing import read_photo
-from captioner.weight_files import fill
+from captioner.weight_files import fill, read_tensors, write_tensors
 
 WORDS = "vocabulary.json"
 """In a run's folder: its words."""
+
+TRIGRAMS = "trigrams.safetensors"
+"""In a run's folder: the keys of the trigrams that its captioner knows, if it knows any."""
 
 RESULTS = "results.json"
 """In a run's folder: the best model's captions of the validation photos, in COCO's format."""
@@ -104,6 +109,10 @@ class CaptionTask:
         use_word_vectors(recipe, decoder, vocabulary, resumed)
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
+            captions = chain.from_iterable(each.words for each in train)
+            self.captioner.trigrams = known_trigrams(start, vocabulary, captions)
+        elif resumed and (folder / TRIGRAMS).exists():
+            self.captioner.trigrams = read_tensors(folder / TRIGRAMS)["keys"]
         trained = encoder if recipe.encoder.train else None
         self.loss = make_loss(recipe, decoder, trained, vocabulary, [each.words for each in train])
         if recipe.data.instances is not None:
@@ -123,6 +132,8 @@ class CaptionTask:
         self.loss.to(engine.device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
+            if captioner.trigrams is not None:
+                write_tensors(folder / TRIGRAMS, {"keys": captioner.trigrams.cpu()})
         if recipe.photos_in_step:
             train_rows, self.rows = self._photo_rows(captioner, engine)
             self.kept = list(range(len(self.splits["validation"])))
@@ -301,6 +312,21 @@ def _some_rows(captions: list[EncodedCaption]) -> Tensor:
 def _check_validation(photos: int) -> None:
     if photos < 2:
         raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
+
+
+def known_trigrams(
+    start: Captioner, vocabulary: Vocabulary, captions: Iterable[Sequence[str]]
+) -> Tensor | None:
+    """The trigrams of a model to start from, and those of training captions: keys (N,), sorted.
+
+    vocabulary: that of `start` and new words. captions: tokenised. None where `start` knows none.
+    """
+    if start.trigrams is None:
+        return None
+    known = trigrams_of_keys(start.trigrams, len(start.vocabulary))  # (N, 3)
+    new = torch.tensor(PeoplesNgrams(captions).token_trigrams(vocabulary)).view(-1, 3)  # (M, 3)
+    first, second, third = torch.cat([known, new]).unbind(dim=1)  # (N + M,) each
+    return trigram_keys(first, second, third, len(vocabulary)).unique()
 
 
 def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> None:

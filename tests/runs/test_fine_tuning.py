@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from samples import Output, Refused, save_photo
 from torch.nn import functional
 
@@ -19,17 +20,23 @@ from captioner.caption import (
     save_model,
 )
 from captioner.cli.main import main
+from captioner.decoding.constraints import trigram_keys
 from captioner.model_folders import model_folder
 from captioner.runs.caption_task import copy_weights
 from captioner.runs.captioning_recipe import captioning_recipe, with_model_sections
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.schema import to_mapping
+from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 
 
 @pytest.fixture
 def run(tmp_path: Path, tiny_captioner: Captioner) -> Path:
-    """A run folder, of which only the model is needed."""
+    """A run folder, of which only the model is needed; it knows what people wrote."""
+    people = PeoplesNgrams([["a", "brown", "dog"], ["two", "red"]])
+    triples = torch.tensor(people.token_trigrams(tiny_captioner.vocabulary))
+    first, second, third = triples.unbind(dim=1)
+    tiny_captioner.trigrams = trigram_keys(first, second, third, len(tiny_captioner.vocabulary))
     save_model(tiny_captioner, tmp_path / "run" / "model")
     return tmp_path / "run"
 
@@ -139,6 +146,11 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     assert model.vocabulary.words[: len(start.vocabulary)] == start.vocabulary.words
     assert model.preprocessing == start.preprocessing
     assert model.search == start.search
+    # What the training captions have may be said besides what the start has.
+    assert model.trigrams is not None
+    assert start.trigrams is not None
+    assert len(model.trigrams) > len(start.trigrams)
+    assert torch.equal(load_file(out / "trigrams.safetensors")["keys"], model.trigrams)
 
     assert f"started from {run}" in model.card
     assert "training: 8 photos, 8 captions" in model.card
