@@ -37,6 +37,10 @@ _HARD_FIELDS = ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampl
 class SelfCriticalConfig(Config):
     """Self-critical sequence training: see `captioner.caption.self_critical`."""
 
+    removed: ClassVar[dict[str, str]] = {
+        "word_precision_weight": "use content_words_weight, which does not reward short captions"
+    }
+
     baseline: Literal["greedy", "new"] = Field(
         "new",
         description="what a sample's reward is compared with: greedy, that of greedy search "
@@ -48,11 +52,19 @@ class SelfCriticalConfig(Config):
     cross_entropy_weight: float = Field(
         0.0, ge=0, le=WEIGHT, description="weight of the cross-entropy of the photo's own caption"
     )
-    word_precision_weight: float = Field(
+    content_words_weight: float = Field(
         0.0,
         ge=0,
         le=WEIGHT,
-        description="weight, beside CIDEr-D, of the share of content words that a reference has",
+        description="weight, beside CIDEr-D, of the content words that a reference has less those "
+        "that none has",
+    )
+    fluency_weight: float = Field(
+        0.0,
+        ge=0,
+        le=WEIGHT,
+        description="weight, beside CIDEr-D, of the share of bigrams and trigrams that nobody "
+        "wrote in the training captions and data.texts",
     )
     maximum_length: int = Field(
         20, ge=1, le=LENGTH, description="words of a sample, which is cut off there"

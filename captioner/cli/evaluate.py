@@ -52,7 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner.evaluation.scorer import Scorer, score_model
 
-    scorer = Scorer(metrics=arguments.metrics, confidence=arguments.confidence)
+    scorer = Scorer(
+        metrics=arguments.metrics, confidence=arguments.confidence, fluency=arguments.fluency
+    )
     model, examples, _, is_incomplete = load_with_photos(arguments)
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
     try:

@@ -79,6 +79,11 @@ def add_scores(parser: argparse.ArgumentParser) -> Group:
         metavar="SHARE",
         help=f"bootstrap confidence intervals (default: {CONFIDENCE})",
     )
+    group.add_argument(
+        "--fluency",
+        metavar="FILE",
+        help="people's captions, one a line: count the captions that are worded as they are",
+    )
     group.add_argument("--json", metavar="FILE", help="write the scores")
     group.add_argument("--csv", metavar="FILE", help="write the scores of every image")
     add_overwrite(group)

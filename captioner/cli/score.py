@@ -95,4 +95,5 @@ def _scorer(arguments: argparse.Namespace) -> Scorer:
         format=arguments.format,
         instances=arguments.instances or (),
         synonyms=arguments.synonyms,
+        fluency=arguments.fluency,
     )

@@ -99,7 +99,7 @@ class CaptionScores:
 
     metrics: by name, in the order of `METRICS`.
     frequency_images: of a document frequency that was given; by default these images count.
-    diversity, hallucination: as from `text_diversity` and `chair`.
+    diversity, fluency, hallucination: as from `text_diversity`, `fluency` and `chair`.
     intervals: of the scores, by name. confidence: the share of the intervals.
     exact: the share of captions that equal a reference.
     """
@@ -108,6 +108,7 @@ class CaptionScores:
     metrics: Mapping[str, Metric]
     frequency_images: int | None = None
     diversity: dict[str, float | None] | None = None
+    fluency: dict[str, float] | None = None
     hallucination: dict[str, Any] | None = None
     intervals: Mapping[str, Interval] | None = None
     comparison: Comparisons | None = None
@@ -163,6 +164,7 @@ class CaptionScores:
         asked = {
             "document_frequency": self.frequency_images and {"images": self.frequency_images},
             "diversity": self.diversity,
+            "fluency": self.fluency,
             "exact match": self.exact,
             "hallucination": self.hallucination,
             "intervals": self.intervals and dict(self.intervals),
@@ -176,9 +178,10 @@ class CaptionScores:
         few = too_few_images(self.images)
         note = "" if few is None else f"\nNOTE: {few}"
         parts = [text_table(list(self._rows())) + (note if self.intervals is not None else "")]
-        if self.diversity is not None:
-            rows = [(name.replace("_", " "), each) for name, each in self.diversity.items()]
-            parts.append(text_table(rows))
+        for found in (self.diversity, self.fluency):
+            if found is not None:
+                rows = [(name.replace("_", " "), each) for name, each in found.items()]
+                parts.append(text_table(rows))
         if self.hallucination is not None:
             parts.append(hallucination_table(self.hallucination))
         if self.comparison is not None and self.confidence is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from captioner.data.example import ImageId
 from captioner.data.instances import read_instances
+from captioner.data.parallel import read_lines
 from captioner.data.readers import read_examples
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
@@ -18,6 +19,7 @@ from captioner.evaluation.caption_source import caption_examples
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.corpus import Metric
 from captioner.evaluation.diversity import text_diversity
+from captioner.evaluation.fluency import fluency
 from captioner.evaluation.hallucination import chair
 from captioner.evaluation.score import (
     CaptionScores,
@@ -28,6 +30,7 @@ from captioner.evaluation.score import (
 )
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.files import read_json, write_json
+from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize, tokenize_unsplit
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file can do without.
@@ -48,6 +51,7 @@ class Scorer:
     training: the captions of training, a file in `format`; its split `train`, if it has splits.
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
+    fluency: a file of people's captions that the model has not learned from, one a line.
 
     Raises `UserError` for a metric that cannot be run and a confidence out of range.
     """
@@ -60,6 +64,7 @@ class Scorer:
     format: str = "coco"
     instances: Sequence[str | Path] = ()
     synonyms: str | Path | None = None
+    fluency: str | Path | None = None
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics)
@@ -70,7 +75,7 @@ class Scorer:
 
     def score(self, texts: CaptionTexts, name: str) -> CaptionScores:
         """Score captions. name: of their system, in a comparison."""
-        frequency, training, others, hallucination = None, None, None, None
+        frequency, training, others, hallucination, people = None, None, None, None, None
         if self.document_frequency is not None:
             of_images = self._tokenised(self.document_frequency, None)
             frequency = DocumentFrequency.from_references(list(of_images))
@@ -78,6 +83,8 @@ class Scorer:
             split = None if self.format == "coco" else "train"  # A file of COCO is of one split.
             of_images = self._tokenised(self.training, split, tokenize_unsplit)
             training = (words for captions in of_images for words in captions)
+        if self.fluency is not None:
+            people = PeoplesNgrams(map(tokenize, read_lines(self.fluency)))
         if self.against is not None:
             others = self._others(texts, name)
         if self.instances:
@@ -92,9 +99,11 @@ class Scorer:
         if others is not None:
             against = _resampled(score_texts(others, self.metrics, frequency))
             comparison = Comparisons(name, str(self.against), compare(terms, against, confidence))
+        captions, references = list(texts.corpus.captions), list(texts.corpus.references)
         return replace(
             scores,
             diversity=diversity,
+            fluency=None if people is None else fluency(captions, references, people),
             hallucination=hallucination,
             intervals=intervals,
             comparison=comparison,

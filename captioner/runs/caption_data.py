@@ -48,6 +48,11 @@ class DataConfig(Config):
     on_problem: Literal["refuse", "skip"] = Field(
         "refuse", description="refuse to start when a record is bad, or skip and report it"
     )
+    texts: FilePath | None = Field(
+        None,
+        description="people's captions without photos, one a line (.gz is unpacked), for "
+        "objective.self_critical.fluency_weight",
+    )
     maximum_length: int = Field(
         50, ge=1, le=LENGTH, description="words; longer training captions are cut, and counted"
     )

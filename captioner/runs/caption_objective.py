@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -16,10 +17,13 @@ from captioner.caption import (
 )
 from captioner.caption.base import CaptionDecoder, read_word_vectors
 from captioner.caption.losses import SelfCriticalConfig
+from captioner.data.parallel import read_lines
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.word_precision import content_stems
 from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.text.ngrams import PeoplesNgrams
+from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.vision.encoder import Encoder
 
@@ -45,7 +49,8 @@ def make_loss(
         return HardAttentionLoss(decoder, recipe.objective, encoder)
     if recipe.objective.self_critical is None:
         return CaptioningLoss(decoder, recipe.objective, encoder)
-    reward = caption_reward(references, vocabulary, recipe.objective.self_critical)
+    texts = [] if recipe.data.texts is None else map(tokenize, read_lines(recipe.data.texts))
+    reward = caption_reward(references, vocabulary, recipe.objective.self_critical, texts)
     return SelfCriticalLoss(decoder, recipe.objective, reward, encoder)
 
 
@@ -77,37 +82,61 @@ def caption_reward(
     references: Sequence[Sequence[Sequence[str]]],
     vocabulary: Vocabulary,
     config: SelfCriticalConfig,
+    texts: Iterable[Sequence[str]] = (),
 ) -> Reward:
-    """CIDEr-D and, where it has a weight, word precision against the references of the photos."""
-    cider = cider_reward(references, vocabulary)
-    if config.word_precision_weight == 0:
-        return cider
-    precision = word_precision_reward(references, vocabulary)
-    weight = config.word_precision_weight
-    return lambda rows, captions: cider(rows, captions) + weight * precision(rows, captions)
+    """CIDEr-D, and true content words and fluency where they have a weight.
+
+    references: tokenised, of each photo. texts: tokenised captions without photos.
+    """
+    weighed = [(1.0, cider_reward(references, vocabulary))]
+    if config.content_words_weight > 0:
+        weighed.append((config.content_words_weight, content_words_reward(references, vocabulary)))
+    if config.fluency_weight > 0:
+        people = PeoplesNgrams([*chain.from_iterable(references), *texts])
+        weighed.append((config.fluency_weight, fluency_reward(people, vocabulary)))
+
+    def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+        parts = [weight * of_kind(rows, captions) for weight, of_kind in weighed]
+        return torch.stack(parts).sum(dim=0)  # (B, K)
+
+    return reward
 
 
-def word_precision_reward(
+def content_words_reward(
     references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary
 ) -> Reward:
-    """The share of a caption's content words that a reference has, 0 without content words.
+    """The number of a caption's content words that a reference has, less those that none has.
 
-    See `captioner.evaluation.word_precision`.
+    Each stem counts once; see `captioner.evaluation.word_precision`.
     """
     stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
     known = [
         {stem for words in captions for stem in content_stems(words)} for captions in references
     ]
 
-    def share(row: int, caption: Sequence[int]) -> float:
-        said = [stem in known[row] for token in caption for stem in stem_of[token]]
-        return sum(said) / max(1, len(said))
+    def worth(row: int, caption: Sequence[int]) -> float:
+        said = {stem for token in caption for stem in stem_of[token]}
+        return 2.0 * len(said & known[row]) - len(said)
 
     def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
         pairs = zip(rows.tolist(), captions, strict=True)
-        return torch.tensor([[share(row, each) for each in of_photo] for row, of_photo in pairs])
+        return torch.tensor([[worth(row, each) for each in of_photo] for row, of_photo in pairs])
 
     return reward
+
+
+def fluency_reward(people: PeoplesNgrams, vocabulary: Vocabulary) -> Reward:
+    """Minus the share of a caption's bigrams and trigrams that nobody wrote.
+
+    An article before a plural or a mass noun counts as two of them.
+    """
+
+    def share(caption: Sequence[int]) -> float:
+        words = [vocabulary.words[token] for token in caption if token != Vocabulary.end]
+        wrong = len(people.unseen(words)) + 2 * len(people.misplaced_articles(words))
+        return -wrong / (2 * len(words) + 1)
+
+    return lambda rows, captions: torch.tensor([[share(c) for c in each] for each in captions])
 
 
 def cider_reward(references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary) -> Reward:

@@ -76,13 +76,20 @@ class PeoplesNgrams:
     def token_trigrams(self, vocabulary: Vocabulary) -> list[tuple[int, int, int]]:
         """The triples of tokens that people wrote, each once, in order.
 
-        Two starts stand before the first word. Triples with a word that the vocabulary lacks, and
-        those of captions with a misplaced article alone, are left out.
+        Two starts stand before the first word. Left out are triples with a word that the
+        vocabulary lacks, those of captions with a misplaced article alone, and "and white cows":
+        the article, which would tell "a black and white cows", lies outside of it.
         """
         first = ((START, *pair) for pair in self.counts[2] if pair[0] == START)
         index = {word: token for token, word in enumerate(vocabulary.words)}
-        known = [triple for triple in chain(first, self.counts[3]) if index.keys() >= set(triple)]
-        return sorted((index[a], index[b], index[c]) for a, b, c in known)
+        return sorted(
+            (index[a], index[b], index[c])
+            for a, b, c in chain(first, self.counts[3])
+            if index.keys() >= {a, b, c}
+            and not (
+                a == "and" and is_modifier(b) and c.endswith("s") and c in self._plurals[False]
+            )
+        )
 
     def log_probability(self, words: Sequence[str]) -> float:
         """The mean log-probability of a sentence's words and its end, in nats.

@@ -49,13 +49,6 @@ SCORES = (
 LOG, EVALUATION, CALIBRATION = "log.jsonl", "evaluation.json", "calibration.json"
 
 
-REWARDED = {
-    "first": ["training.seed=1"],
-    "second": ["training.seed=2"],
-}
-"""The self-critical steps, each with its changes to the config."""
-
-
 @dataclass(frozen=True)
 class Step:
     """A step: its name, its purpose in a line, and the command of Python that does it.
@@ -99,10 +92,11 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def steps_of(inputs: argparse.Namespace) -> list[Step]:
     """All steps, in order."""
     out = inputs.out
-    tables, maps, words, eyes, fine_tuning, mean, confidence = (
+    tables, maps, words, eyes, fine_tuning, self_critical, mean, confidence = (
         out / name
         for name in (
-            *("tables", "teacher_maps", "words", "eyes", "fine_tuning", "mean", "confidence"),
+            *("tables", "teacher_maps", "words", "eyes", "fine_tuning"),
+            *("self_critical", "mean", "confidence"),
         )
     )
     teachers = ["--teachers", inputs.teachers]
@@ -167,18 +161,6 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
         ),
     ]
     start = inputs.go_on or fine_tuning / "model"
-    rewarded = [
-        Step(
-            folder.name,
-            "its own captions are rewarded by CIDEr-D and by true words",
-            train(
-                *(folder, "default_model_self_critical"),
-                changes(*(start, out / "features", f"start_from={start}", *more), table="rewarded"),
-            ),
-        )
-        for folder, more in ((out / name, more) for name, more in REWARDED.items())
-    ]
-    models = [out / step.name / "model" for step in rewarded]
     return [
         Step(
             "tables",
@@ -187,13 +169,25 @@ def steps_of(inputs: argparse.Namespace) -> list[Step]:
             EVALUATION,
         ),
         *(from_scratch if inputs.go_on is None else []),
-        *rewarded,
+        Step(
+            "self_critical",
+            "its own captions are rewarded by CIDEr-D, true words and fluency",
+            train(
+                *(self_critical, "default_model_self_critical"),
+                changes(
+                    *(start, out / "features", f"start_from={start}"),
+                    f"data.texts={tables / 'texts.txt'}",
+                    table="rewarded",
+                ),
+            ),
+        ),
         Step(
             "mean",
-            "their weights are averaged; rare words go, and people's trigrams are known",
+            "the mean with its start, which counts twice; rare words go, trigrams are known",
             script(
-                *("mean.py", *models, "--people", tables / "people.jsonl"),
-                *("--texts", tables / "texts.txt", "--out", mean / "model"),
+                *("mean.py", start, start, self_critical / "model"),
+                *("--people", tables / "people.jsonl", "--texts", tables / "texts.txt"),
+                *("--length-normalisation", 1.8, "--out", mean / "model"),
             ),
             "",
         ),

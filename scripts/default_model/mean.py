@@ -1,10 +1,10 @@
 """Average captioners, and tell the mean what people write.
 
-The weights are the means of those of the models (Izmailov et al. 2018, *Averaging Weights Leads to
-Wider Optima and Better Generalization*). Words that people's captions have less often than
-`LEAST_COUNT` times go; the search keeps to the triples of words that people wrote.
+The weights are the means of the models' (Izmailov et al. 2018, *Averaging Weights Leads to Wider
+Optima and Better Generalization*); a model given twice counts twice. Words that people's captions
+have less often than `LEAST_COUNT` times go; the search keeps to the triples that people wrote.
 
-  python scripts/default_model/mean.py runs/bold/model runs/true/model \\
+  python scripts/default_model/mean.py START START runs/self_critical/model \\
       --people runs/tables/people.jsonl --texts runs/tables/texts.txt \\
       --out runs/mean/model
 """
@@ -16,6 +16,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import chain
 from pathlib import Path
 
@@ -27,24 +28,27 @@ from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
 from captioner.decoding.constraints import trigram_keys
 from captioner.files import read_text
+from captioner.runs.caption_task import copy_weights
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
-LEAST_COUNT = 20
+LEAST_COUNT = 25
 
 
 @torch.no_grad()
 def average(models: Sequence[Captioner]) -> Captioner:
-    """The first model with the mean of all weights, which must be of one shape."""
-    first, *others = models
-    for part in ("encoder", "decoder"):
-        weights = getattr(first, part).state_dict()
-        for name, tensor in weights.items():
-            if tensor.is_floating_point():
-                all_of = [tensor, *(getattr(other, part).state_dict()[name] for other in others)]
-                tensor.copy_(torch.stack(all_of).double().mean(dim=0))
-    return first
+    """The mean of models of one encoder whose vocabularies begin alike; it has the largest one."""
+    largest = max(models, key=lambda model: len(model.vocabulary))
+    mean = deepcopy(largest)
+    sums = {name: torch.zeros_like(t) for name, t in mean.decoder.state_dict().items()}
+    for model in models:
+        whole = deepcopy(largest)
+        copy_weights(model, whole, with_encoder=False)
+        for name, tensor in whole.decoder.state_dict().items():
+            sums[name] += tensor / len(models)
+    mean.decoder.load_state_dict(sums)
+    return mean
 
 
 def with_words(model: Captioner, words: Sequence[str]) -> Captioner:
@@ -69,9 +73,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="+", type=Path, help="model folders")
+    parser.add_argument("models", nargs="+", help="model folders")
     parser.add_argument("--people", type=Path, required=True, help="table of people's captions")
     parser.add_argument("--texts", type=Path, required=True, help="captions without photos")
+    parser.add_argument("--length-normalisation", type=float, required=True, help="of the search")
     parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
     arguments = parser.parse_args()
     rows = map(json.loads, read_text(arguments.people, "table").splitlines())
@@ -83,6 +88,7 @@ def main() -> None:
     triples = torch.tensor(PeoplesNgrams(captions).token_trigrams(model.vocabulary))  # (N, 3)
     first, second, third = triples.unbind(dim=1)  # (N,) each
     model.trigrams = trigram_keys(first, second, third, len(model.vocabulary))  # (N,)
+    model.search = model.search.override(length_normalisation=arguments.length_normalisation)
     save_model(model, arguments.out)
     print(f"{len(model.vocabulary):,} words, {len(triples):,} triples of them")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,11 @@ from captioner.runs.batches import examples_of_epoch
 from captioner.runs.caption_objective import (
     caption_reward,
     cider_reward,
-    word_precision_reward,
+    content_words_reward,
+    fluency_reward,
 )
 from captioner.runs.run import train_run
+from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 
 CRITICAL = {"self_critical": {"samples": 3, "maximum_length": 6}}
@@ -57,15 +60,24 @@ def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
     assert float(found[0, 0]) != float(found[0, 1])
 
 
-def test_true_words_are_rewarded_beside_cider_d() -> None:
+def test_true_words_and_fluency_are_rewarded_beside_cider_d() -> None:
     captions = [[[4, 5, 6, 2], [4, 7, 5, 8, 2]], [[4, 2], [3, 4, 7, 2]]]
     rows = torch.tensor([0, 1])
     # Of photo 0 "dog" and "runs" are true, "cat" is not; an unknown word is no content word.
-    expected = torch.tensor([[1.0, 0.5], [0.0, 1.0]])
-    assert torch.equal(word_precision_reward(REFERENCES, VOCABULARY)(rows, captions), expected)
-    both = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig(word_precision_weight=0.5))
-    plain = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig())
-    assert torch.allclose(both(rows, captions), plain(rows, captions) + 0.5 * expected)
+    words = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    assert torch.equal(content_words_reward(REFERENCES, VOCABULARY)(rows, captions), words)
+    people = PeoplesNgrams([["a", "dog", "runs", "fast"], ["the", "dog", "runs"], ["a", "cat"]])
+    # "a dog runs" is two captions joined. Of "a cat dog and" nobody wrote anything from "cat dog"
+    # on: 3 of 5 bigrams and 3 of 4 trigrams; of "a" its end, as of both words; "<unk> a cat" has
+    # two bigrams and two trigrams of its own.
+    fluency = torch.tensor([[0.0, -6 / 9], [-2 / 3, -4 / 7]])
+    assert torch.allclose(fluency_reward(people, VOCABULARY)(rows, captions), fluency)
+    config = SelfCriticalConfig(content_words_weight=0.5, fluency_weight=2.0)
+    plain = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig())(rows, captions)
+    people = PeoplesNgrams([*chain.from_iterable(REFERENCES), ["a", "cat", "dog"]])
+    fluency = fluency_reward(people, VOCABULARY)(rows, captions)
+    found = caption_reward(REFERENCES, VOCABULARY, config, [["a", "cat", "dog"]])(rows, captions)
+    assert torch.allclose(found, plain + 0.5 * words + 2.0 * fluency)
 
 
 @pytest.mark.gpu

@@ -92,6 +92,7 @@ def test_plurals_and_mass_nouns_take_no_article() -> None:
         for place in (f"place{number}" for number in range(50))
     ]
     captions += [f"a dog near the place{number}" for number in range(50)]
+    captions += ["two black and white cows", "a black and white cow"]
     written = people(*captions, "a luggage near a dog")
     wrong = ["a luggage", "a cat with a green eyes", "a black and white cows standing"]
     for sentence, noun in zip(wrong, ("luggage", "eyes", "cows"), strict=True):
@@ -104,6 +105,10 @@ def test_plurals_and_mass_nouns_take_no_article() -> None:
         "the cows by a dog",
     ):
         assert written.misplaced_articles(sentence.split()) == []
+    assert ("and", "white", "cows") in written.counts[3]
+    words = Vocabulary(["and", "black", "cow", "cows", "white"])  # 4 to 8
+    assert (4, 8, 7) not in written.token_trigrams(words)
+    assert (4, 8, 6) in written.token_trigrams(words)
     assert ("a", "luggage", "near") in written.unseen(["a", "luggage", "near", "a", "dog"])
 
 
