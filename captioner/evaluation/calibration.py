@@ -26,7 +26,7 @@ from captioner.evaluation.word_precision import content_share
 from captioner.progress import progress_bar
 from captioner.vision.preprocessing import read_photo
 
-NOTHING_SHARE = 0.1
+NOTHING_SHARE = 0.02
 """What all pictures of nothing count beside all photos."""
 
 

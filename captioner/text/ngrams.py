@@ -21,6 +21,11 @@ LEAST_COUNT, LEAST_SHARE = 20, 0.03
 """A noun that ends a phrase `LEAST_COUNT` times, and has "a" before it in a smaller share of them
 than `LEAST_SHARE`, is a plural or a mass noun."""
 
+RARE_SHARE = 0.02
+"""A preposition in a smaller share of the times that one stands before an article and a noun is
+taken for a slip: "in the beach" for "on the beach"."""
+
+_ARTICLES = ("a", "an", "the")
 _QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "dozen"}
 
 Ngram = tuple[str, ...]
@@ -77,18 +82,28 @@ class PeoplesNgrams:
         """The triples of tokens that people wrote, each once, in order.
 
         Two starts stand before the first word. Left out are triples with a word that the
-        vocabulary lacks, those of captions with a misplaced article alone, and "and white cows":
-        the article, which would tell "a black and white cows", lies outside of it.
+        vocabulary lacks, those of captions with a misplaced article alone, "and white cows" (the
+        article, which would tell "a black and white cows", lies outside of it), and prepositions
+        that people hardly ever use there, as "in the beach" (see `RARE_SHARE`).
         """
-        first = ((START, *pair) for pair in self.counts[2] if pair[0] == START)
+        phrases: Counter[Ngram] = Counter()
+        for (word, *phrase), count in self.counts[3].items():
+            if word in FUNCTION_WORDS:
+                phrases[tuple(phrase)] += count
+
+        def is_slip(first: str, second: str, third: str) -> bool:
+            if first == "and" and is_modifier(second):
+                return third.endswith("s") and third in self._plurals[False]
+            is_preposition = first in FUNCTION_WORDS and second in _ARTICLES
+            count = self.counts[3][first, second, third]
+            return is_preposition and count < RARE_SHARE * phrases[second, third]
+
+        begun = ((START, *pair) for pair in self.counts[2] if pair[0] == START)
         index = {word: token for token, word in enumerate(vocabulary.words)}
         return sorted(
             (index[a], index[b], index[c])
-            for a, b, c in chain(first, self.counts[3])
-            if index.keys() >= {a, b, c}
-            and not (
-                a == "and" and is_modifier(b) and c.endswith("s") and c in self._plurals[False]
-            )
+            for a, b, c in chain(begun, self.counts[3])
+            if index.keys() >= {a, b, c} and not is_slip(a, b, c)
         )
 
     def log_probability(self, words: Sequence[str]) -> float:

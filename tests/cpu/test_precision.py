@@ -87,7 +87,8 @@ def test_the_packaged_model_in_bfloat16_is_close_to_the_plain_one() -> None:
     found = fast.annotations([photo])
     assert found.dtype is torch.float32
     assert (found - expected).norm() < 0.01 * expected.norm()
-    (one,), (other,) = (model.caption_annotations(expected) for model in (exact, fast))
+    (one,), (other,) = exact.caption_annotations(expected), fast.caption_annotations(found)
+    # The demo photo's caption, which the README shows, is the same on every machine.
     assert one.words == other.words == plain.caption(photo).words == fast.caption(photo).words
     assert one.word_log_probabilities != other.word_log_probabilities
     assert one.word_log_probabilities == pytest.approx(other.word_log_probabilities, abs=0.1)

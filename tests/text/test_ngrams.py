@@ -123,3 +123,17 @@ def test_triples_of_tokens_by_hand() -> None:
         (4, 5, 2),
         (5, 6, 2),
     ]
+
+
+def test_prepositions_that_people_hardly_use_are_slips() -> None:
+    captions = [f"dog{number} on the beach".split() for number in range(60)]
+    written = PeoplesNgrams([*captions, ["cat", "in", "the", "beach"], ["cat", "in", "the", "sea"]])
+    vocabulary = Vocabulary(["beach", "in", "on", "sea", "the"])  # 4 to 8
+    triples = written.token_trigrams(vocabulary)
+    assert (6, 8, 4) in triples
+    assert (5, 8, 4) not in triples
+    assert (5, 8, 7) in triples
+    assert written.unseen(["in", "the", "beach"]) == [
+        ("<start>", "in"),
+        ("<start>", "in", "the"),
+    ]
