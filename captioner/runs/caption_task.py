@@ -326,7 +326,8 @@ def known_trigrams(
     known = trigrams_of_keys(start.trigrams, len(start.vocabulary))  # (N, 3)
     new = torch.tensor(PeoplesNgrams(captions).token_trigrams(vocabulary)).view(-1, 3)  # (M, 3)
     first, second, third = torch.cat([known, new]).unbind(dim=1)  # (N + M,) each
-    return trigram_keys(first, second, third, len(vocabulary)).unique()
+    keys: Tensor = torch.unique(trigram_keys(first, second, third, len(vocabulary)))
+    return keys
 
 
 def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> None:
