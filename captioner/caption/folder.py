@@ -151,9 +151,9 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     settings = config.preprocessing, config.search, read_card(folder), config.confidence
     try:
         captioner = Captioner(encoder, decoder, vocabulary, *settings)
-        captioner.trigrams = _keys(trigrams, len(vocabulary), folder / WEIGHTS)
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
+    captioner.trigrams = _keys(trigrams, len(vocabulary), folder / WEIGHTS)
     return captioner.to(device)
 
 

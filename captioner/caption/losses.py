@@ -63,8 +63,9 @@ class SelfCriticalConfig(Config):
         0.0,
         ge=0,
         le=WEIGHT,
-        description="weight, beside CIDEr-D, of the share of bigrams and trigrams that nobody "
-        "wrote in the training captions and data.texts",
+        description="weight, beside CIDEr-D, of minus the share of bigrams and trigrams that "
+        "nobody wrote in the training captions and data.texts; an English article before a plural "
+        "counts as two",
     )
     maximum_length: int = Field(
         20, ge=1, le=LENGTH, description="words of a sample, which is cut off there"

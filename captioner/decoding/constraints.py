@@ -30,8 +30,8 @@ class Constraints:
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
     trigrams: (N,) keys of the triples of tokens that people wrote, sorted; see `trigram_keys`. No
-        other triple occurs in a hypothesis, of which the `LIKELIEST` tokens of a step are looked
-        at. None allows all.
+        other triple occurs in a hypothesis, except before an end where nothing else is left. Only
+        the `LIKELIEST` tokens of a step are candidates, also in sampling. None allows all.
     start: the token before the first one, twice, in `trigrams`.
     """
 

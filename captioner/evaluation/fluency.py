@@ -18,8 +18,8 @@ def fluency(
 ) -> dict[str, float]:
     """How fluent captions are, and people's captions of the same photos, by name.
 
-    captions, references: tokenised, one or more. A reference that is itself in the corpus is left
-    out of it when it is judged.
+    captions, references: tokenised, one or more. A reference that is itself in the corpus does not
+    vouch for its own n-grams, but the trigram model has seen it.
 
     fluent: the share of captions all of whose bigrams and trigrams people wrote. log_probability:
     the mean of `PeoplesNgrams.log_probability` over captions, in nats a word. misplaced_articles:
@@ -27,16 +27,19 @@ def fluency(
     of the references.
     """
     written = list(chain.from_iterable(references))
+    ceiling = _scores(written, people, leave_out=True)
     return {
-        **_scores(captions, people),
-        **{f"people_{name}": score for name, score in _scores(written, people).items()},
+        **_scores(captions, people, leave_out=False),
+        **{f"people_{name}": score for name, score in ceiling.items()},
     }
 
 
-def _scores(sentences: Sequence[Tokens], people: PeoplesNgrams) -> dict[str, float]:
+def _scores(
+    sentences: Sequence[Tokens], people: PeoplesNgrams, leave_out: bool
+) -> dict[str, float]:
     count = len(sentences)
     return {
-        "fluent": sum(not people.unseen(words) for words in sentences) / count,
+        "fluent": sum(not people.unseen(words, leave_out) for words in sentences) / count,
         "log_probability": sum(map(people.log_probability, sentences)) / count,
         "misplaced_articles": sum(bool(people.misplaced_articles(w)) for w in sentences) / count,
     }

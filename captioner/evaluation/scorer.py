@@ -70,12 +70,13 @@ class Scorer:
         check_metrics(self.metrics)
         if set(self.metrics) == {"METEOR"} and (self.confidence is not None or self.against):
             raise UserError("METEOR has no interval and no comparison; choose another metric too")
+        self.people = None if self.fluency is None else _people(self.fluency)
         if self.confidence is not None and not 0 < self.confidence < 1:
             raise UserError(f"confidence {self.confidence} is not between 0 and 1")
 
     def score(self, texts: CaptionTexts, name: str) -> CaptionScores:
         """Score captions. name: of their system, in a comparison."""
-        frequency, training, others, hallucination, people = None, None, None, None, None
+        frequency, training, others, hallucination = None, None, None, None
         if self.document_frequency is not None:
             of_images = self._tokenised(self.document_frequency, None)
             frequency = DocumentFrequency.from_references(list(of_images))
@@ -83,8 +84,6 @@ class Scorer:
             split = None if self.format == "coco" else "train"  # A file of COCO is of one split.
             of_images = self._tokenised(self.training, split, tokenize_unsplit)
             training = (words for captions in of_images for words in captions)
-        if self.fluency is not None:
-            people = PeoplesNgrams(map(tokenize, read_lines(self.fluency)))
         if self.against is not None:
             others = self._others(texts, name)
         if self.instances:
@@ -103,7 +102,7 @@ class Scorer:
         return replace(
             scores,
             diversity=diversity,
-            fluency=None if people is None else fluency(captions, references, people),
+            fluency=None if self.people is None else fluency(captions, references, self.people),
             hallucination=hallucination,
             intervals=intervals,
             comparison=comparison,
@@ -141,6 +140,14 @@ class Scorer:
         categories = [instances.categories(image) for image in texts.images]
         captions, references = list(texts.corpus.captions), list(texts.corpus.references)
         return chair(captions, references, categories, synonyms, known)
+
+
+def _people(file: str | Path) -> PeoplesNgrams:
+    """The n-grams of people's captions, one a line, which may be blank."""
+    captions = [tokenize(line) for line in read_lines(file) if line.strip()]
+    if not captions:
+        raise UserError(f"{file} has no captions; give people's captions, one a line")
+    return PeoplesNgrams(captions)
 
 
 def _resampled(scores: CaptionScores) -> list[Metric]:

@@ -324,7 +324,8 @@ def known_trigrams(
     if start.trigrams is None:
         return None
     known = trigrams_of_keys(start.trigrams, len(start.vocabulary))  # (N, 3)
-    new = torch.tensor(PeoplesNgrams(captions).token_trigrams(vocabulary)).view(-1, 3)  # (M, 3)
+    triples = PeoplesNgrams(captions).token_trigrams(vocabulary)
+    new = torch.tensor(triples, dtype=torch.long).view(-1, 3)  # (M, 3), also where M is 0
     first, second, third = torch.cat([known, new]).unbind(dim=1)  # (N + M,) each
     keys: Tensor = torch.unique(trigram_keys(first, second, third, len(vocabulary)))
     return keys

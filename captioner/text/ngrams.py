@@ -1,4 +1,7 @@
-"""People's n-grams: what was written in captions, and whether a sentence keeps to it."""
+"""People's n-grams: what was written in captions, and whether a sentence keeps to it.
+
+Articles, plurals and slips are found in English captions only; n-grams are of any language.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +56,12 @@ class PeoplesNgrams:
     def _count(self, order: int) -> Counter[Ngram]:
         return Counter(ngram for words in self._captions for ngram in ngrams(words, order))
 
-    def unseen(self, words: Sequence[str]) -> list[Ngram]:
+    def unseen(self, words: Sequence[str], leave_out: bool = False) -> list[Ngram]:
         """The bigrams and trigrams of a sentence that nobody wrote.
 
-        Leave one out: a sentence that is among the captions does not vouch for itself.
+        leave_out: a sentence that is among the captions does not vouch for itself.
         """
-        own = tuple(words) in self._captions
+        own = leave_out and tuple(words) in self._captions
         return [
             ngram
             for order, counts in self.counts.items()

@@ -14,8 +14,9 @@ photos/, unlabelled/ and text/coco_captions.txt.gz; that of the teachers teacher
 networks. OUT/features and OUT/teacher_maps hold annotation vectors, 200 kB a photo.
 OUT/confidence/model is packaged, with the card in captioner/models/default.
 
-`--go-on MODEL` leaves out all steps before the self-critical ones, and goes on from a captioner:
-the packaged model went on from that of version 0.2. `--start-from random` only tries the steps out.
+`--go-on MODEL` leaves out the steps between `tables` and `self_critical`, and goes on from a
+captioner: the packaged model went on from that of version 0.2. `--start-from random` only tries
+the steps out.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ def figures(file: Path) -> str:
     if file.name == LOG:
         records = [json.loads(line) for line in read_text(file, "run log").splitlines()]
         judged = [record for record in records if {"CIDEr-D", "mean"} & record.keys()]
-        best = max(judged, key=lambda record: record.get("CIDEr-D", record.get("mean")))
+        best = max(judged, key=lambda record: record.get("ROUGE-L", record.get("mean", 0)))
         found = ", ".join(f"{name} {best[name]:.3f}" for name in SCORES if name in best)
         return f"epoch {best['epoch']} of {records[-1]['epoch']}: {found}"
     scores = json.loads(read_text(file, "scores"))

@@ -1,4 +1,4 @@
-"""Average captioners, and tell the mean what people write.
+"""Average captioners, and add the trigrams that people write.
 
 The weights are the means of the models' (Izmailov et al. 2018, *Averaging Weights Leads to Wider
 Optima and Better Generalization*); a model given twice counts twice. Words that people's captions
@@ -6,7 +6,7 @@ have less often than `LEAST_COUNT` times go; the search keeps to the triples tha
 
   python scripts/default_model/mean.py START START runs/self_critical/model \\
       --people runs/tables/people.jsonl --texts runs/tables/texts.txt \\
-      --out runs/mean/model
+      --length-normalisation 1.8 --out runs/mean/model
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -34,13 +35,17 @@ from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 LEAST_COUNT = 25
+"""Of a word in the table, which has each caption of an everyday photo three times."""
 
 
 @torch.no_grad()
 def average(models: Sequence[Captioner]) -> Captioner:
-    """The mean of models of one encoder whose vocabularies begin alike; it has the largest one."""
+    """The mean of models of one encoder whose vocabularies begin alike; it has the largest one.
+
+    It searches as the last model does.
+    """
     largest = max(models, key=lambda model: len(model.vocabulary))
-    mean = deepcopy(largest)
+    mean = replace(deepcopy(largest), search=models[-1].search)
     sums = {name: torch.zeros_like(t) for name, t in mean.decoder.state_dict().items()}
     for model in models:
         whole = deepcopy(largest)
@@ -76,6 +81,7 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="model folders")
     parser.add_argument("--people", type=Path, required=True, help="table of people's captions")
     parser.add_argument("--texts", type=Path, required=True, help="captions without photos")
+    parser.add_argument("--least-count", type=int, default=LEAST_COUNT, help="of a word")
     parser.add_argument("--length-normalisation", type=float, required=True, help="of the search")
     parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
     arguments = parser.parse_args()
@@ -84,7 +90,9 @@ def main() -> None:
     captions += map(tokenize, read_lines(arguments.texts))
     counts = Counter(chain.from_iterable(captions))
     model = average([load_model(folder) for folder in arguments.models])
-    model = with_words(model, [word for word, count in counts.items() if count >= LEAST_COUNT])
+    model = with_words(
+        model, [word for word, count in counts.items() if count >= arguments.least_count]
+    )
     triples = torch.tensor(PeoplesNgrams(captions).token_trigrams(model.vocabulary))  # (N, 3)
     first, second, third = triples.unbind(dim=1)  # (N,) each
     model.trigrams = trigram_keys(first, second, third, len(model.vocabulary))  # (N,)

@@ -174,7 +174,7 @@ def write_texts(file: Path, captions: Path, held_out: Path | None) -> None:
     if held_out is not None:
         examples = read_examples("coco", held_out, check_files=False)
         kept_back = {tuple(tokenize(text)) for each in examples for text in each.captions}
-    texts = (line.strip().rstrip(",") for line in read_lines(captions))
+    texts = map(one_spelling, read_lines(captions))
     written = [
         text
         for text in texts

@@ -22,7 +22,7 @@ from captioner.caption import (
 from captioner.cli.main import main
 from captioner.decoding.constraints import trigram_keys
 from captioner.model_folders import model_folder
-from captioner.runs.caption_task import copy_weights
+from captioner.runs.caption_task import copy_weights, known_trigrams
 from captioner.runs.captioning_recipe import captioning_recipe, with_model_sections
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.schema import to_mapping
@@ -184,3 +184,12 @@ def test_another_encoder_has_no_meaning_for_a_table(table: Path, refused: Refuse
     assert "--encoder has no meaning for a table" in refused(
         ["train", str(table), "--encoder", "vgg16"]
     )
+
+
+def test_captions_without_a_known_word_add_no_trigrams(run: Path) -> None:
+    start = load_model(run / "model")
+    keys = known_trigrams(start, start.vocabulary, [["ein", "hund"]])
+    assert keys is not None
+    assert start.trigrams is not None
+    assert keys.dtype == torch.long
+    assert torch.equal(keys, start.trigrams)

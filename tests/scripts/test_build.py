@@ -241,9 +241,10 @@ def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
         (data / f"runs/tables/{name}.jsonl").read_text().splitlines() for name in ("people", "all")
     )
     assert len(every) == len(people) + 2 * 3  # Photos without captions, three captions each.
-    mirrored = (data / "runs/tables/mirrored.jsonl").read_text().splitlines()
-    assert len(mirrored) == len(people) + sum('"split": "train"' in line for line in people)
-    photos = ("flickr/images/2.jpg", "runs/tables/mirrored/mirrored_images_2.jpg")
+    rewarded = (data / "runs/tables/rewarded.jsonl").read_text().splitlines()
+    assert len(rewarded) == len(set(people)) + 4  # Everyday photos to train on have mirror images.
+    assert (data / "runs/tables/texts.txt").read_text().splitlines() == list(CAPTIONS)
+    photos = ("everyday/photos/2.jpg", "runs/tables/mirrored/mirrored_photos_2.jpg")
     photo, copy = (numpy.asarray(Image.open(data / name)).astype(int) for name in photos)
     assert abs(photo[:, ::-1] - copy).mean() < 3
     eyes = load_model(data / "runs/eyes/model").encoder
