@@ -192,6 +192,11 @@ class CaptioningRecipe(Config):
             )
         if self.word_vectors is not None and self.start_from is not None:
             raise ValueError("word_vectors have no effect: start_from gives the embeddings")
+        critical = self.objective.self_critical
+        if self.data.texts is not None and (critical is None or critical.fluency_weight == 0):
+            raise ValueError(
+                "data.texts has no effect without objective.self_critical.fluency_weight"
+            )
         if (self.objective.grounding > 0) != (self.data.instances is not None):
             raise ValueError("objective.grounding and data.instances need each other")
         if self.data.instances is not None and (self.features.mirror or self.augmentation.changes):

@@ -199,11 +199,10 @@ def stored_features(
     """
     with engine.fail_together():
         stores = example_stores(recipe, encoder, splits, run)
-    # A process that fails leaves at once, and the others at the barrier.
-    with extraction_progress(stores.values() if engine.is_main else []) as report:
+    shown = stores.values() if engine.is_main else []
+    with engine.fail_together(), extraction_progress(shown) as report:
         for store in stores.values():
             store.fill(encoder, engine.rank, engine.world_size, engine.local_world_size, report)
-        engine.barrier()
     with engine.fail_together():
         return {name: store.open() for name, store in stores.items()}
 

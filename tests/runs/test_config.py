@@ -130,6 +130,10 @@ def test_a_bad_field_is_refused_by_name(tmp_path: Path, text: str, named: str) -
         ("data: {format: coco}", "annotations"),
         ("data: {format: table, annotations: a.csv, instances: b}", "need each other"),
         (
+            "data: {format: table, annotations: a.csv, texts: b}\nobjective: {self_critical: {}}",
+            "data.texts has no effect without objective.self_critical.fluency_weight",
+        ),
+        (
             "data: {format: table, annotations: a.csv, instances: b}\n"
             "objective: {grounding: 0.1}\nfeatures: {mirror: true}",
             "boxes of the photos as they are",

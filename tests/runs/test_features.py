@@ -172,17 +172,17 @@ def test_several_processes_make_one_store(config: Config, tmp_path: Path, proces
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["features", "train"])
-def test_a_photo_that_one_of_several_processes_cannot_read_ends_all_soon(
+def test_a_photo_that_one_of_several_processes_cannot_read_is_reported_once(
     config: Config, tmp_path: Path, name: str
 ) -> None:
-    """Nobody writes the rows of that process; the other does not wait for them."""
+    """Each process meets it: one reads it as it is, the other mirrored."""
     (tmp_path / "photos" / "3.png").write_bytes(b"no photo")
     path, out = write_config(tmp_path, config), str(tmp_path / "run")
     code, _, errors = ended(start(name, path, "--out", out, processes=2))
     assert code != 0
     said = [line for line in errors.splitlines() if line.startswith("captioner: ")]
-    assert said  # By each process that meets the photo.
-    assert all("3.png" in line for line in said)
+    assert len(said) == 1
+    assert "3.png" in said[0]
 
 
 @pytest.mark.gpu

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from run_samples import assert_same_tensors, log_of
 from safetensors.torch import load_file
 from samples import Output, Refused, save_photo
 from torch.nn import functional
@@ -25,6 +26,7 @@ from captioner.model_folders import model_folder
 from captioner.runs.caption_task import copy_weights, known_trigrams
 from captioner.runs.captioning_recipe import captioning_recipe, with_model_sections
 from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.run import train_run
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
@@ -178,6 +180,22 @@ def test_a_start_that_no_epoch_surpasses_is_kept(
     assert "in validation before training, which none of 1 epochs surpassed" in card
     start, kept = (load_model(folder).decoder for folder in (run / "model", tmp_path / "out/model"))
     torch.testing.assert_close(kept.lstm.weight_ih, start.lstm.weight_ih, rtol=1e-3, atol=1e-6)
+
+
+def test_a_resumed_run_keeps_its_trigrams(run: Path, table: Path, tmp_path: Path) -> None:
+    changes = [f"start_from={run}", "training.schedule=constant", "training.batch_size=2"]
+    changes += ["training.learning_rate=0.03", "validation.score=ROUGE-L", "training.patience=0"]
+    whole, split = tmp_path / "whole", tmp_path / "split"
+    longer = read_any_recipe(table, [*changes, "training.epochs=12"])
+    train_run(longer, whole)
+    train_run(read_any_recipe(table, [*changes, "training.epochs=1"]), split)
+    train_run(longer, split, resume=True)
+    scores = [record["ROUGE-L"] for record in log_of(split)]
+    assert scores.index(max(scores)) > 1  # The kept model is of the resumed part.
+    assert log_of(split) == log_of(whole)
+    for name in ("last.safetensors", "model/model.safetensors"):
+        assert_same_tensors(split, whole, name)
+    assert load_model(split / "model").trigrams is not None
 
 
 def test_another_encoder_has_no_meaning_for_a_table(table: Path, refused: Refused) -> None:
