@@ -143,10 +143,10 @@ class MultiHeadAttention(nn.Module):
         if heads < 1 or query_size % heads:
             raise ValueError(f"query size {query_size} cannot be divided among {heads} heads")
         self.heads = heads
-        self.query_projection = nn.Linear(query_size, query_size)
-        self.key_projection = nn.Linear(memory_size, query_size)
-        self.value_projection = nn.Linear(memory_size, query_size)
-        self.output_projection = nn.Linear(query_size, query_size)
+        self.query_projection = cpu.Linear(query_size, query_size)
+        self.key_projection = cpu.Linear(memory_size, query_size)
+        self.value_projection = cpu.Linear(memory_size, query_size)
+        self.output_projection = cpu.Linear(query_size, query_size)
         self.score = ScaledDotProductScore()
         self.dropout = nn.Dropout(dropout)
 

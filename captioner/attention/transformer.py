@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from captioner import cpu
 from captioner.attention.attention import MultiHeadAttention
 from captioner.attention.memory import Memory
 
@@ -25,8 +26,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, size: int, inner_size: int, dropout: float) -> None:
         super().__init__()
-        self.inner = nn.Linear(size, inner_size)
-        self.outer = nn.Linear(inner_size, size)
+        self.inner = cpu.Linear(size, inner_size)
+        self.outer = cpu.Linear(inner_size, size)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, vectors: Tensor) -> Tensor:

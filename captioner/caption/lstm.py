@@ -91,11 +91,11 @@ class ShowAttendTellDecoder(CaptionDecoder):
         self.initial_hidden = nn.Linear(memory, hidden)
         self.initial_cell = nn.Linear(memory, hidden)
         if config.gate != "none":
-            self.gate = nn.Linear(hidden, 1 if config.gate == "scalar" else memory)
+            self.gate = cpu.Linear(hidden, 1 if config.gate == "scalar" else memory)
         if config.deep_output:
-            self.output_hidden = nn.Linear(hidden, embedding)
-            self.output_context = nn.Linear(memory, embedding, bias=False)
-        self.output = nn.Linear(embedding if config.deep_output else hidden, vocabulary_size)
+            self.output_hidden = cpu.Linear(hidden, embedding)
+            self.output_context = cpu.Linear(memory, embedding, bias=False)
+        self.output = cpu.Linear(embedding if config.deep_output else hidden, vocabulary_size)
         self.dropout = nn.Dropout(config.dropout)
         self.standardisation = Standardisation(memory) if config.standardise else None
         # Embeddings on the scale of annotation vectors (about one), and an open forget gate.
@@ -126,8 +126,8 @@ class ShowAttendTellDecoder(CaptionDecoder):
         embedded = self._drop(self.embedding(tokens))  # (B, K, E)
         context, attended = self._attend(state)
         inputs = torch.cat([embedded, context], dim=-1)  # (B, K, E + D)
-        gates = functional.linear(inputs, self.lstm.weight_ih, self.lstm.bias_ih)  # (B, K, 4H)
-        gates = gates + functional.linear(state.hidden, self.lstm.weight_hh, self.lstm.bias_hh)
+        gates = cpu.linear(inputs, self.lstm.weight_ih, self.lstm.bias_ih)  # (B, K, 4H)
+        gates = gates + cpu.linear(state.hidden, self.lstm.weight_hh, self.lstm.bias_hh)
         state = _lstm_update(state, gates)
         features = self._output_features(embedded, state.hidden, context)
         return Step(self.output(features), state, attended.weights)  # logits (B, K, V)

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from captioner import cpu
 from captioner.attention import Memory
 from captioner.attention.transformer import (
     DecoderStack,
@@ -84,7 +85,7 @@ class TransformerDecoder(CaptionDecoder):
         self.annotation_norm = nn.LayerNorm(size)
         self.stack = DecoderStack(parts, config.layers)
         self.norm = nn.LayerNorm(size)
-        self.output = nn.Linear(size, vocabulary_size)
+        self.output = cpu.Linear(size, vocabulary_size)
         self.dropout = nn.Dropout(dropout)
         self.standardisation = Standardisation(config.memory_size) if config.standardise else None
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)  # The scale of positions.

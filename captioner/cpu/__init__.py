@@ -9,18 +9,18 @@ photos at once 2.4 times.
 
 from __future__ import annotations
 
-import os
-
 import torch
 from torch import Tensor
 
 from captioner.cpu.additive import additive_scores, exponentials
+from captioner.cpu.products import SWITCH, Linear, enabled, linear
 from captioner.cpu.recurrence import Recurrence, RecurrenceInputs, RecurrenceWeights
 from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
 
 __all__ = [
     "SWITCH",
+    "Linear",
     "Recurrence",
     "RecurrenceInputs",
     "RecurrenceWeights",
@@ -30,21 +30,8 @@ __all__ = [
     "enabled",
     "exponentials",
     "in_chunks",
+    "linear",
 ]
-
-SWITCH = "CAPTIONER_CPU_CODE"
-"""Environment variable: `0` runs plain torch code everywhere."""
-
-
-def enabled(device: torch.device) -> bool:
-    """Whether to run the code of this room for tensors on this device.
-
-    True on a CPU, unless the environment variable `SWITCH` is `0`; it is read at every call. On
-    other devices the room's code launches more kernels than plain torch code, which costs more
-    there (not measured).
-    """
-    return device.type == "cpu" and os.environ.get(SWITCH) != "0"
-
 
 _NAMES = ("auto", "float32", "bfloat16")
 

@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from captioner import cpu
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.devices import at_least_float32
 from captioner.schema import SIZE
@@ -66,9 +67,9 @@ class Bahdanau(TranslationModel):
         )
         self.initial = nn.Linear(hidden, hidden, bias=False)
         self.cell = FedCell("gru", embedding, 2 * hidden, hidden)
-        self.output_word = nn.Linear(embedding, 2 * output)
-        self.output_hidden = nn.Linear(hidden, 2 * output, bias=False)
-        self.output_context = nn.Linear(2 * hidden, 2 * output, bias=False)
+        self.output_word = cpu.Linear(embedding, 2 * output)
+        self.output_hidden = cpu.Linear(hidden, 2 * output, bias=False)
+        self.output_context = cpu.Linear(2 * hidden, 2 * output, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:

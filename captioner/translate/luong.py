@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from captioner import cpu
 from captioner.attention import (
     Attended,
     Attention,
@@ -120,7 +121,7 @@ class Luong(TranslationModel):
             self.attention = LocalAttention(score, config.window, config.attention == "local-p")
         if config.attention == "local-p":
             self.centre = PredictedCentre(hidden, hidden)
-        self.combined = nn.Linear(2 * hidden, hidden, bias=False)
+        self.combined = cpu.Linear(2 * hidden, hidden, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
+from captioner import cpu
 from captioner.attention import Memory
 from captioner.decoding import Step, cross_entropies, select_rows
 from captioner.errors import UserError
@@ -61,7 +61,7 @@ class Embeddings(nn.Module):
         self.target_embedding = _table(target_size, embedding_size)
         self.source_embedding = _table(source_size, embedding_size) if tie != "all" else None
         # A shared matrix is one parameter with one name, so that a saved model holds it once.
-        self.output = nn.Linear(output_size, target_size) if tie == "none" else None
+        self.output = cpu.Linear(output_size, target_size) if tie == "none" else None
         self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
         # Rows shared with the output layer or multiplied by sqrt(E) start with norm 1.
         deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1
@@ -85,7 +85,7 @@ class Embeddings(nn.Module):
         if self.output is not None:
             logits: Tensor = self.output(vectors)
             return logits
-        return functional.linear(vectors, self.target_embedding.weight, self.output_bias)
+        return cpu.linear(vectors, self.target_embedding.weight, self.output_bias)
 
 
 def _table(size: int, embedding_size: int) -> nn.Embedding:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from typing_extensions import Self
 
+from captioner import cpu
 from captioner.attention import Memory
 from captioner.schema import SIZE, Config
 from captioner.translate.model import Embeddings, Tie
@@ -145,9 +146,9 @@ class FedCell(nn.Module):
         super().__init__()
         gates = 3 if kind == "gru" else 4
         self.kind = kind
-        self.known = nn.Linear(known_size, gates * hidden_size)
-        self.fed = nn.Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
-        self.hidden = nn.Linear(hidden_size, gates * hidden_size)
+        self.known = cpu.Linear(known_size, gates * hidden_size)
+        self.fed = cpu.Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
+        self.hidden = cpu.Linear(hidden_size, gates * hidden_size)
         with torch.no_grad():
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
