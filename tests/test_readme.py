@@ -225,7 +225,7 @@ def test_the_small_commands_run_in_order(
         *("demo.png", "maps.png", "maps.gif", "served.gif"),
         *("words.csv", "alignment.png", "lengths.png"),
     )
-    tables = ("captions.json", "captions.csv", "scores.json", "scores.csv")
+    tables = ("captions.jsonl", "captions.csv", "scores.json", "scores.csv")
     pages = ("maps.html", "alignment.html")
     for name in (*pictures, *tables, *pages, "alignment.json", "bleu.json"):
         assert (folder / name).stat().st_size > 0

@@ -153,6 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
         sidecars=Sidecars(arguments.xmp, arguments.text, arguments.overwrite),
         language=language,
         model=arguments.model,
+        standard_input=given or b"",
         **{name: getattr(arguments, name) for name in _OUTPUTS},
     )
     if outputs.takes_standard_output:
@@ -197,14 +198,13 @@ def _caption(
     translate = _translation(language, arguments) if language else None
     model = load(arguments.model, arguments.device, arguments.precision)
     search = search_options(arguments, model.search)
-    side = max(model.preprocessing.sufficient_side, outputs.drawn_side)
     batch_size = arguments.batch_size
     items = caption_photos(
         model,
-        named_photos(photos, side, given),
+        named_photos(photos, model.preprocessing.sufficient_side, given),
         search,
         batch_size,
-        drawn_side=outputs.drawn_side,
+        drawn_side=1,  # Drawings are made of the files.
         translate=translate,
         workers=workers_for(model.device, len(photos), batch_size),
     )

@@ -33,6 +33,7 @@ from captioner.outcomes import Failed
 from captioner.render import PageItem, save_html, save_word_images
 from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES, WORD_PICTURE
 from captioner.text.languages import ENGLISH
+from captioner.vision.images import load_image
 
 Record = dict[str, Any]
 """A photo's `image`, `Caption.as_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
@@ -57,8 +58,8 @@ class Outputs:
 
     paths: the photos to caption. jsonl: a line a record, written as it comes; json, csv: the same
     records, written by `finish`; "-" is standard output. language: of translated captions. model:
-    that writes them, as it was named. Other fields are options of the command. Drawings of photos
-    from several folders are in folders like theirs.
+    that writes them, as it was named. standard_input: the photo `-`. Other fields are options of
+    the command. Drawings of photos from several folders are in folders like theirs.
 
     finished: the photos whose captions `resume` found in the JSON lines.
     """
@@ -77,6 +78,7 @@ class Outputs:
     model: str = ""
     resume: bool = False
     overwrite: bool = False
+    standard_input: bytes = b""
     finished: set[str] = field(default_factory=set, init=False)
     _records: list[Record] = field(default_factory=list, init=False)
     _page: list[PageItem] = field(default_factory=list, init=False)
@@ -116,11 +118,6 @@ class Outputs:
         """Whether a table goes to standard output, where nothing else should go then."""
         return "-" in (self.json, self.jsonl, self.csv)
 
-    @property
-    def drawn_side(self) -> int:
-        """Pixels of a photo's side that suffice for drawings; 0 if nothing is drawn."""
-        return DRAWN_SIDE if any((self.html, self.overlay, self.gif, self.words)) else 0
-
     def add(self, item: Captioned | Failed) -> None:
         """Write a photo's own files and its JSON line, and collect its record for the tables.
 
@@ -133,10 +130,11 @@ class Outputs:
         record = item.caption.as_dict()
         files: dict[str, str] = {}
         if item.caption.words:
-            parts = [partial(self._add_to_page, item)]
-            for option, path in self._files_of(item.name):
-                parts.append(partial(self._write, option, path, item, files))
             try:
+                item = self._drawable(item)
+                parts = [partial(self._add_to_page, item)]
+                for option, path in self._files_of(item.name):
+                    parts.append(partial(self._write, option, path, item, files))
                 try_all(parts)
             except UserError as error:
                 record["error"] = str(error)
@@ -145,6 +143,15 @@ class Outputs:
         self._add_record(item.name, record)
         if "error" in record:
             raise UserError(record["error"])
+
+    def _drawable(self, item: Captioned) -> Captioned:
+        """The caption with its photo as large as drawings are; the model may see fewer pixels."""
+        if not any((self.html, self.overlay, self.gif, self.words)):
+            return item
+        source = self.standard_input if item.name == "-" else item.name
+        photo = load_image(source, name=item.name, sufficient_side=DRAWN_SIDE)
+        assert item.caption.region is not None
+        return Captioned(item.name, item.caption.of_photo(photo, item.caption.region))
 
     def finish(self) -> None:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""

@@ -1,4 +1,4 @@
-"""`captioner calibrate`, and what `captioner caption` then says of a picture of noise."""
+"""`captioner calibrate`, and what `captioner caption` then says of captions it is not sure of."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from PIL import Image, ImageDraw
 from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.main import main
-
-UNSURE = "not sure"
 
 
 @pytest.fixture
@@ -38,50 +36,55 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
 
 COMMAND = ["calibrate", "tiny-model", "--format", "table", "--annotations"]
 COMMAND += ["captions.csv"]
-CAPTION = ["caption", "--model", "tiny-model", "noise.png"]
+CAPTION = ["caption", "--model", "tiny-model"]
 
 
 def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     folder: Path, capsys: Output
 ) -> None:
-    noise = numpy.random.default_rng(0).integers(0, 255, (200, 300, 3), numpy.uint8)
-    Image.fromarray(noise).save(folder / "noise.png")
-    assert main(CAPTION) == 0
-    before = capsys.readouterr().out.strip()
-    assert main([*COMMAND, "--unsure-below", "0.3", "--json", "report.json"]) == 0
+    photos = [str(save_photo(Path(f"{number}.png"), number)) for number in range(8)]
+    assert main([*COMMAND, "--json", "report.json"]) == 0
     printed = capsys.readouterr().out
     assert "fifth 5" in printed
     assert printed.splitlines()[-1] == "written into tiny-model"
-    report = json.loads((folder / "report.json").read_text())
-    assert report["splits"]["val"]["photos"] == 40
+    assert json.loads(Path("report.json").read_text())["splits"]["val"]["photos"] == 40
 
-    assert main([*CAPTION, "photos/1.png", "--json", "out.json", "--csv", "out.csv"]) == 0
-    first, _ = capsys.readouterr().out.splitlines()
-    assert first == f"noise.png: {before}  ({UNSURE})"
-    odd, usual = json.loads((folder / "out.json").read_text())
-    assert odd["confidence"] < 0.3
-    assert odd["sure"] is False
-    assert usual["confidence"] > 0.3
-    assert usual["sure"] is True
-    rows = list(csv.DictReader((folder / "out.csv").read_text().splitlines()))
-    assert [float(row["confidence"]) for row in rows] == [odd["confidence"], usual["confidence"]]
+    assert main([*CAPTION, *photos, "--quiet", "--json", "before.json"]) == 0
+    records = json.loads(Path("before.json").read_text())
+    low, *_, high = sorted(records, key=lambda record: record["confidence"])
+    limit = round((low["confidence"] + high["confidence"]) / 2, 4)
+    assert main([*COMMAND, "--unsure-below", str(limit)]) == 0
+    assert main(["info", "tiny-model"]) == 0
+    assert f"unsure_below: {limit}" in capsys.readouterr().out
+    both = [*CAPTION, low["image"], high["image"]]
+    assert main([*both, "--json", "out.json", "--csv", "out.csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{low['image']}: {low['caption']}  (not sure)",
+        f"{high['image']}: {high['caption']}",
+    ]
+    after = json.loads(Path("out.json").read_text())
+    assert [record["confidence"] for record in after] == pytest.approx(
+        [low["confidence"], high["confidence"]], abs=1e-4
+    )
+    assert [record["sure"] for record in after] == [False, True]
+    rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
+    assert [float(row["confidence"]) for row in rows] == [each["confidence"] for each in after]
     assert [row["sure"] for row in rows] == ["False", "True"]
 
     # The sentence stands alone on standard output.
-    assert main(CAPTION) == 0
-    assert capsys.readouterr() == (f"{before}\n", f"captioner: noise.png: {UNSURE}\n")
-    assert main([*CAPTION, "--format", "{doubt}, {confidence:.1f}"]) == 0
-    assert capsys.readouterr() == (f"{UNSURE}, {odd['confidence']:.1f}\n", "")
-    assert main([*CAPTION, "--n-best", "2"]) == 0
+    alone = [*CAPTION, low["image"]]
+    assert main(alone) == 0
+    doubt = f"captioner: {low['image']}: not sure\n"
+    assert capsys.readouterr() == (f"{low['caption']}\n", doubt)
+    assert main([*alone, "--format", "{doubt}, {confidence:.2f}"]) == 0
+    assert capsys.readouterr() == (f"not sure, {low['confidence']:.2f}\n", "")
+    assert main([*alone, "--n-best", "2"]) == 0
     best, *_ = capsys.readouterr().out.splitlines()
-    assert best.endswith(f", {UNSURE})")
-    assert main(["info", "tiny-model"]) == 0
-    assert "unsure_below: 0.3" in capsys.readouterr().out
+    assert best.endswith(", not sure)")
 
 
 def test_nothing_changes_without_a_confidence(folder: Path, capsys: Output) -> None:
-    save_photo(folder / "noise.png")
-    assert main([*CAPTION, "--json", "o.json", "--csv", "o.csv"]) == 0
+    assert main([*CAPTION, "photos/1.png", "--json", "o.json", "--csv", "o.csv"]) == 0
     printed = capsys.readouterr()
     assert "not sure" not in printed.out + printed.err
     (record,) = json.loads((folder / "o.json").read_text())

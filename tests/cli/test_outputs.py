@@ -204,26 +204,17 @@ def test_word_pictures_replace_no_photo_of_the_run(tmp_path: Path) -> None:
     assert Path(photos[1]).is_file()
 
 
-def test_a_large_photo_is_drawn_as_large_as_a_whole_one(tmp_path: Path) -> None:
-    path = str(save_photo(tmp_path / "large.jpg", size=(2800, 2100)))
-    assert Outputs([path], json=str(tmp_path / "out.json")).drawn_side == 0
-    sizes, regions = [], []
-    for place in ("reduced", "whole"):
-        outputs = Outputs([path], words=str(tmp_path / place))
-        side = outputs.drawn_side if place == "reduced" else None
-        (item,) = (
-            captioned([path])
-            if side is None
-            else caption_photos(make_captioner(), named_photos([path], side))
-        )
-        assert isinstance(item, Captioned)
-        assert item.photo.size == ((1400, 1050) if place == "reduced" else (2800, 2100))
-        outputs.add(item)
-        with Image.open(min((tmp_path / place / "large").iterdir())) as picture:
-            sizes.append(picture.size)
-        regions.append(item.caption.region)
-    assert sizes[0] == sizes[1]
-    assert regions[0] == regions[1]
+def test_a_large_photo_is_drawn_as_such_and_captioned_as_without_a_drawing(folder: Path) -> None:
+    save_photo(folder / "large.jpg", size=(2800, 2100))
+    found = []
+    for drawing in ([], ["--words", "words"]):
+        assert main([*CAPTION, "large.jpg", *drawing, "--json", "o.json", "--overwrite"]) == 0
+        (record,) = json.loads(Path("o.json").read_text())
+        record.pop("files", None)
+        found.append(record)
+    assert found[0] == found[1]
+    with Image.open(min(Path("words/large").iterdir())) as picture:
+        assert picture.size == (1024, 768)
 
 
 @pytest.mark.parametrize(
