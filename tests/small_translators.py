@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text.vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,
     SequenceToSequenceConfig,

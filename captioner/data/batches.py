@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
 from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
-from captioner.text.vocabulary import TextVocabulary, Vocabulary, truncate
+from captioner.text.vocabulary import TextVocabulary, Vocabulary
 
 _BATCHES_SORTED_TOGETHER = 100
 """Sorting within this many batches leaves little padding and stays random."""
@@ -93,10 +93,10 @@ def encode_pairs(
     examples: list[PairExample] = []
     cut: list[int] = []
     for pair in pairs:
-        source_tokens, source_cut = truncate(source.split(pair.source), maximum_length)
-        target_tokens, target_cut = truncate(target.split(pair.target), maximum_length)
-        examples.append(PairExample(source.indices(source_tokens), target.indices(target_tokens)))
-        if source_cut or target_cut:
+        sides = source.split(pair.source), target.split(pair.target)
+        kept = [tokens[:maximum_length] for tokens in sides]
+        examples.append(PairExample(source.indices(kept[0]), target.indices(kept[1])))
+        if max(map(len, sides)) > maximum_length:
             cut.append(pair.line)
     return PairExamples(examples, cut)
 

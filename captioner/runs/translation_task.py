@@ -104,7 +104,7 @@ class TranslationTask:
             print(sentence)
         if cut:
             print(f"training: {report_cut('pair', cut, f'{maximum_length:,} tokens a side')}")
-        read = (replace(each, source=as_sentence(each.source, capitals).text) for each in validated)
+        read = (replace(each, source=as_sentence(each.source, capitals)[0]) for each in validated)
         long = [each.line for each in read if len(source.split(each.source)) > maximum_length]
         if long:
             print(f"validation: {report_cut('source', long, f'{maximum_length:,} tokens')}")

@@ -1,7 +1,6 @@
 """Tokenisers and vocabularies: from text to tokens to indices, and back."""
 
 from captioner.text.subword_vocabulary import SubwordVocabulary
-from captioner.text.vocabulary import TextVocabulary, Vocabulary
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text.vocabulary import TextVocabulary, Vocabulary, WordVocabulary
 
 __all__ = ["SubwordVocabulary", "TextVocabulary", "Vocabulary", "WordVocabulary"]

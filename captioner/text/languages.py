@@ -46,9 +46,10 @@ FUNCTION_WORDS = word_set("""
 
     also as just only too very
 """)
-"""English function words, tokenised as by `tokenize`, a paragraph each: determiners, pronouns,
-prepositions (with "front", "left", "right" and "next", which occur in them), conjunctions,
-auxiliaries and adverbs of degree. All others are content words.
+"""English function words, tokenised as by `tokenize`; all others are content words.
+
+A paragraph each: determiners, pronouns, prepositions (with "front", "left", "right" and "next",
+which occur in them), conjunctions, auxiliaries and adverbs of degree.
 """
 
 _GERMAN = word_set("""
@@ -114,17 +115,17 @@ def is_function_word(word: str, language: str) -> bool:
 def nouns(words: Sequence[str]) -> list[str]:
     """The distinct words of a caption that are likely nouns, in order.
 
-    These are its words without function words, the verbs, adjectives and numbers frequent in
-    captions, and words in -ing, -ed and -ly that are not known as nouns. A rarer verb or adjective
-    passes for a noun.
-
     words: from `tokenize`.
     """
     return [word for word in dict.fromkeys(words) if is_noun(word)]
 
 
 def is_noun(word: str) -> bool:
-    """Whether a word of a caption is likely a noun."""
+    """Whether a word of a caption is likely a noun; a rare verb or adjective passes for one.
+
+    No nouns are function words, frequent verbs, adjectives and numbers, and unknown words in -ing,
+    -ed and -ly.
+    """
     if word in FUNCTION_WORDS or is_modifier(word) or not word.replace("-", "").isalpha():
         return False
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))

@@ -1,4 +1,4 @@
-"""People's n-grams: what was written in captions, and whether a sentence keeps to it.
+"""People's n-grams: the words that captions have in a row, and whether a sentence keeps to them.
 
 Articles, plurals and slips are found in English captions only; n-grams are of any language.
 """
@@ -43,18 +43,18 @@ def ngrams(words: Sequence[str], order: int) -> Iterator[Ngram]:
 class PeoplesNgrams:
     """The words, bigrams and trigrams of people's captions, counted.
 
-    captions: tokenised as by `tokenize`. Equal ones count once, and those with a misplaced article
-        do not count: see `misplaced_articles`.
+    captions: from `tokenize`. Equal ones count once, and those with `misplaced_articles` not at
+        all.
     """
 
     def __init__(self, captions: Iterable[Sequence[str]]) -> None:
-        self._captions = set(map(tuple, captions))
-        self._plurals = _plurals(self._captions)
-        self._captions = {words for words in self._captions if not self.misplaced_articles(words)}
-        self.counts = {order: self._count(order) for order in (2, 3)}
-
-    def _count(self, order: int) -> Counter[Ngram]:
-        return Counter(ngram for words in self._captions for ngram in ngrams(words, order))
+        different = set(map(tuple, captions))
+        self._plurals = _plurals(different)
+        self._captions = {words for words in different if not self.misplaced_articles(words)}
+        self.counts = {
+            order: Counter(ngram for words in self._captions for ngram in ngrams(words, order))
+            for order in (2, 3)
+        }
 
     def unseen(self, words: Sequence[str], leave_out: bool = False) -> list[Ngram]:
         """The bigrams and trigrams of a sentence that nobody wrote.
@@ -84,10 +84,9 @@ class PeoplesNgrams:
     def token_trigrams(self, vocabulary: Vocabulary) -> list[tuple[int, int, int]]:
         """The triples of tokens that people wrote, each once, in order.
 
-        Two starts stand before the first word. Left out are triples with a word that the
-        vocabulary lacks, those of captions with a misplaced article alone, "and white cows" (the
-        article, which would tell "a black and white cows", lies outside of it), and prepositions
-        that people hardly ever use there, as "in the beach" (see `RARE_SHARE`).
+        Two starts stand before the first word. Left out are triples with an unknown word, those
+        that only captions with a misplaced article have ("and white cows", without its "a"), and
+        prepositions that people hardly ever use there: see `RARE_SHARE`.
         """
         phrases: Counter[Ngram] = Counter()
         for (word, *phrase), count in self.counts[3].items():
@@ -116,11 +115,10 @@ class PeoplesNgrams:
         Study of Smoothing Techniques for Language Modeling*, section 2.7), one discount for all
         orders; below the bigrams all known words and one unknown one are alike.
         """
-        padded = (START, *words, END)
-        total = math.log(self._bigram(padded[0], padded[1]))
+        total = math.log(self._bigram(START, words[0] if words else END))
         for first, second, word in ngrams(words, 3):
             total += math.log(self._trigram(first, second, word))
-        return total / (len(padded) - 1)
+        return total / (len(words) + 1)
 
     def _trigram(self, first: str, second: str, word: str) -> float:
         total, kinds = self._histories[3].get((first, second), (0, 0))
@@ -166,7 +164,8 @@ def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
             continue
         following = words[place + 1] if place + 1 < len(words) else END
         at_end = following == END or following in FUNCTION_WORDS
-        if not at_end and is_noun(following):
+        is_verb = following.endswith(("ing", "s")) and not is_noun(following)
+        if following == "'s" or not (at_end or is_verb):  # "A men 's room", "a water slide".
             continue
         first = place
         while first and (is_modifier(words[first - 1]) or words[first - 1] == "and"):
@@ -178,18 +177,19 @@ def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
 
 def _plurals(captions: Iterable[Sequence[str]]) -> dict[bool, set[str]]:
     """The nouns that people do not give "a": where a phrase is at its end, and anywhere."""
-    counts = {at_end: (Counter[str](), Counter[str]()) for at_end in (True, False)}
+    counts = {at_end: Counter[tuple[str, bool]]() for at_end in (True, False)}
     for words in captions:
         for noun, has_article, at_end in _phrases(words):
             for place in {at_end, False}:
-                counts[place][has_article][noun] += 1
+                counts[place][noun, has_article] += 1
     return {
         at_end: {
             noun
-            for noun, without in bare.items()
-            if without >= LEAST_COUNT
-            and with_article[noun] < LEAST_SHARE * without
+            for (noun, has_article), bare in found.items()
+            if not has_article
+            and bare >= LEAST_COUNT
+            and found[noun, True] < LEAST_SHARE * bare
             and is_noun(noun)
         }
-        for at_end, (bare, with_article) in counts.items()
+        for at_end, found in counts.items()
     }

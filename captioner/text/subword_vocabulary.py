@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from captioner.errors import UserError
 from captioner.text.plain_text import CASES, plain_text
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word
+from captioner.text.vocabulary import SPECIAL_WORDS, Word
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
@@ -48,12 +48,8 @@ class SubwordVocabulary:
             processor.LoadFromSerializedProto(self.model)
         except (RuntimeError, ValueError, TypeError):
             raise UserError("the subword model is damaged: sentencepiece cannot read it") from None
-        special = [processor.IdToPiece(index) for index in range(min(4, len(processor)))]
-        if tuple(special) != SPECIAL_WORDS:
-            raise UserError(
-                f"the subword model begins with {', '.join(special)}, "
-                f"not {', '.join(SPECIAL_WORDS)}"
-            )
+        if tuple(map(processor.IdToPiece, range(min(4, len(processor))))) != SPECIAL_WORDS:
+            raise UserError(f"the subword model does not begin with {', '.join(SPECIAL_WORDS)}")
         self._processor = processor
 
     @classmethod
@@ -64,7 +60,6 @@ class SubwordVocabulary:
 
         size: largest V, including the special tokens, 256 bytes and all letters.
         method: `unigram` or `bpe`.
-        Raises `UserError` if `size` is too small for the letters of the texts.
         """
         from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
 
@@ -72,6 +67,9 @@ class SubwordVocabulary:
         if not lines:
             raise UserError("there is no text to learn subwords from")
         written = io.BytesIO()
+        special: dict[str, Any] = {}
+        for index, name in enumerate(("pad", "bos", "eos", "unk")):
+            special |= {f"{name}_id": index, f"{name}_piece": SPECIAL_WORDS[index]}
         try:
             SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
@@ -84,15 +82,8 @@ class SubwordVocabulary:
                 max_sentence_length=max(4192, *(len(line.encode()) + 1 for line in lines)),
                 num_threads=1,  # More threads add up in another order.
                 hard_vocab_limit=False,
-                pad_id=Vocabulary.pad,
-                bos_id=Vocabulary.start,
-                eos_id=Vocabulary.end,
-                unk_id=Vocabulary.unknown,
-                pad_piece=SPECIAL_WORDS[Vocabulary.pad],
-                bos_piece=SPECIAL_WORDS[Vocabulary.start],
-                eos_piece=SPECIAL_WORDS[Vocabulary.end],
-                unk_piece=SPECIAL_WORDS[Vocabulary.unknown],
                 minloglevel=2,
+                **special,
             )
         except (RuntimeError, OSError) as error:
             reason = str(error).strip().rpartition("] ")[2]  # Without its source position.
@@ -104,7 +95,6 @@ class SubwordVocabulary:
         return cls(written.getvalue(), case)
 
     def __len__(self) -> int:
-        """V, including special tokens and bytes."""
         return len(self._processor)
 
     def split(self, text: str) -> list[str]:

@@ -36,10 +36,7 @@ class TranslationBatch(NamedTuple):
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Append `<end>` to each of one or more sources and pad: tokens (B, S) and their mask (B, S).
-
-    The mask is False at `Vocabulary.pad`.
-    """
+    """Append `<end>` to sources, pad them: tokens (B, S), mask (B, S), False at padding."""
     rows = [torch.tensor([*source, Vocabulary.end]) for source in sources]
     tokens = pad_sequence(rows, batch_first=True, padding_value=Vocabulary.pad)  # (B, S)
     lengths = torch.tensor([len(row) for row in rows])  # (B,)
@@ -47,7 +44,7 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def decoder_inputs(targets: Tensor, mask: Tensor) -> Tensor:
-    """What a decoder is fed to say the targets (B, T): `<start>`, then they, one step later."""
+    """Shift targets (B, T) by one step, behind `<start>`."""
     inputs = torch.full_like(targets, Vocabulary.pad)  # (B, T)
     inputs[:, 0] = Vocabulary.start
     inputs[:, 1:] = torch.where(mask[:, 1:], targets[:, :-1], inputs[:, 1:])

@@ -62,13 +62,10 @@ def tokenize(caption: str) -> list[str]:
     brackets become words ("-lrb-"), emoji are dropped, a pound sign becomes "#", combining accents
     are not composed. A text without words gives an empty list.
 
-    The Java program reads all captions as one text, which makes two differences:
-
-    - There, a letter before a final period ("reads K.") keeps the period unless the next caption
-      begins with a word such as "A" or "The", and "no." keeps it if the next one begins with a
-      number. Here every caption is read as if one with "A" followed.
-    - There, some line ends inside a caption split it in two, and all captions after it are scored
-      against the wrong image. Here line ends are white space.
+    The Java program reads all captions as one text. Here each is read as if one with "A" followed:
+    there, "reads K." and "no." keep their period where the next caption begins in certain ways.
+    Here line ends are white space: there, some split a caption in two, and all captions after it
+    are scored against the wrong image.
 
     The words are equal for the 222,000 different captions of COCO's, Flickr8k's and Multi30k's
     English, German and French files in the tests. Known to differ: telephone numbers with spaces,
@@ -84,22 +81,11 @@ def tokenize_unsplit(caption: str) -> list[str]:
     That is the raw output of the evaluation's tokeniser. BLEU, CIDEr-D and METEOR split such a
     word, as `tokenize` does; ROUGE-L does not.
     """
-    words = _plain_words(caption)
-    return words_by_rules(caption) if words is None else words
-
-
-def words_by_rules(caption: str) -> list[str]:
-    """As `tokenize_unsplit`, with the rules for every caption, plain ones too."""
-    return [token for token in _treebank_tokens(caption) if token not in PUNCTUATION]
-
-
-def _plain_words(caption: str) -> list[str] | None:
-    """Plain words, commas and a period, as most captions are, are split in a tenth of the time."""
-    if not _PLAIN.fullmatch(caption):
-        return None
-    words = caption.lower().rstrip(" \n.").replace(",", "").split()
-    is_plain = words[-1] not in _KEEP_PERIOD and _SPLIT.isdisjoint(words)
-    return words if is_plain else None
+    if _PLAIN.fullmatch(caption):  # As most captions: these are split in a tenth of the time.
+        words = caption.lower().rstrip(" \n.").replace(",", "").split()
+        if words[-1] not in _KEEP_PERIOD and _SPLIT.isdisjoint(words):
+            return words
+    return words_by_rules(caption)
 
 
 ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&nbsp;": " "}
@@ -123,8 +109,7 @@ def _any_of(words: str) -> str:
 def _token() -> re.Pattern[str]:
     """At each position the first rule that matches wins; lookaheads keep longer tokens whole.
 
-    The rules match a text in which "é" stands for every letter that is not ASCII. Compiled on first
-    use: it takes time, and captioning a photo does not need them.
+    The rules match a text of `_class`es. Compiled on first use, since that takes time.
     """
     letter = "[A-Za-zé]"
     letter_or_digit = "[A-Za-zé0-9]"
@@ -193,11 +178,8 @@ def _token() -> re.Pattern[str]:
     )
 
 
-def _treebank_tokens(caption: str) -> list[str]:
-    """Return the lower-case tokens of a caption; dashes, ellipses and double quotes are dropped.
-
-    White space inside a token (the mixed number "1 1/2") is a no-break space, as in the evaluation.
-    """
+def words_by_rules(caption: str) -> list[str]:
+    """As `tokenize_unsplit`, with the rules for every caption, plain ones too."""
     text = caption.replace("\xad", "")  # Soft hyphens.
     if "&" in text:
         for entity, sign in ENTITIES.items():
@@ -206,23 +188,23 @@ def _treebank_tokens(caption: str) -> list[str]:
     classes = text if text.isascii() else "".join(map(_class, text))
     for match in _token().finditer(classes):
         kind = match.lastgroup
+        if kind in ("space", "punctuation"):
+            continue
         if kind == "plain":
             tokens.append(match["plain"].lower())
             continue
-        if kind in ("space", "punctuation"):
-            continue
-        token = text[match.start() : match.end()].lower()
+        token = text[slice(*match.span())].lower()
         if kind == "split":
             tokens.append(token[:3])
             token = token[3:]
         elif kind in ("clitic", "quotes"):
             token = token.translate(QUOTES)
         elif kind == "brackets":
-            token = token.replace("(", SIGNS["("]).replace(")", SIGNS[")"])
+            token = token.replace("(", "-lrb-").replace(")", "-rrb-")
         elif kind == "sign":
             token = SIGNS.get(token, token)
         tokens.append(token.replace(" ", "\xa0"))
-    return tokens
+    return [token for token in tokens if token not in PUNCTUATION]
 
 
 def _class(character: str) -> str:

@@ -1,16 +1,20 @@
-"""The words of a captioner, and the protocol of a translator's vocabularies."""
+"""Vocabularies of words: a captioner's, and a translator's, which also restores the text."""
 
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
-from captioner.text.plain_text import is_valid_unicode
+from captioner.text.plain_text import CASES, is_valid_unicode, plain_text
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
 """The words at indices 0 to 3 of every vocabulary."""
@@ -21,24 +25,17 @@ class Vocabulary:
 
     Text never encodes to a special word other than `unknown`: a literal "<end>" is unknown, so that
     no text can end or pad a caption.
+
+    ordinary_words: by index, from 4; each is new and not special.
     """
 
-    pad = 0
-    """Pads the shorter captions of a batch."""
-    start = 1
-    """Precedes the first word."""
-    end = 2
-    """Follows the last word."""
-    unknown = 3
-    """Replaces words that are not in the vocabulary."""
+    pad, start, end, unknown = range(4)
 
     def __init__(self, ordinary_words: Iterable[str]) -> None:
-        """Take the ordinary words by index, from 4; each is new and not special."""
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
-            if not isinstance(word, str):
-                raise UserError(f"word {index} of the vocabulary is {word!r}, not a string")
-            if word == "" or word in SPECIAL_WORDS or not is_valid_unicode(word):
+            is_text = isinstance(word, str) and is_valid_unicode(word)
+            if not is_text or word in ("", *SPECIAL_WORDS):
                 raise UserError(f"word {index} of the vocabulary is {word!r}, which is no word")
             if word in self._index:
                 raise UserError(
@@ -53,16 +50,11 @@ class Vocabulary:
     ) -> Vocabulary:
         """Keep every word that occurs at least `minimum_count` times in the captions.
 
-        Words are sorted by falling count, then alphabetically, independent of the order of the
-        captions.
+        Words are sorted by falling count, then alphabetically.
         """
         counts = Counter(word for caption in tokenised_captions for word in caption)
-        kept = [
-            word
-            for word, count in counts.items()
-            if count >= minimum_count and word not in SPECIAL_WORDS
-        ]
-        return cls(sorted(kept, key=lambda word: (-counts[word], word)))
+        kept = {word for word, count in counts.items() if count >= minimum_count}
+        return cls(sorted(kept - set(SPECIAL_WORDS), key=lambda word: (-counts[word], word)))
 
     def extended(
         self, tokenised_captions: Iterable[Sequence[str]], minimum_count: int = 5
@@ -81,12 +73,9 @@ class Vocabulary:
         return [self._index.get(word, self.unknown) for word in words]
 
     def decode(self, indices: Iterable[int]) -> list[str]:
-        """Return the words of `indices` up to the first `end`, without `pad` and `start`.
-
-        Unknown words become "<unk>".
-        """
-        said = takewhile(lambda index: index != self.end, indices)
-        return [self._words[index] for index in said if index not in (self.pad, self.start)]
+        """Return the words of `indices` up to the first `end`, without `pad` and `start`."""
+        before_end = takewhile(lambda index: index != self.end, indices)
+        return [self._words[index] for index in before_end if index not in (self.pad, self.start)]
 
     def to_json(self) -> dict[str, Any]:
         """The vocabulary as a JSON object with the field `words`."""
@@ -115,11 +104,9 @@ class Vocabulary:
         return cls.from_json(read_json(path, "vocabulary"), f"vocabulary {path}")
 
     def __len__(self) -> int:
-        """V, including the special words."""
         return len(self._words)
 
     def __contains__(self, word: object) -> bool:
-        """Whether `word` is an ordinary word of the vocabulary."""
         return word in self._index
 
     def __eq__(self, other: object) -> bool:
@@ -139,7 +126,7 @@ class Word(NamedTuple):
 class TextVocabulary(Protocol):
     """The V tokens of one or two languages, and how text is split into them.
 
-    Indices 0 to 3 are those of `captioner.text.vocabulary.Vocabulary`: pad, start, end, unknown.
+    Indices 0 to 3 are those of `Vocabulary`.
     """
 
     def __len__(self) -> int:
@@ -167,6 +154,155 @@ class TextVocabulary(Protocol):
         """The vocabulary as JSON, with its `kind`."""
 
 
-def truncate(tokens: Sequence[str], maximum: int) -> tuple[list[str], int]:
-    """Return the first `maximum` tokens, and how many were cut; callers report the cut."""
-    return list(tokens[:maximum]), max(0, len(tokens) - maximum)
+@dataclass
+class WordVocabulary:
+    """Words of one or two languages, split by `split_words`.
+
+    Languages without spaces between words need subwords instead.
+
+    case: `keep`; `lower`; or `sentence`: the first word of a text is lower-cased if the vocabulary
+    has it more often in lower case ("The", but not "Hans"), and joined texts are capitalised.
+
+    `join(split(x))` is `plain_text(x, case)`, capitalised for `sentence`. By way of `indices` and
+    `tokens`, unknown words become "<unk>".
+
+    vocabulary: most frequent words first.
+    """
+
+    kind: ClassVar[str] = "words"
+
+    vocabulary: Vocabulary
+    case: str = "sentence"
+
+    def __post_init__(self) -> None:
+        known = (*CASES, "sentence")
+        if self.case not in known:
+            raise UserError(f"case {self.case!r} of words is not one of {', '.join(known)}")
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[str], minimum_count: int = 2, case: str = "sentence"
+    ) -> WordVocabulary:
+        """Keep every token that occurs at least `minimum_count` times in the texts."""
+        inside: Counter[str] = Counter()
+        first: Counter[str] = Counter()
+        for text in texts:
+            words = split_words(plain_text(text, case))
+            inside.update(words[1:])
+            first.update(words[:1])
+        if case == "sentence":
+            for word, count in first.items():
+                small = word.lower()
+                known = _is_capitalised(word) and 0 < inside[small] >= inside[word]
+                inside[small if known else word] += count
+        else:
+            inside += first
+        counted = ([word] * count for word, count in inside.items())
+        return cls(Vocabulary.build(counted, minimum_count), case)
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def split(self, text: str) -> list[str]:
+        """See `TextVocabulary.split`."""
+        words = split_words(plain_text(text, self.case))
+        if self.case == "sentence" and words and _is_capitalised(words[0]):
+            small = words[0].lower()
+            small_rank, rank = self.vocabulary.encode([small, words[0]])
+            is_rarer = words[0] not in self.vocabulary or small_rank < rank
+            if small in self.vocabulary and is_rarer:
+                words[0] = small
+        return words
+
+    def join(self, tokens: Iterable[str]) -> str:
+        """See `TextVocabulary.join`."""
+        text = join_words(tokens)
+        return capitalise(text) if self.case == "sentence" else text
+
+    def indices(self, tokens: Iterable[str]) -> list[int]:
+        """See `TextVocabulary.indices`."""
+        return self.vocabulary.encode(tokens)
+
+    def tokens(self, indices: Iterable[int]) -> list[str]:
+        """See `TextVocabulary.tokens`."""
+        return [self.vocabulary.words[index] for index in indices]
+
+    def shown(self, tokens: Iterable[str]) -> list[str]:
+        """See `TextVocabulary.shown`. Words without joiners."""
+        return [token.strip(JOINER) for token in tokens]
+
+    def words(self, tokens: Sequence[str]) -> list[Word]:
+        """See `TextVocabulary.words`. Every token is a word."""
+        return [Word(text, 1) for text in self.shown(tokens)]
+
+    def to_json(self) -> dict[str, Any]:
+        """See `TextVocabulary.to_json`."""
+        return {"kind": self.kind, "case": self.case, **self.vocabulary.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Any, source: str = "vocabulary") -> WordVocabulary:
+        """Inverse of `to_json`. source: names it in messages."""
+        vocabulary = Vocabulary.from_json(value, source)
+        try:
+            return cls(vocabulary, str(value.get("case")))
+        except UserError as error:
+            raise UserError(f"{source} is ill-formed: {error}") from None
+
+
+JOINER = "\N{HALFWIDTH BLACK SQUARE}"
+"""Marks the side of a token without a space: "Look!" is "Look" and "￭!"."""
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """Regular expression of a token. Compiled on first use: collecting all marks takes time."""
+    marks = "".join(
+        character
+        for character in map(chr, range(0x300, 0x1E950))
+        if unicodedata.category(character).startswith("M")
+    )  # Vowel signs and accents of all scripts, which `\w` does not match.
+    letter = rf"[\w\u200c\u200d{marks}]"  # Zero-width joiners occur inside words, as in Persian.
+    return re.compile(
+        rf"(?P<elided>(?<!\w)(?i:[ldjsncmt]|qu|jusqu|lorsqu|puisqu)['’](?={letter}))"  # l'homme
+        rf"|(?P<clitic>(?<=\w)['’](?i:s|t|d|m|re|ve|ll)(?!{letter}))"  # the man's, he'll
+        rf"|(?P<word>{letter}+)"
+        r"|(?P<sign>\S)"
+    )
+
+
+def split_words(text: str) -> list[str]:
+    """Split a `plain_text` into words and signs; `join_words` restores the text exactly.
+
+    Words are runs of letters, marks and digits. Elided articles ("l'") and clitics ("'s") are
+    separate tokens. `JOINER` marks where no space stands between two tokens.
+    """
+    tokens: list[str] = []
+    end = -1
+    before = ""
+    for match in _token().finditer(text):
+        token, kind = match[0], match.lastgroup or ""
+        if match.start() == end:
+            if kind in ("sign", "clitic") or before == "word":
+                token = JOINER + token
+            else:
+                tokens[-1] += JOINER
+        tokens.append(token)
+        end, before = match.end(), kind
+    return tokens
+
+
+def join_words(tokens: Iterable[str]) -> str:
+    """Join tokens from `split_words` to text."""
+    return re.sub(f" ?{JOINER} ?", "", " ".join(tokens))
+
+
+def capitalise(text: str) -> str:
+    """Upper-case the first letter, unless that makes two letters, as in "ß"."""
+    capital = text[:1].upper()
+    return capital + text[1:] if len(capital) == 1 else text
+
+
+def _is_capitalised(word: str) -> bool:
+    """Whether a word is `capitalise` of its lower case."""
+    small = word.lower()
+    return small != word and capitalise(small) == word

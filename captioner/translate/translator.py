@@ -21,7 +21,7 @@ from captioner.outcomes import Failed, attempt, shape_as_given, with_results
 from captioner.schema import Config
 from captioner.text.plain_text import Capitals, as_sentence
 from captioner.text.token_batches import collate_sources
-from captioner.text.vocabulary import SPECIAL_WORDS, TextVocabulary, Vocabulary, Word, truncate
+from captioner.text.vocabulary import SPECIAL_WORDS, TextVocabulary, Vocabulary, Word
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
@@ -263,7 +263,8 @@ class Translator:
 
     def _read(self, name: str, sentence: Any) -> _Source:
         text, is_upper = as_sentence(_text(name, sentence), self.capitals)
-        return _Source(*truncate(self.source.split(text), self.maximum_source_length), is_upper)
+        tokens, longest = self.source.split(text), self.maximum_source_length
+        return _Source(tokens[:longest], max(0, len(tokens) - longest), is_upper)
 
     def _in_batches(
         self,

@@ -31,8 +31,7 @@ from captioner.model_folders import (
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
 from captioner.text.plain_text import Capitals
 from captioner.text.subword_vocabulary import SubwordVocabulary
-from captioner.text.vocabulary import TextVocabulary
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text.vocabulary import TextVocabulary, WordVocabulary
 from captioner.translate.translator import TranslationModelConfig, Translator
 from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
 

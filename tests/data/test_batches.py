@@ -28,8 +28,7 @@ from captioner.data.batches import (
 )
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
-from captioner.text.vocabulary import Vocabulary
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text.vocabulary import Vocabulary, WordVocabulary
 
 
 def seeded(seed: int) -> torch.Generator:

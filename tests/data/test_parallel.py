@@ -14,7 +14,7 @@ from captioner.data.parallel import (
 )
 from captioner.errors import UserError
 from captioner.text.plain_text import plain_text
-from captioner.text.word_vocabulary import join_words, split_words
+from captioner.text.vocabulary import join_words, split_words
 
 
 def write(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:

@@ -14,8 +14,7 @@ from captioner.data.parallel import SentencePair, number_pairs
 from captioner.decoding import BeamSearch, Constraints, decode
 from captioner.runs.batches import TranslationBatches
 from captioner.text.token_batches import collate_sources
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, WordVocabulary
 from captioner.training import TrainingConfig, train
 from captioner.translate import (
     BahdanauConfig,

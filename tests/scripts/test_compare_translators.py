@@ -9,7 +9,7 @@ import torch
 from scripts_samples import ROOT, run
 
 from captioner.evaluation.translations import score_translator
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text.vocabulary import WordVocabulary
 from captioner.translate import (
     LuongConfig,
     TranslationModelConfig,

@@ -27,7 +27,7 @@ from captioner.caption import Caption, Captioner
 from captioner.serve.limits import Limits
 from captioner.serve.server import configuration, listen
 from captioner.text.subword_vocabulary import SubwordVocabulary
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text.vocabulary import WordVocabulary
 from captioner.translate import TranslationSearch, Translator
 
 ROOT = Path(__file__).resolve().parents[2]

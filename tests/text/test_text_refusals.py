@@ -19,7 +19,7 @@ SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
         ({"words": ["a"]}, "does not begin with the words <pad>"),
         ({"words": ["<pad>", "<end>", "<start>", "<unk>", "a"]}, "does not begin with"),
         ({"words": [*SPECIAL, "a", "b", "a"]}, "'a' twice, at 4 and at 6"),
-        ({"words": [*SPECIAL, "a", 7]}, "word 5 .* is 7, not a str"),
+        ({"words": [*SPECIAL, "a", 7]}, "word 5 .* is 7, which is no word"),
         ({"words": [*SPECIAL, "<end>"]}, "'<end>', which is no word"),
         ({"words": [*SPECIAL, ""]}, "'', which is no word"),
         ({"words": [*SPECIAL, "\ud800"]}, "which is no word"),

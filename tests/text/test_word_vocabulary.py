@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.text.plain_text import plain_text
-from captioner.text.word_vocabulary import WordVocabulary, capitalise, join_words, split_words
+from captioner.text.vocabulary import WordVocabulary, capitalise, join_words, split_words
 
 LIKE_TEXT = st.text() | st.text("aB'’é\u0301l. ,-?\"(ß1") | st.text(" \u2581\uffed\ud800\0x")
 

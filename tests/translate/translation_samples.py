@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from captioner.text.word_vocabulary import WordVocabulary
+from captioner.text.vocabulary import WordVocabulary
 from captioner.translate import (
     BahdanauConfig,
     GNMTConfig,
