@@ -186,10 +186,10 @@ def _count_ngrams(corpus: Corpus) -> Iterator[Ngrams]:
     left = np.repeat((corpus.starts + lengths).astype(np.int32), lengths) - place  # to its end
     ngram_at = np.zeros(len(words), dtype=np.int32)  # number of the n-gram that begins here
     for order in range(1, MAXIMUM_ORDER + 1):
-        starts = place[left >= order]
+        places = place[left >= order]
         # An n-gram is its first n - 1 words, as one number, and its last word.
-        code = ngram_at[starts] * np.int64(len(corpus.vocabulary)) + words[starts + (order - 1)]
-        code, starts = _sorted(code, starts)
+        code = ngram_at[places] * np.int64(len(corpus.vocabulary)) + words[places + (order - 1)]
+        code, starts = _sorted(code, places)
         sentence = sentence_of[starts]
         is_new = _changes(code)
         ngram = np.cumsum(is_new, dtype=np.int32) - 1
@@ -220,12 +220,12 @@ def _by_image(
     matches = np.bincount(image[first], np.minimum(in_caption, most), corpus.images)
     images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
     matches = matches.astype(np.int64)
-    return Ngrams(
-        order, sentence, ngram, number, in_caption[pair], matches, images, examples
-    )
+    return Ngrams(order, sentence, ngram, number, in_caption[pair], matches, images, examples)
 
 
-def _sorted(code: IntArray, starts: IntArray) -> tuple[IntArray, IntArray]:
+def _sorted(
+    code: NDArray[np.int64], starts: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Codes and starts, not negative, sorted by both; starts ascend already.
 
     Both in one number, if it has the bits: a third of the time of `argsort`.

@@ -14,9 +14,9 @@ from captioner.csv_tables import Row, csv_records, text_table
 from captioner.data.example import Example
 from captioner.data.instances import Grounding
 from captioner.errors import UserError
-from captioner.evaluation.caption_source import caption_examples
 from captioner.evaluation.grounded_maps import GroundedMaps, WordMap, grounded_maps, word_maps
 from captioner.evaluation.map_measures import divergences, entropy
+from captioner.evaluation.scorer import caption_examples
 from captioner.files import write_text
 from captioner.vision.images import original_size
 

@@ -1,10 +1,10 @@
-"""Scores captions given as strings, as table, JSON and CSV."""
+"""Scores captions given as strings: by name, image by image, as a table."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,14 @@ import numpy as np
 from captioner.csv_tables import Row, csv_records, text_table
 from captioner.data.example import ImageId
 from captioner.errors import UserError
-from captioner.evaluation import DEFAULT_METRICS, METRICS
+from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 from captioner.evaluation.bleu import Bleu, bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
-from captioner.evaluation.corpus import Corpus, FloatArray, Metric
+from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.hallucination import hallucination_table
 from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
 from captioner.evaluation.rouge import rouge_l
-from captioner.evaluation.significance import (
-    RESAMPLES,
-    Comparison,
-    Interval,
-    too_few_images,
-)
+from captioner.evaluation.significance import RESAMPLES, Comparison, Interval, too_few_images
 from captioner.evaluation.word_precision import word_precision
 from captioner.files import write_text
 from captioner.text.tokenizer import tokenize_unsplit
@@ -62,8 +57,7 @@ class CaptionTexts:
             raise UserError("there are no captions to score")
         names = range(len(captions)) if images is None else images
         for name, text, of_image in zip(names, captions, references, strict=True):
-            listed = isinstance(of_image, Collection) and not isinstance(of_image, str)
-            if not listed or len(of_image) == 0:
+            if isinstance(of_image, str) or not isinstance(of_image, Collection) or not of_image:
                 raise UserError(f"image {name!r} has no list of reference captions")
             if not all(isinstance(one, str) for one in (text, *of_image)):
                 raise UserError(f"a caption of image {name!r} is not a string")
@@ -71,11 +65,6 @@ class CaptionTexts:
             map(tokenize_unsplit, captions), (map(tokenize_unsplit, each) for each in references)
         )
         return cls(names, captions, corpus, references_without_caption)
-
-    def with_captions(self, captions: Sequence[str]) -> CaptionTexts:
-        """Other captions (I,) of the same images."""
-        corpus = Corpus.of(map(tokenize_unsplit, captions), self.corpus.references)
-        return replace(self, captions=captions, corpus=corpus)
 
 
 @dataclass(frozen=True)
@@ -85,12 +74,6 @@ class Comparisons:
     first: str
     second: str
     scores: Mapping[str, Comparison]
-
-    def table(self, confidence: float) -> str:
-        """One line a score. confidence: the share of the intervals."""
-        head = ("", "first", "second", "difference", f"{100 * confidence:g} %", "p bootstrap")
-        rows = [(name, *vars(each).values()) for name, each in self.scores.items()]
-        return f"first: {self.first}\nsecond: {self.second}\n{text_table([head, *rows])}"
 
 
 @dataclass(frozen=True)
@@ -128,27 +111,23 @@ class CaptionScores:
             for name, score in zip(metric.names, metric.scores.tolist(), strict=True)
         }
 
-    def per_image_by_name(self) -> dict[str, FloatArray]:
-        """The scores (I,) of every image, by name; NaN for a caption without content words."""
-        columns: dict[str, FloatArray] = {}
-        for metric in self.metrics.values():
-            columns.update(zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False))
-        return columns
-
     def per_image(self) -> list[dict[str, Any]]:
-        """A row an image, in order: `image_id`, `caption`, and the scores by name; None for NaN."""
-        columns = {
-            name: [None if np.isnan(score) else float(score) for score in column]
-            for name, column in self.per_image_by_name().items()
+        """A row an image, in order: `image_id`, `caption`, and the scores by name.
+
+        None stands for the word precision of a caption without content words.
+        """
+        columns: dict[str, list[Any]] = {
+            "image_id": list(self.texts.images),
+            "caption": list(self.texts.captions),
         }
-        return [
-            {
-                "image_id": self.texts.images[index],
-                "caption": self.texts.captions[index],
-                **{name: column[index] for name, column in columns.items()},
-            }
-            for index in range(self.images)
-        ]
+        for metric in self.metrics.values():
+            for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
+                columns[name] = [None if score != score else score for score in scores.tolist()]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def write_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows of `per_image`."""
+        write_text(path, csv_records(self.per_image()))
 
     def as_dict(self) -> dict[str, Any]:
         """The scores of `by_name` with their circumstances; lengths are in words."""
@@ -180,12 +159,14 @@ class CaptionScores:
         parts = [text_table(list(self._rows())) + (note if self.intervals is not None else "")]
         for found in (self.diversity, self.fluency):
             if found is not None:
-                rows = [(name.replace("_", " "), each) for name, each in found.items()]
-                parts.append(text_table(rows))
+                parts.append(text_table([(k.replace("_", " "), v) for k, v in found.items()]))
         if self.hallucination is not None:
             parts.append(hallucination_table(self.hallucination))
-        if self.comparison is not None and self.confidence is not None:
-            parts.append(self.comparison.table(self.confidence) + note)
+        if (both := self.comparison) is not None:
+            share = f"{100 * (self.confidence or CONFIDENCE):g} %"
+            rows: list[Row] = [("", "first", "second", "difference", share, "p bootstrap")]
+            rows += [(name, *vars(each).values()) for name, each in both.scores.items()]
+            parts.append(f"first: {both.first}\nsecond: {both.second}\n{text_table(rows)}{note}")
         return "\n\n".join(parts)
 
     def _rows(self) -> Iterator[Row]:
@@ -207,10 +188,6 @@ class CaptionScores:
             what = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
             yield "in brackets", self.confidence, what
 
-    def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write a row an image: `image_id`, `caption` and its scores."""
-        write_text(path, csv_records(self.per_image()))
-
 
 def evaluate_captions(
     hypotheses: Sequence[str],
@@ -224,8 +201,6 @@ def evaluate_captions(
         least one reference.
     document_frequency: of CIDEr-D; by default counted over the references of these images.
     metrics: some of `METRICS`.
-
-    Raises `UserError`, naming the image, for one without references, and as `score_texts` does.
     """
     return score_texts(CaptionTexts.of(hypotheses, references), metrics, document_frequency)
 
@@ -235,11 +210,7 @@ def score_texts(
     metrics: Sequence[str] = DEFAULT_METRICS,
     document_frequency: DocumentFrequency | None = None,
 ) -> CaptionScores:
-    """Score texts as `evaluate_captions` does.
-
-    Raises `UserError` for an unknown metric or one that cannot be run, and for CIDEr-D of a single
-    image without a document frequency.
-    """
+    """Score texts as `evaluate_captions` does."""
     check_metrics(metrics)
     by_name: dict[str, Callable[[Corpus], Metric]] = {
         "BLEU": bleu,

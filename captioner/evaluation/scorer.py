@@ -1,12 +1,13 @@
-"""Scores a result file, and a model on a data set."""
+"""Scores the captions of a results file, or those that a model writes, as a `Scorer` says."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from captioner.data.example import ImageId
 from captioner.data.instances import read_instances
@@ -15,11 +16,8 @@ from captioner.data.readers import read_examples
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS
-from captioner.evaluation.caption_source import caption_examples
 from captioner.evaluation.cider import DocumentFrequency
-from captioner.evaluation.corpus import Metric
-from captioner.evaluation.diversity import text_diversity
-from captioner.evaluation.fluency import fluency
+from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.hallucination import chair
 from captioner.evaluation.score import (
     CaptionScores,
@@ -29,12 +27,15 @@ from captioner.evaluation.score import (
     score_texts,
 )
 from captioner.evaluation.significance import compare, confidence_intervals
+from captioner.evaluation.wording import fluency, text_diversity
 from captioner.files import read_json, write_json
+from captioner.outcomes import Failed
+from captioner.progress import progress_bar
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize, tokenize_unsplit
 
-if TYPE_CHECKING:  # They bring torch, which scoring a file can do without.
-    from captioner.caption import Captioner
+if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
+    from captioner.caption import Caption, Captioner
     from captioner.data.example import Example
     from captioner.decoding import SearchOptions
 
@@ -52,8 +53,6 @@ class Scorer:
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
     fluency: a file of people's captions that the model has not learned from, one a line.
-
-    Raises `UserError` for a metric that cannot be run and a confidence out of range.
     """
 
     metrics: Sequence[str] = DEFAULT_METRICS
@@ -76,19 +75,26 @@ class Scorer:
 
     def score(self, texts: CaptionTexts, name: str) -> CaptionScores:
         """Score captions. name: of their system, in a comparison."""
-        frequency, training, others, hallucination = None, None, None, None
+        frequency, training, others, hallucination, fluent = None, None, None, None, None
+        captions = list(texts.corpus.captions)
         if self.document_frequency is not None:
-            of_images = self._tokenised(self.document_frequency, None)
+            of_images = self._tokenised(self.document_frequency, None, tokenize)
             frequency = DocumentFrequency.from_references(list(of_images))
         if self.training is not None:
             split = None if self.format == "coco" else "train"  # A file of COCO is of one split.
             of_images = self._tokenised(self.training, split, tokenize_unsplit)
-            training = (words for captions in of_images for words in captions)
+            training = (words for of_image in of_images for words in of_image)
         if self.against is not None:
             others = self._others(texts, name)
         if self.instances:
-            hallucination = self._hallucination(texts)
-        diversity = text_diversity(list(texts.corpus.captions), training)
+            instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
+            known = instances.known_categories(synonyms)
+            categories = [instances.categories(image) for image in texts.images]
+            references = list(texts.corpus.references)
+            hallucination = chair(captions, references, categories, synonyms, known)
+        if self.people is not None:
+            fluent = fluency(captions, list(texts.corpus.references), self.people)
+        diversity = text_diversity(captions, training)
         scores = score_texts(texts, self.metrics, frequency)
         terms = _resampled(scores)
         confidence = CONFIDENCE if self.confidence is None else self.confidence
@@ -98,11 +104,10 @@ class Scorer:
         if others is not None:
             against = _resampled(score_texts(others, self.metrics, frequency))
             comparison = Comparisons(name, str(self.against), compare(terms, against, confidence))
-        captions, references = list(texts.corpus.captions), list(texts.corpus.references)
         return replace(
             scores,
             diversity=diversity,
-            fluency=None if self.people is None else fluency(captions, references, self.people),
+            fluency=fluent,
             hallucination=hallucination,
             intervals=intervals,
             comparison=comparison,
@@ -110,10 +115,7 @@ class Scorer:
         )
 
     def _tokenised(
-        self,
-        file: str | Path,
-        split: str | None,
-        split_words: Callable[[str], list[str]] = tokenize,
+        self, file: str | Path, split: str | None, split_words: Callable[[str], list[str]]
     ) -> Iterator[list[list[str]]]:
         """The words of each image's captions in a file."""
         for image in read_examples(self.format, file, None, split, check_files=False):
@@ -132,14 +134,9 @@ class Scorer:
                     f"only the same images can be compared: {there} lacks {len(lacking):,} of "
                     f"{here}, image {lacking[0]} for one"
                 )
-        return texts.with_captions([captions[str(image)] for image in texts.images])
-
-    def _hallucination(self, texts: CaptionTexts) -> dict[str, Any]:
-        instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
-        known = instances.known_categories(synonyms)
-        categories = [instances.categories(image) for image in texts.images]
-        captions, references = list(texts.corpus.captions), list(texts.corpus.references)
-        return chair(captions, references, categories, synonyms, known)
+        written = [captions[str(image)] for image in texts.images]
+        corpus = Corpus.of(map(tokenize_unsplit, written), texts.corpus.references)
+        return replace(texts, captions=written, corpus=corpus)
 
 
 def _people(file: str | Path) -> PeoplesNgrams:
@@ -164,13 +161,11 @@ def score_results(
 ) -> CaptionScores:
     """Score captions in COCO's result format against references.
 
+    Scores the images of the results only, as the COCO evaluation does.
+
     references: as the reader of `format` takes its annotations, of the split `split`.
     scorer: by default scores and diversity.
-
-    Scores the images of the results only, as the COCO evaluation does. Raises `UserError` for
-    ill-formed files, for an image without references, by name, and as `Scorer` does.
     """
-    scorer = scorer or Scorer()
     captions = read_results(results)
     found = read_examples(format, references, None, split, check_files=False)
     known = {example.name: example for example in found}
@@ -178,14 +173,13 @@ def score_results(
         if name not in known:
             place = f"{references}" if split is None else f"the split {split!r} of {references}"
             raise UserError(f"{results}: image {name} has no references in {place}")
-    scored = [known[name] for name in captions]
     texts = CaptionTexts.of(
         list(captions.values()),
-        [image.captions for image in scored],
-        [image.image_id for image in scored],
-        len(found) - len(scored),
+        [known[name].captions for name in captions],
+        [known[name].image_id for name in captions],
+        len(found) - len(captions),
     )
-    return scorer.score(texts, str(results))
+    return (scorer or Scorer()).score(texts, str(results))
 
 
 def score_model(
@@ -207,9 +201,7 @@ def score_model(
     scorer: by default scores and diversity.
     name: of the model, in a comparison.
     exact: report the share of captions that equal one of the photo's.
-    Raises `UserError` as `caption_examples` and `Scorer` do, and if `results` cannot be written.
     """
-    scorer = scorer or Scorer()
     captions: dict[int, str] = {}
     right = 0
     try:
@@ -219,32 +211,66 @@ def score_model(
     finally:  # An unreadable photo or an interruption loses no caption.
         if results is not None and captions:
             write_results(results, {examples[row].image_id: captions[row] for row in captions})
-    scored = [examples[row] for row in captions]
     texts = CaptionTexts.of(
         list(captions.values()),
-        [example.captions for example in scored],
-        [example.image_id for example in scored],
+        [examples[row].captions for row in captions],
+        [examples[row].image_id for row in captions],
     )
-    return replace(scorer.score(texts, name), exact=right / len(captions) if exact else None)
+    scores = (scorer or Scorer()).score(texts, name)
+    return replace(scores, exact=right / len(captions) if exact else None)
+
+
+def caption_examples(
+    captioner: Captioner,
+    examples: Sequence[Example],
+    search: SearchOptions | None = None,
+    batch_size: int = 50,
+    left_out: dict[str, str] | None = None,
+) -> Iterator[tuple[int, Caption]]:
+    """Yield each photo's row and its best caption, in order.
+
+    The captions' photos have few pixels, since a batch holds all of them; `original_size` tells
+    their size.
+
+    search: by default the captioner's own.
+    left_out: receives unreadable photos, by name, each with the reason; None refuses them.
+    """
+    from captioner.background import workers_for  # These two bring torch.
+    from captioner.caption.captioner import caption_photos
+    from captioner.vision.images import load_image
+
+    options = (search or captioner.search).replace(n_best=1)
+    workers = workers_for(captioner.device, len(examples), batch_size)
+    side = captioner.preprocessing.sufficient_side
+    photos = [
+        (each.name, partial(load_image, each.path, sufficient_side=side)) for each in examples
+    ]
+    items = caption_photos(captioner, photos, options, batch_size, drawn_side=1, workers=workers)
+    captioned = 0
+    with progress_bar("captioning", len(examples), "images") as progress:
+        for row, item in enumerate(items):
+            if not isinstance(item, Failed):
+                captioned += 1
+                yield row, item.caption
+            elif left_out is None:
+                raise UserError(item.reason)
+            else:
+                left_out[item.name] = item.reason
+            progress.update()
+    if not captioned:
+        raise UserError(f"not one of {len(examples):,} photos could be read")
 
 
 def read_results(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read one caption an image, by the image's name as text; ignores other fields of a record.
-
-    Raises `UserError`, naming the file and the record (from 0), for a file that is not a JSON list
-    of objects, a missing field, a field of a wrong type, a repeated image, and no captions.
-    """
+    """Read one caption an image, by the image's name as text; other fields are ignored."""
     records = read_json(path, "results file")
-    if not isinstance(records, list):
-        raise UserError(f"results file {path} is not a list of records")
+    if not isinstance(records, list) or not records:
+        raise UserError(f"results file {path} is not a list of captions")
     captions: dict[str, str] = {}
     for index, record in enumerate(records):
         where = f"results file {path}, record {index}"
-        if not isinstance(record, dict):
-            raise UserError(f"{where} is not an object")
-        for field in ("image_id", "caption"):
-            if field not in record:
-                raise UserError(f"{where} has no {field}")
+        if not isinstance(record, dict) or not record.keys() >= {"image_id", "caption"}:
+            raise UserError(f"{where} does not have image_id and caption")
         image, caption = record["image_id"], record["caption"]
         if type(image) not in (int, str):
             raise UserError(f"{where}: image_id {image!r} is neither a whole number nor a string")
@@ -253,16 +279,11 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, str]:
         if str(image) in captions:
             raise UserError(f"{where}: image {image!r} already has a caption")
         captions[str(image)] = caption
-    if not captions:
-        raise UserError(f"results file {path} has no captions")
     return captions
 
 
 def write_results(path: str | os.PathLike[str], captions: Mapping[ImageId, str]) -> None:
-    """Write one caption an image, in the mapping's order, atomically.
-
-    Raises `UserError` if the file cannot be written.
-    """
+    """Write one caption an image, in the mapping's order."""
     write_json(
         path, [{"image_id": image, "caption": caption} for image, caption in captions.items()]
     )

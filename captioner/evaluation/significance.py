@@ -78,24 +78,13 @@ def too_few_images(images: int) -> str | None:
     )
 
 
-def resampled(terms: FloatArray) -> FloatArray:
-    """Sums (R, C) of terms (I, C) over images drawn with replacement, `RESAMPLES` times."""
-    images, generator = len(terms), np.random.default_rng(0)
-    draws = (generator.integers(images, size=images) for _ in range(RESAMPLES))
-    return np.stack([np.bincount(drawn, minlength=images) @ terms for drawn in draws])
-
-
-def percentiles(samples: FloatArray, confidence: float = CONFIDENCE) -> FloatArray:
-    """The lower and upper edges (2, ...) of the interval of samples (R, ...)."""
-    return np.asarray(np.quantile(samples, ((1 - confidence) / 2, (1 + confidence) / 2), axis=0))
-
-
 def confidence_intervals(
     scores: Sequence[Metric], confidence: float = CONFIDENCE
 ) -> dict[str, Interval]:
     """The bootstrap interval of every score, by name. Raises `UserError` for a single image."""
-    found = _scores(scores, resampled(_together(scores)))  # (R, M)
-    return dict(zip(_names(scores), _intervals(found, confidence), strict=True))
+    joined = _joined(scores)
+    samples = joined.of_totals(_resampled(joined.terms))  # (R, M)
+    return dict(zip(joined.names, _intervals(samples, confidence), strict=True))
 
 
 def compare(
@@ -106,57 +95,55 @@ def compare(
     first, second: the same scores of the same images, in the same order.
     Raises `UserError` for a single image.
     """
-    terms = _together(first)
+    one, other = _joined(first), _joined(second)
     # The second system's terms are the first's plus a difference, so that equal captions differ by
     # exactly 0, in any order of summation.
-    both = np.concatenate((terms, _together(second) - terms), axis=1)
+    terms = np.concatenate((one.terms, other.terms - one.terms), axis=1)
 
-    def both_scores(totals: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def both(totals: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The scores of both systems and their difference, (..., M) each."""
         own, more = np.split(totals, 2, axis=-1)
-        return _scores(first, own), _scores(first, own + more)
+        scores = one.of_totals(own), one.of_totals(own + more)
+        counted = [np.where(np.abs(each) < NOTHING, 0.0, each) for each in scores]
+        return *scores, counted[0] - counted[1]
 
-    def difference(one: FloatArray, other: FloatArray) -> FloatArray:
-        return _counted(one) - _counted(other)
-
-    scores = both_scores(both.sum(axis=0))  # (M,) each
-    observed = difference(*scores)
-    differences = difference(*both_scores(resampled(both)))  # (R, M)
+    *_, differences = both(_resampled(terms))  # (R, M)
     not_better = np.minimum((differences <= _TIE).sum(axis=0), (differences >= -_TIE).sum(axis=0))
     p_values = np.minimum(1.0, 2 * (not_better + 1) / (RESAMPLES + 1))
-    columns = (*scores, observed, _intervals(differences, confidence), p_values)
+    figures = np.stack([*both(terms.sum(axis=0)), p_values], axis=1).tolist()  # (M, 4)
+    intervals = _intervals(differences, confidence)
     return {
-        name: Comparison(float(one), float(other), float(more), interval, float(p))
-        for name, one, other, more, interval, p in zip(_names(first), *columns, strict=True)
+        name: Comparison(ours, theirs, more, interval, p)
+        for name, (ours, theirs, more, p), interval in zip(
+            one.names, figures, intervals, strict=True
+        )
     }
 
 
-def _names(scores: Sequence[Metric]) -> list[str]:
-    return [name for score in scores for name in score.names]
-
-
-def _together(scores: Sequence[Metric]) -> FloatArray:
-    """The terms of all scores side by side. Raises `UserError` for a single image."""
-    terms = np.concatenate([score.terms for score in scores], axis=1, dtype=np.float64)
-    if len(terms) < 2:
-        raise UserError("a single image has no confidence interval")
-    return terms
-
-
-def _scores(scores: Sequence[Metric], totals: FloatArray) -> FloatArray:
-    """All scores (..., M) of sums (..., C) of their terms side by side."""
-    found, first = [], 0
-    for score in scores:
-        width = score.terms.shape[1]
-        found.append(score.of_totals(totals[..., first : first + width]))
-        first += width
-    return np.concatenate(found, axis=-1)
-
-
-def _counted(scores: FloatArray) -> FloatArray:
-    """The scores (..., M), 0 for those below `NOTHING`."""
-    return np.where(np.abs(scores) < NOTHING, 0.0, scores)
+def _resampled(terms: FloatArray) -> FloatArray:
+    """Sums (R, C) of terms (I, C) over images drawn with replacement, `RESAMPLES` times."""
+    images, generator = len(terms), np.random.default_rng(0)
+    draws = (generator.integers(images, size=images) for _ in range(RESAMPLES))
+    return np.stack([np.bincount(drawn, minlength=images) @ terms for drawn in draws])
 
 
 def _intervals(samples: FloatArray, confidence: float) -> list[Interval]:
     """The interval of each column of samples (R, M)."""
-    return [Interval(*edges) for edges in percentiles(samples, confidence).T.tolist()]
+    shares = (1 - confidence) / 2, (1 + confidence) / 2
+    return [Interval(*edges) for edges in np.quantile(samples, shares, axis=0).T.tolist()]
+
+
+def _joined(scores: Sequence[Metric]) -> Metric:
+    """All scores as one metric, their terms side by side. Raises `UserError` for a single image."""
+    names = tuple(name for score in scores for name in score.names)
+    per_image = np.column_stack([score.per_image for score in scores])
+    terms = np.concatenate([score.terms for score in scores], axis=1, dtype=np.float64)
+    if len(terms) < 2:
+        raise UserError("a single image has no confidence interval")
+    edges = np.cumsum([score.terms.shape[1] for score in scores])[:-1]
+
+    def of_totals(totals: FloatArray) -> FloatArray:
+        parts = zip(scores, np.split(totals, edges, axis=-1), strict=True)
+        return np.concatenate([score.of_totals(part) for score, part in parts], axis=-1)
+
+    return Metric(names, per_image, terms, of_totals)

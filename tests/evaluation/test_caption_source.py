@@ -9,7 +9,7 @@ from samples import make_captioner, save_photo
 from torch import Tensor
 
 from captioner.data.example import Example
-from captioner.evaluation.caption_source import caption_examples
+from captioner.evaluation.scorer import caption_examples
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import PixelRows, example_stores
 from captioner.schema import from_mapping

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from captioner.evaluation.diversity import text_diversity
+from captioner.evaluation.wording import text_diversity
 
 CAPTIONS = [
     ["a", "dog", "on", "a", "a", "mat"],  # "a" directly after itself

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from captioner.errors import UserError
-from captioner.evaluation.fluency import fluency
 from captioner.evaluation.scorer import Scorer
+from captioner.evaluation.wording import fluency
 from captioner.text.ngrams import PeoplesNgrams
 
 

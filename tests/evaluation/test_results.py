@@ -37,10 +37,10 @@ def test_the_format_is_cocos(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ('{"image_id": 1, "caption": "a"}', "is not a list of records"),
-        ('[{"image_id": 1, "caption": "a"}, 3]', "record 1 is not an object"),
-        ('[{"caption": "a"}]', "record 0 has no image_id"),
-        ('[{"image_id": 5}]', "record 0 has no caption"),
+        ('{"image_id": 1, "caption": "a"}', "is not a list of captions"),
+        ('[{"image_id": 1, "caption": "a"}, 3]', "record 1 does not have"),
+        ('[{"caption": "a"}]', "record 0 does not have image_id"),
+        ('[{"image_id": 5}]', "record 0 does not have image_id and caption"),
         ('[{"image_id": 1.5, "caption": "a"}]', "image_id 1.5 is neither"),
         ('[{"image_id": true, "caption": "a"}]', "image_id True is neither"),
         ('[{"image_id": [1], "caption": "a"}]', "neither a whole number nor a string"),
@@ -50,7 +50,7 @@ def test_the_format_is_cocos(tmp_path: Path) -> None:
             "record 1: image '1' already has a caption",
         ),
         ("[", "is not valid JSON"),
-        ("[]", "has no captions"),
+        ("[]", "is not a list of captions"),
     ],
 )
 def test_ill_formed_results_are_refused_by_name(tmp_path: Path, content, sentence) -> None:

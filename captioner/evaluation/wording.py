@@ -1,0 +1,85 @@
+"""How varied captions are, and whether they are sentences as people write them.
+
+A captioner that always writes the commonest caption can score well against references. Devlin et
+al. 2015, *Language Models for Image Captioning: The Quirks and What Works*, section 4 (captions
+that are unique, and captions seen in training); Shetty et al. 2017, *Speaking the Same Language*,
+section 5 (the vocabulary that captions use).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
+
+from captioner.evaluation.corpus import Tokens
+from captioner.text.ngrams import PeoplesNgrams
+
+
+def text_diversity(
+    captions: Sequence[Tokens], training: Iterable[Tokens] | None = None
+) -> dict[str, float | None]:
+    """How varied C tokenised captions are, by name; shares are fractions of one.
+
+    captions: one or more, which may be empty.
+    training: the tokenised captions that the model learned from.
+
+    distinct_captions: different captions, word for word. seen_in_training: the share of captions
+    that equal one of training; None if not given. vocabulary: different words. mean_length: in
+    words. repeated-1: the share of captions with a word directly after itself ("a a"). repeated-2
+    to repeated-4: with an n-gram that occurs twice in the caption.
+    """
+    sentences = [tuple(tokens) for tokens in captions]
+    count = len(sentences)
+    seen = None
+    if training is not None:
+        known = set(map(tuple, training))
+        seen = sum(sentence in known for sentence in sentences) / count
+    distinct = set(sentences)
+    return {
+        "distinct_captions": len(distinct),
+        "distinct_share": len(distinct) / count,
+        "seen_in_training": seen,
+        "vocabulary": len(set(chain.from_iterable(distinct))),
+        "mean_length": sum(map(len, sentences)) / count,
+        **{
+            f"repeated-{n}": sum(_repeats(each, n) for each in sentences) / count
+            for n in range(1, 5)
+        },
+    }
+
+
+def _repeats(words: tuple[str, ...], length: int) -> bool:
+    """Whether an n-gram of this length occurs twice, which may overlap; a word: after itself."""
+    if length == 1:
+        return any(word == following for word, following in pairwise(words))
+    ngrams = list(zip(*(words[start:] for start in range(length)), strict=False))
+    return len(set(ngrams)) < len(ngrams)
+
+
+def fluency(
+    captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]], people: PeoplesNgrams
+) -> dict[str, float]:
+    """How fluent captions are, and people's captions of the same photos, by name.
+
+    people: of captions that the model has not learned from.
+    captions, references: tokenised, one or more. A reference that is itself in `people` does not
+    vouch for its own n-grams, but the trigram model has seen it.
+
+    fluent: the share of captions all of whose bigrams and trigrams people wrote. log_probability:
+    the mean of `PeoplesNgrams.log_probability` over captions, in nats a word. misplaced_articles:
+    the share of captions with "a" before a plural or a mass noun. people_fluent and so on: the same
+    of the references, the ceiling.
+    """
+
+    def scores(sentences: Sequence[Tokens], leave_out: bool) -> dict[str, float]:
+        fluent = sum(not people.unseen(words, leave_out) for words in sentences)
+        misplaced = sum(bool(people.misplaced_articles(words)) for words in sentences)
+        return {
+            "fluent": fluent / len(sentences),
+            "log_probability": sum(map(people.log_probability, sentences)) / len(sentences),
+            "misplaced_articles": misplaced / len(sentences),
+        }
+
+    ceiling = scores(list(chain.from_iterable(references)), leave_out=True)
+    own = scores(captions, leave_out=False)
+    return own | {f"people_{name}": score for name, score in ceiling.items()}
