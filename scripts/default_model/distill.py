@@ -1,20 +1,22 @@
-"""Distil a captioner: it learns to see and to say what better networks do, of every photo.
+"""Distil a captioner: it learns to see and to say what its teachers do, of every photo.
 
-A VGG is to see what `teachers.TeacherMaps` makes of a photo; one linear layer leads from the
-annotation vectors to it. Their mean also learns the class probabilities of a classifier of
-ImageNet's 1,001 classes. A decoder that was trained on the teachers' maps reads the linear layer's,
-and is to say of them what it said of the teachers' (`teacher_words.py`). The encoder starts from
-given weights; its first stages stay as they are, which halves the time of a step. To see further
-than a VGG-11, whose vectors know 134 pixels of the 224, it has dilated convolutions behind it,
-which begin as the identity and learn by smaller steps (`muon.py`).
+A VGG is to see `teachers.TeacherMaps`; one linear layer leads from its annotation vectors to them.
+A decoder that was trained on the teachers' maps reads the linear layer's, and is to give each next
+word the probability that it had with the teachers' (Hinton et al. 2015, *Distilling the Knowledge
+in a Neural Network*): so the student learns best what words need. To see further than a VGG-11,
+whose vectors know 134 pixels of the 224, it has dilated convolutions behind it, which begin as the
+identity and learn by smaller steps. The first stages stay as they are, which halves the time of a
+step.
 
-Photos are learned from whole, as they are captioned, and mirrored in every second epoch. What the
-teachers see of each is computed once, and kept in OUT/targets.safetensors (0.2 MB a view).
-OUT/model is the captioner, with the linear layer folded into the decoder.
+Photos are learned from whole, as they are captioned, and mirrored in every second epoch. Those that
+nobody captioned are read with the captions that the decoder finds for the teachers' maps (Kim and
+Rush 2016, *Sequence-Level Knowledge Distillation*). The maps are computed once and kept in
+OUT/targets.safetensors (0.2 MB a view). OUT/model is the captioner, with the linear layer folded
+into the decoder.
 
   python scripts/default_model/distill.py --flickr data/flickr8k --everyday data/everyday \\
-      --teachers data/teachers --tables runs/tables --words runs/words/model \\
-      --start-from imagenet --epochs 4 --out runs/eyes
+      --teachers data/teachers --people runs/tables/people.jsonl --words runs/words/model \\
+      --scales runs/teacher_maps/scales.safetensors --start-from imagenet --epochs 7 --out runs/eyes
 """
 
 from __future__ import annotations
@@ -23,26 +25,34 @@ import sys
 from collections.abc import Generator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import torch
-from fold import fold
-from muon import Muon
-from photos import Folders, batches, folder_parser, kept, load_photos
-from teacher_words import Reading, TeacherWords, divergence
-from teachers import GROUPS, SCALES, Boxes, TeacherMaps, detect, load_teacher, mirror, sample
+from photos import Folders, batches, folder_parser, load_photos
+from safetensors.torch import load_file
+from teachers import GROUPS, TeacherMaps
 from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
-from captioner.caption import Captioner, ShowAttendTellDecoder, save_model
+from captioner.caption import Captioner, ShowAttendTellDecoder, load_model, save_model
 from captioner.cli.program import run_program
-from captioner.training import MicroBatch, Step, TrainingConfig, Validation, train
+from captioner.data.batches import collate_captions, encode_captions
+from captioner.data.readers import read_examples
+from captioner.progress import progress_bar
+from captioner.training import (
+    MicroBatch,
+    Step,
+    TrainingConfig,
+    Validation,
+    make_optimizer,
+    train,
+)
 from captioner.vision.encoders import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.weight_files import write_tensors
 
 ENCODER = VGGConfig(name="vgg11_bn", context=(2, 4))
 
@@ -52,27 +62,37 @@ FROZEN = 2
 BATCH_SIZE = 16
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-2
 
-CLASSES = 1001
-CLASSES_WEIGHT = 0.1
-"""Weight of the divergence from the class probabilities, in nats."""
+CONTEXT_LEARNING_RATE = 1e-4
+"""Of the kernels that begin as the identity; larger steps spoil what they pass on."""
+
+SAMPLE = 400
+"""Photos over which the linear layer is begun and folded."""
+
+CAPTIONS_READ = 2
+"""K, the captions of a photo that are read in a step, drawn at random."""
+
+CAPTIONS_FOUND = 3
+"""Captions of a photo that nobody captioned."""
+
+MAXIMUM_LENGTH = 30
 
 GROUP_WEIGHTS = {"block 10": 1.0, "block 15": 1.0, "things": 0.5}
 """Weights of the mean squared errors."""
 
 WORDS_WEIGHT = 2.0
-"""Weight of the divergence from what the teachers' decoder says, in nats a word."""
+"""Weight of the divergence from the teachers' decoder, in nats a word."""
 
 
 class DistillationBatch(NamedTuple):
-    """Photos (B, 3, S, S) in [0, 1], their target (B, 512, S/16, S/16) and classes (B, 1001).
+    """Photos (B, 3, S, S) in [0, 1], target maps (B, 512, S/16, S/16) and captions (B, K, T).
 
-    classes: log-probabilities. reading: captions, and what the teachers' decoder says of them.
+    mask: (B, K, T), False for padding.
     """
 
     pixels: Tensor
     target: Tensor
-    classes: Tensor
-    reading: Reading
+    words: Tensor
+    mask: Tensor
 
     def to(self, device: torch.device | str) -> DistillationBatch:
         """The batch on another device."""
@@ -80,14 +100,17 @@ class DistillationBatch(NamedTuple):
 
 
 class Student(nn.Module):
-    """The encoder, two linear layers that read its annotation vectors, and the decoder."""
+    """The encoder, a linear layer that reads its annotation vectors, and the decoder behind that.
 
-    def __init__(self, encoder: VGGEncoder, decoder: ShowAttendTellDecoder) -> None:
+    teacher: the decoder of the teachers' maps, of which the student has a copy.
+    """
+
+    def __init__(self, encoder: VGGEncoder, teacher: ShowAttendTellDecoder) -> None:
         super().__init__()
         self.encoder = encoder
-        self.decoder = decoder
         self.maps = nn.Conv2d(ANNOTATION_SIZE, sum(GROUPS.values()), kernel_size=1)
-        self.classifier = nn.Linear(ANNOTATION_SIZE, CLASSES)
+        self.decoder = deepcopy(teacher).requires_grad_(True)
+        self._teacher = (teacher.requires_grad_(False),)  # In a tuple: it is not trained.
 
     def annotations(self, pixels: Tensor) -> Tensor:
         """Photos (B, 3, S, S) in [0, 1] -> annotation vectors as a map (B, 512, S/16, S/16)."""
@@ -96,37 +119,36 @@ class Student(nn.Module):
         vectors: Tensor = self.encoder(pixels)  # (B, L, 512)
         return vectors.transpose(1, 2).unflatten(2, (side, side))
 
-    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Photos (B, 3, S, S) in [0, 1] -> maps (B, 512, S/16, S/16) and logits (B, 1001)."""
-        annotations = self.annotations(pixels)
-        return self.maps(annotations), self.classifier(annotations.mean(dim=(2, 3)))
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Photos (B, 3, S, S) in [0, 1] -> maps (B, 512, S/16, S/16)."""
+        maps: Tensor = self.maps(self.annotations(pixels))
+        return maps
 
     def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
-        """Mean squared error of each group of channels, and both divergences."""
-        maps, logits = self(batch.pixels)
+        """Mean squared error of each group of channels, and the divergence of the words."""
+        maps = self(batch.pixels)
         sizes = list(GROUPS.values())
         parts = zip(maps.float().split(sizes, 1), batch.target.split(sizes, 1), strict=True)
         report = {
             name: functional.mse_loss(seen, wanted)
             for name, (seen, wanted) in zip(GROUPS, parts, strict=True)
         }
-        report["classes"] = functional.kl_div(
-            logits.float().log_softmax(dim=1), batch.classes, reduction="batchmean", log_target=True
+        with torch.no_grad():
+            wanted = word_scores(self._teacher[0], batch.target, batch.words)
+        scores = word_scores(self.decoder, maps, batch.words)  # (B, K, T, V)
+        report["words"] = functional.kl_div(
+            scores[batch.mask], wanted[batch.mask], reduction="batchmean", log_target=True
         )
-        report["words"] = divergence(self.decoder, maps, batch.reading)
-        weights = {**GROUP_WEIGHTS, "classes": CLASSES_WEIGHT, "words": WORDS_WEIGHT}
-        return {
-            "loss": torch.stack([weights[name] * report[name] for name in report]).sum(),
-            **report,
-        }
+        weights = {**GROUP_WEIGHTS, "words": WORDS_WEIGHT}
+        return {"loss": sum(weights[name] * report[name] for name in report), **report}
 
     @torch.no_grad()
-    def begin(self, pixels: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+    def begin(self, photos: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
         """Set the linear layer to the least squares solution over photos, in batches."""
-        self._begin_context(torch.cat([self.annotations(part) for part in pixels]))
+        self._begin_context(torch.cat([self.annotations(part) for part in photos]))
         gram = torch.zeros(ANNOTATION_SIZE + 1, ANNOTATION_SIZE + 1, dtype=torch.float64)
         cross = torch.zeros(ANNOTATION_SIZE + 1, sum(GROUPS.values()), dtype=torch.float64)
-        for part, target in zip(pixels, targets, strict=True):
+        for part, target in zip(photos, targets, strict=True):
             vectors = self.annotations(part).permute(0, 2, 3, 1).flatten(0, 2)  # (B L, 512)
             vectors = functional.pad(vectors, (0, 1), value=1.0).double()  # (B L, 513)
             gram += vectors.T @ vectors
@@ -146,43 +168,94 @@ class Student(nn.Module):
                 layer.weight.copy_((variance + layer.eps).sqrt())
                 layer.bias.copy_(mean)
 
+    @torch.no_grad()
+    def folded(self, photos: Sequence[Tensor]) -> ShowAttendTellDecoder:
+        """The decoder with the linear layer W a + b in every matrix that reads annotation vectors.
 
-def make_targets(
-    photos: Tensor, boxes: Sequence[Boxes], teacher: TeacherMaps, classifier: nn.Module
-) -> dict[str, Tensor]:
-    """The teachers' view of photos (N, 3, S, S), uint8, and of their mirror images behind them.
+        It reads the vectors a, standardised over photos, in batches. What is left of the constants
+        is close to zero if the decoder's own mean is that of W a + b, and is dropped.
+        """
+        decoder = deepcopy(self.decoder)
+        standardisation = decoder.standardisation
+        wanted = standardisation.deviation.clone()  # (D,)
+        vectors = [self.annotations(part).flatten(2).transpose(1, 2) for part in photos]
+        standardisation.fit(vectors)
+        weight = self.maps.weight.flatten(1)  # (D, D)
+        matrix = weight * standardisation.deviation / wanted[:, None]  # (D, D)
+        for reader in (
+            decoder.attention.score.key_projection.weight,
+            decoder.lstm.weight_ih[:, decoder.config.embedding_size :],
+            decoder.initial_hidden.weight,
+            decoder.initial_cell.weight,
+            decoder.output_context.weight,
+        ):
+            reader.copy_(reader @ matrix)
+        return decoder
 
-    `maps`: (2N, 512, S/16, S/16), float16. `classes`: (2N, 1001), log-probabilities, float16.
+
+def word_scores(decoder: ShowAttendTellDecoder, maps: Tensor, words: Tensor) -> Tensor:
+    """Log-probabilities (B, K, T, V) of the words after those fed (B, K, T), given (B, D, h, w)."""
+    annotations = maps.flatten(2).transpose(1, 2)  # (B, L, D)
+    logits: Tensor = decoder(decoder.remember(annotations), words).logits  # (B, K, T, V)
+    return logits.float().log_softmax(dim=-1)
+
+
+def make_targets(photos: Tensor, teacher: TeacherMaps) -> Tensor:
+    """The teachers' maps of photos (N, 3, S, S), uint8, and of their mirror images behind them.
+
+    (2N, 512, S/16, S/16), float16.
     """
-    count, side = 2 * len(photos), photos.shape[-1] // 16
-    maps = torch.empty(count, sum(GROUPS.values()), side, side, dtype=torch.float16)
-    classes = torch.empty(count, CLASSES, dtype=torch.float16)
-    mirrored = (pixels.flip(-1) for pixels in batches(photos, "describing mirror images"))
-    things = [*boxes, *map(mirror, boxes)]
-    row = 0
-    for pixels in chain(batches(photos, "describing"), mirrored):
-        rows = slice(row, row + len(pixels))
-        maps[rows] = teacher(pixels, things[rows])
-        classes[rows] = classifier(pixels, ["logits"])["logits"].log_softmax(dim=1)
-        row = rows.stop
-    return {"maps": maps, "classes": classes}
+    count, side = len(photos), photos.shape[-1] // 16
+    maps = torch.empty(2 * count, sum(GROUPS.values()), side, side, dtype=torch.float16)
+    for first, task, views in (
+        (0, "describing", photos),
+        (count, "describing mirror images", photos.flip(-1)),
+    ):
+        for pixels in batches(views, task):
+            maps[first : first + len(pixels)] = teacher(pixels)
+            first += len(pixels)
+    return maps
+
+
+def captions_to_read(
+    captioner: Captioner, table: Path, photos: Sequence[Path], maps: Tensor
+) -> list[list[list[int]]]:
+    """Captions of each photo, as tokens: people's, else those found for its maps (N, 512, h, w)."""
+    examples = read_examples("table", table, split="train")
+    people = {each.name: each.words for each in examples}
+    words = [people.get(str(photo.resolve()), []) for photo in photos]
+    missing = [row for row, captions in enumerate(words) if not captions]
+    search = captioner.search.override(n_best=CAPTIONS_FOUND)
+    with progress_bar("captioning", len(missing), "photos") as progress:
+        for start in range(0, len(missing), 50):
+            rows = missing[start : start + 50]
+            annotations = maps[rows].float().flatten(2).transpose(1, 2)  # (B, L, 512)
+            found = captioner.caption_annotations(annotations, search)
+            for row, caption in zip(rows, found, strict=True):
+                words[row] = [list(each.words) for each in (caption, *caption.alternatives)]
+            progress.update(len(rows))
+    captions: list[list[list[int]]] = [[] for _ in photos]
+    encoded, _ = encode_captions(words, captioner.vocabulary, MAXIMUM_LENGTH)
+    for row, tokens in encoded:
+        captions[row].append(tokens)
+    return captions
 
 
 @dataclass(frozen=True)
 class Photos:
     """The training photos (N, 3, S, S) in batches; each is mirrored every second epoch.
 
-    targets: of `make_targets`.
+    targets: of `make_targets`. captions: of `captions_to_read`.
     """
 
     unit: ClassVar[str] = "photos"
     photos: Tensor
-    targets: dict[str, Tensor]
-    words: TeacherWords
+    targets: Tensor
+    captions: Sequence[Sequence[Sequence[int]]]
     batch_size: int
 
     def steps(self, epoch: int) -> int:
-        """How many batches an epoch has; a smaller one is left out where it is not the only one."""
+        """Batches of an epoch; a smaller one is left out unless it is the only one."""
         return max(1, len(self.photos) // self.batch_size)
 
     def batches(
@@ -190,8 +263,7 @@ class Photos:
     ) -> Generator[Step, None, None]:
         """The batches of an epoch from number `first` on, each whole: one process trains."""
         generator = torch.Generator().manual_seed(epoch)
-        count = len(self.photos)
-        order = torch.randperm(count, generator=generator)
+        order = torch.randperm(len(self.photos), generator=generator)
         for number in range(first, self.steps(epoch)):
             rows = order[number * self.batch_size : (number + 1) * self.batch_size]  # (B,)
             generator = torch.Generator().manual_seed(epoch * 10**5 + number)
@@ -199,12 +271,19 @@ class Photos:
             pixels = self.photos[rows].float() / 255  # (B, 3, S, S)
             pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
             pixels = pixels.contiguous(memory_format=torch.channels_last)
-            views = rows + mirrored * count  # (B,)
-            target = self.targets["maps"][views].float()  # (B, 512, S/16, S/16)
-            classes = self.targets["classes"][views].float()  # (B, 1001)
-            reading = self.words.read(target, rows.tolist(), generator)
-            batch = DistillationBatch(pixels, target, classes, reading)
+            target = self.targets[rows + mirrored * len(self.photos)].float()
+            batch = DistillationBatch(pixels, target, *self._captions(rows.tolist(), generator))
             yield Step([MicroBatch(batch, len(rows))], len(rows))
+
+    def _captions(self, rows: Sequence[int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """K captions of each of B photos, to be fed, and their mask: (B, K, T) each."""
+        drawn = []
+        for row in rows:
+            choice = torch.randint(len(self.captions[row]), (CAPTIONS_READ,), generator=generator)
+            drawn += [self.captions[row][place] for place in choice.tolist()]
+        inputs, _, mask = collate_captions(drawn)
+        shape = (len(rows), CAPTIONS_READ, -1)
+        return inputs.view(shape), mask.view(shape)
 
 
 def explained_variance(seen: Tensor, target: Tensor) -> float:
@@ -214,16 +293,12 @@ def explained_variance(seen: Tensor, target: Tensor) -> float:
     return 1 - float(residual / variance.clamp(min=1e-6))
 
 
-def explained(
-    student: Student, teacher: TeacherMaps, photos: Tensor, boxes: Sequence[Boxes]
-) -> dict[str, float]:
-    """What share of the variance of each group of channels the student explains."""
-    seen, wanted = [], []
-    for number, pixels in enumerate(batches(photos)):
-        seen.append(student(pixels)[0])
-        wanted.append(teacher(pixels, boxes[number * 50 : number * 50 + len(pixels)]))
+@torch.no_grad()
+def explained(student: Student, photos: Tensor, target: Tensor) -> dict[str, float]:
+    """The share of the variance of each group of channels that the student explains."""
+    seen = torch.cat([student(pixels) for pixels in batches(photos)])
     sizes = list(GROUPS.values())
-    pairs = zip(torch.cat(seen).split(sizes, 1), torch.cat(wanted).split(sizes, 1), strict=True)
+    pairs = zip(seen.split(sizes, 1), target.split(sizes, 1), strict=True)
     return {name: explained_variance(*pair) for name, pair in zip(GROUPS, pairs, strict=True)}
 
 
@@ -231,8 +306,8 @@ def main() -> None:
     """Distil."""
     parser = folder_parser(
         __doc__,
-        teachers="folder of the teachers",
-        tables="folder that tables.py wrote",
+        people="table of people's captions that tables.py wrote",
+        scales="file that teacher_features.py wrote",
         words="model folder of the decoder that was trained on the teachers' maps",
         out="the run's folder",
     )
@@ -242,49 +317,44 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     arguments = parser.parse_args()
-    teachers, tables, out = arguments.teachers, arguments.tables, arguments.out
-    precision = arguments.precision
     folders = Folders(arguments.flickr, arguments.everyday)
     paths = folders.training_photos()
-
-    def look(photos: list[Path], name: str) -> tuple[Tensor, list[Boxes]]:
-        loaded = load_photos(photos)
-        return loaded, detect(loaded, teachers, tables / f"boxes_{name}.safetensors", precision)
+    photos = load_photos(paths)
+    teacher = TeacherMaps(arguments.teachers, arguments.precision, arguments.scales)
+    stored = arguments.out / "targets.safetensors"
+    if not stored.exists():
+        write_tensors(stored, {"maps": make_targets(photos, teacher)})
+    targets = load_file(stored)["maps"]
+    held_out = {}
+    for source, few in folders.validation_photos().items():
+        loaded = load_photos(few)
+        held_out[source] = loaded, torch.cat([teacher(pixels) for pixels in batches(loaded)])
 
     torch.manual_seed(0)
-    words = TeacherWords(arguments.words, tables / "all.jsonl", paths, precision)
-    student = Student(build_encoder(ENCODER, arguments.start_from), words.student())
+    words = load_model(arguments.words)
+    captions = captions_to_read(words, arguments.people, paths, targets)
+    student = Student(build_encoder(ENCODER, arguments.start_from), words.decoder)
     student.encoder.freeze(FROZEN, batch_norm=False)
-    photos, boxes = look(paths, "training")
-    held_out = {name: look(few, name) for name, few in folders.validation_photos().items()}
-    teacher = TeacherMaps(teachers, precision, tables / SCALES)
-    pixels, found = sample(photos, boxes)
     student.eval()
-    student.begin(pixels, [teacher(*batch) for batch in zip(pixels, found, strict=True)])
+    rows = torch.randperm(len(photos))[:SAMPLE]
+    sample = list(batches(photos[rows]))
+    student.begin(sample, [part.float() for part in targets[rows].split(50)])
     student.to(memory_format=torch.channels_last)
 
     def validate() -> dict[str, float]:
         scores = {
-            f"{world} {group}": value
-            for world, seen in held_out.items()
-            for group, value in explained(student, teacher, *seen).items()
+            f"{source} {group}": value
+            for source, given in held_out.items()
+            for group, value in explained(student, *given).items()
         }
         return {**scores, "mean": sum(scores.values()) / len(scores)}
 
     def keep(scores: dict[str, float], epoch: int) -> None:
-        vectors = [student.annotations(part).flatten(2).transpose(1, 2) for part in pixels]
-        decoder = deepcopy(student.decoder)
-        fold(decoder, student.maps, torch.cat(vectors))
-        known = words.captioner
-        captioner = Captioner(
-            student.encoder, decoder, known.vocabulary, known.preprocessing, known.search
-        )
-        save_model(captioner, out / "model", torch.float32)
+        decoder = student.folded(sample)
+        settings = words.vocabulary, words.preprocessing, words.search
+        captioner = Captioner(student.encoder, decoder, *settings)
+        save_model(captioner, arguments.out / "model", torch.float32)
 
-    classifier = load_teacher(teachers, "mobilenet_edgetpu_075", precision)
-    targets = kept(
-        out / "targets.safetensors", lambda: make_targets(photos, boxes, teacher, classifier)
-    )
     training = TrainingConfig(
         epochs=arguments.epochs,
         batch_size=BATCH_SIZE,
@@ -294,19 +364,23 @@ def main() -> None:
         schedule="cosine",
         warmup_steps=len(paths) // BATCH_SIZE * arguments.epochs // 20,
         patience=0,
-        precision=precision,
+        precision=arguments.precision,
     )
-    optimizer = Muon(
-        student, LEARNING_RATE, WEIGHT_DECAY, student.encoder.context, getattr(torch, precision)
-    )
+    context = list(student.encoder.context.parameters())
+    others = [
+        parameter
+        for name, parameter in student.named_parameters()
+        if parameter.requires_grad and not name.startswith("encoder.context.")
+    ]
+    groups = [{"params": others}, {"params": context, "lr": CONTEXT_LEARNING_RATE}]
     train(
         student,
-        Photos(photos, targets, words, BATCH_SIZE),
+        Photos(photos, targets, captions, BATCH_SIZE),
         training,
-        out,
+        arguments.out,
         Validation(validate, "mean", keep),
         arguments.resume,
-        optimizer,
+        make_optimizer(student, training, groups),
     )
 
 

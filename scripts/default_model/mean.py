@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from itertools import chain
@@ -38,31 +38,30 @@ LEAST_COUNT = 25
 """Of a word in the table, which has each caption of an everyday photo three times."""
 
 
-@torch.no_grad()
 def average(models: Sequence[Captioner]) -> Captioner:
     """The mean of models of one encoder whose vocabularies begin alike; it has the largest one.
 
     It searches as the last model does.
     """
     largest = max(models, key=lambda model: len(model.vocabulary))
-    mean = replace(deepcopy(largest), search=models[-1].search)
-    sums = {name: torch.zeros_like(t) for name, t in mean.decoder.state_dict().items()}
+    states = []
     for model in models:
         whole = deepcopy(largest)
         copy_weights(model, whole, with_encoder=False)
-        for name, tensor in whole.decoder.state_dict().items():
-            sums[name] += tensor / len(models)
-    mean.decoder.load_state_dict(sums)
+        states.append(whole.decoder.state_dict())
+    mean = replace(deepcopy(largest), search=models[-1].search)
+    mean.decoder.load_state_dict(
+        {name: torch.stack([state[name] for state in states]).mean(dim=0) for name in states[0]}
+    )
     return mean
 
 
-def with_words(model: Captioner, words: Sequence[str]) -> Captioner:
+def with_words(model: Captioner, words: Container[str]) -> Captioner:
     """The model with some of its words only, in its own order."""
-    kept = set(words)
     tokens = [
         token
         for token, word in enumerate(model.vocabulary.words)
-        if token < len(SPECIAL_WORDS) or word in kept
+        if token < len(SPECIAL_WORDS) or word in words
     ]
     vocabulary = Vocabulary(model.vocabulary.words[token] for token in tokens[len(SPECIAL_WORDS) :])
     decoder = make_decoder(model.decoder.config, len(vocabulary))
@@ -81,7 +80,6 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="model folders")
     parser.add_argument("--people", type=Path, required=True, help="table of people's captions")
     parser.add_argument("--texts", type=Path, required=True, help="captions without photos")
-    parser.add_argument("--least-count", type=int, default=LEAST_COUNT, help="of a word")
     parser.add_argument("--length-normalisation", type=float, required=True, help="of the search")
     parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
     arguments = parser.parse_args()
@@ -90,9 +88,7 @@ def main() -> None:
     captions += map(tokenize, read_lines(arguments.texts))
     counts = Counter(chain.from_iterable(captions))
     model = average([load_model(folder) for folder in arguments.models])
-    model = with_words(
-        model, [word for word, count in counts.items() if count >= arguments.least_count]
-    )
+    model = with_words(model, {word for word, count in counts.items() if count >= LEAST_COUNT})
     triples = torch.tensor(PeoplesNgrams(captions).token_trigrams(model.vocabulary))  # (N, 3)
     first, second, third = triples.unbind(dim=1)  # (N,) each
     model.trigrams = trigram_keys(first, second, third, len(model.vocabulary))  # (N,)

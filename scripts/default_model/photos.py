@@ -1,4 +1,4 @@
-"""The photos of both worlds that the packaged model learns from, and their captions.
+"""The photos that the packaged model learns from, and their captions.
 
 Flickr8k shows people and dogs outdoors; the everyday photos show food, rooms, streets and animals.
 """
@@ -6,30 +6,29 @@ Flickr8k shows people and dogs outdoors; the everyday photos show food, rooms, s
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
+from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2 import functional as transforms
 
 from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
 from captioner.vision.images import load_image
-from captioner.weight_files import write_tensors
 
 PHOTO_SIZE = 224
 """Side of a squashed photo in pixels."""
 
 VALIDATION_PHOTOS = 300
-"""Photos of Flickr8k's validation split that are looked at."""
+"""The first photos of Flickr8k's validation split, by which the best epoch is chosen."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the data lies. flickr: Flickr8k with its two lists. everyday: the other photos."""
+    """The folders of the data. flickr: Flickr8k with its two lists. everyday: the other photos."""
 
     flickr: Path
     everyday: Path
@@ -59,7 +58,7 @@ class Folders:
         ]
 
     def validation_photos(self) -> dict[str, list[Path]]:
-        """The photos by which the best epoch is chosen, by world."""
+        """The photos by which the best epoch is chosen, by their source."""
         return {
             "Flickr8k": list(self.flickr_captions("val"))[:VALIDATION_PHOTOS],
             "everyday": list(self.everyday_captions("val")),
@@ -67,48 +66,48 @@ class Folders:
 
 
 def folder_parser(description: str | None, **folders: str) -> argparse.ArgumentParser:
-    """A parser with `--precision` and folders: both worlds', and others by name with their help."""
+    """A parser with `--precision` and folders: those of the photos, and others with their help."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    given = {"flickr": "folder of Flickr8k", "everyday": "folder of the everyday photos", **folders}
+    given = {
+        "flickr": "folder of Flickr8k",
+        "everyday": "folder of the everyday photos",
+        "teachers": "folder of the teachers",
+        **folders,
+    }
     for name, purpose in given.items():
         parser.add_argument(f"--{name}", type=Path, required=True, help=purpose)
     parser.add_argument(
         "--precision",
         choices=("float32", "bfloat16"),
         default="bfloat16",
-        help="of products; bfloat16 is four times as fast on a processor that has it "
+        help="of matrix products; bfloat16 is four times as fast on a processor that has it "
         "(default: %(default)s)",
     )
     return parser
 
 
-def load_photos(photos: Sequence[Path]) -> Tensor:
-    """All photos, squashed to one size: (N, 3, 224, 224), uint8.
+def squashed(photo: Image.Image) -> Tensor:
+    """A photo as (3, 224, 224), uint8."""
+    pixels = transforms.pil_to_tensor(photo)  # (3, height, width)
+    return transforms.resize(pixels, [PHOTO_SIZE, PHOTO_SIZE], antialias=True)
 
-    Raises `UserError` naming the first that cannot be read.
-    """
+
+def load_photos(photos: Sequence[Path]) -> Tensor:
+    """Photos squashed to one size: (N, 3, 224, 224), uint8."""
     loaded = torch.empty(len(photos), 3, PHOTO_SIZE, PHOTO_SIZE, dtype=torch.uint8)
     for row, photo in enumerate(photos):
-        pixels = transforms.pil_to_tensor(load_image(photo))  # (3, height, width)
-        loaded[row] = transforms.resize(pixels, [PHOTO_SIZE, PHOTO_SIZE], antialias=True)
+        loaded[row] = squashed(load_image(photo))
     return loaded
 
 
 def batches(photos: Tensor, task: str = "") -> Iterator[Tensor]:
     """Photos (N, 3, S, S), uint8, as batches of at most 50 in [0, 1]: (B, 3, S, S).
 
-    task: what is done with them, to show how far it is.
+    task: what is done with them, to show progress.
     """
     with progress_bar(task, len(photos), "photos", shown=bool(task)) as progress:
         for part in photos.split(50):
             yield part.float() / 255
             progress.update(len(part))
-
-
-def kept(file: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Tensors that are made once, and read from a file, whole or not at all, from then on."""
-    if not file.exists():
-        write_tensors(file, {name: tensor.contiguous() for name, tensor in make().items()})
-    return load_file(file)

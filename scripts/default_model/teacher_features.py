@@ -1,25 +1,28 @@
 """Fill the feature stores of a config with the teachers' annotation vectors.
 
 A decoder that is then trained on them is the ceiling of an encoder that is to see the same. Vectors
-are `teachers.TeacherMaps`, 512 numbers at each of 14x14 places.
+are `teachers.TeacherMaps`, 512 numbers at each of 14x14 places, scaled over a sample of the photos;
+the scales are kept in a file.
 
-The config's `encoder.weights` names a file that is written where there is none: random weights that
+The config's `encoder.weights` names a file that is written if it is missing: random weights that
 stand in for the teachers. A model trained on these stores cannot caption a photo.
 
   python scripts/default_model/teacher_features.py configs/default_model.yaml \\
-      --teachers data/teachers --scales runs/tables/scales.safetensors \\
+      --teachers data/teachers --scales runs/ceiling/scales.safetensors \\
       --set features.folder=runs/ceiling/features encoder.weights=runs/ceiling/stand_in.safetensors
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from teachers import Detector, TeacherMaps
+from photos import batches, load_photos
+from teachers import TeacherMaps
 from torch import Tensor, nn
 
 from captioner.cli.program import run_program
@@ -32,6 +35,9 @@ from captioner.runs.features import (
 )
 from captioner.vision.encoders import make_encoder
 from captioner.weight_files import write_tensors
+
+SAMPLE = 400
+"""Photos over which channels are scaled."""
 
 
 class NetworkEncoder(nn.Module):
@@ -54,10 +60,7 @@ class NetworkEncoder(nn.Module):
 
 
 def fill_with_network(recipe: CaptioningRecipe, network: Callable[[Tensor], Tensor]) -> None:
-    """Fill a recipe's stores with another network's annotation vectors, see `NetworkEncoder`.
-
-    Where the file `encoder.weights` is missing, random weights are written to it.
-    """
+    """Fill a recipe's stores with another network's annotation vectors, see `NetworkEncoder`."""
     weights = Path(recipe.encoder.weights)
     if not weights.exists():
         torch.manual_seed(0)
@@ -77,18 +80,20 @@ def main() -> None:
     parser.add_argument("config", help="a YAML file with features.folder and encoder.weights")
     parser.add_argument("--teachers", type=Path, required=True, help="folder of the teachers")
     parser.add_argument(
-        "--scales", type=Path, required=True, help="scales.safetensors of tables.py"
+        "--scales", type=Path, required=True, help="the channels' scales; written if missing"
     )
     parser.add_argument("--set", nargs="+", default=[], dest="changes", metavar="FIELD=VALUE")
     arguments = parser.parse_args()
     recipe = read_recipe(arguments.config, arguments.changes)
     precision = recipe.features.precision
+    if not arguments.scales.exists():
+        paths = [Path(str(each.path)) for each in examples_to_store(recipe)["train"]]
+        sample = random.Random(0).sample(paths, min(SAMPLE, len(paths)))
+        TeacherMaps(arguments.teachers, precision).fit(
+            batches(load_photos(sample)), arguments.scales
+        )
     maps = TeacherMaps(arguments.teachers, precision, arguments.scales)
-    detector = Detector(arguments.teachers, precision)
-    fill_with_network(
-        recipe,
-        lambda photos: maps(photos, detector(photos)).flatten(2).transpose(1, 2),  # (B, L, 512)
-    )
+    fill_with_network(recipe, lambda photos: maps(photos).flatten(2).transpose(1, 2))  # (B, L, 512)
 
 
 if __name__ == "__main__":
