@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -40,28 +39,28 @@ def encode_captions(
     words: `Example.words` of every photo, by row.
     maximum_length: longer captions are cut to so many words; None: none is cut.
     """
-    captions: list[EncodedCaption] = []
-    truncated = 0
-    for row, of_photo in enumerate(words):
-        for caption in of_photo:
-            tokens = vocabulary.encode(caption)
-            captions.append((row, tokens[:maximum_length]))
-            truncated += len(tokens) > len(captions[-1][1])
-    return captions, truncated
+    captions = [
+        (row, vocabulary.encode(caption))
+        for row, of_photo in enumerate(words)
+        for caption in of_photo
+    ]
+    if maximum_length is None:
+        return captions, 0
+    truncated = sum(len(tokens) > maximum_length for _, tokens in captions)
+    return [(row, tokens[:maximum_length]) for row, tokens in captions], truncated
 
 
 def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch the word indices of one or more captions, padded to the longest: (B, T) each.
+    """Batch the word indices of one or more captions, padded to the longest.
 
-    Returns what the decoder is fed (start, then the words), what it is to say (the words, then
-    end), and the mask, False at the padding.
+    Returns the decoder's inputs (`<start>`, then the words), its targets (the words, then `<end>`),
+    and the mask, False at the padding: (B, T) each.
     """
     targets, mask = collate_sources(captions)
     return decoder_inputs(targets, mask), targets, mask
 
 
-@dataclass(frozen=True)
-class PairExample:
+class PairExample(NamedTuple):
     """The token indices of a pair, without start and end."""
 
     source: list[int]
@@ -86,10 +85,7 @@ def encode_pairs(
     target: TextVocabulary,
     maximum_length: int,
 ) -> PairExamples:
-    """Encode sentence pairs.
-
-    maximum_length: longer sides are cut to so many tokens. Raises `UserError` if it is below 1.
-    """
+    """Encode sentence pairs; a side longer than `maximum_length` is cut to so many tokens."""
     examples: list[PairExample] = []
     cut: list[int] = []
     for pair in pairs:
@@ -112,8 +108,8 @@ def report_cut(what: str, lines: Sequence[int], limit: str) -> str:
     """Such as "2 sources cut to 9 tokens: lines 1, 2", of one line or more."""
     listed = ", ".join(f"{line:,}" for line in lines[:_MOST_LISTED])
     more = f" and {len(lines) - _MOST_LISTED:,} more" if len(lines) > _MOST_LISTED else ""
-    several = "s" * (len(lines) > 1)
-    return f"{len(lines):,} {what}{several} cut to {limit}: line{several} {listed}{more}"
+    plural = "s" * (len(lines) > 1)
+    return f"{len(lines):,} {what}{plural} cut to {limit}: line{plural} {listed}{more}"
 
 
 def length_bucketed_batches(
@@ -121,10 +117,7 @@ def length_bucketed_batches(
 ) -> list[list[int]]:
     """Divide examples into batches of similar length, in random order.
 
-    lengths: words of each example.
-    batch_size: examples a batch; one batch may have fewer.
-    generator: a CPU generator.
-
+    lengths: words of each example. batch_size: examples a batch; one batch may have fewer.
     Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length within 100
     batches, cut, and shuffled again.
     """
@@ -140,11 +133,7 @@ def batches_by_photo(
     """Divide examples into batches that keep a photo's captions together, in random order.
 
     A photo is then read once for all its captions, except where a batch ends between them.
-
-    rows: the photo of each example. batch_size: examples a batch; one batch may have fewer.
-    generator: a CPU generator.
-
-    Returns one epoch's batches, as indices into `rows`.
+    rows: the photo of each example. Returns one epoch's batches, as indices into `rows`.
     """
     of_photo: dict[int, list[int]] = {}
     for example, row in enumerate(rows):
@@ -161,8 +150,6 @@ def batches_by_tokens(
 
     lengths: tokens of each example; of a pair, those of its longer side.
     tokens: maximum of examples times longest; a longer example gets its own batch.
-    generator: a CPU generator.
-
     Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length, cut, and
     shuffled again. The cuts depend on the lengths alone, so every epoch has as many batches.
     """
@@ -191,7 +178,6 @@ def load_ahead(
     load: depends on the key alone, since it runs in any process.
     workers: processes that load two items ahead each, into pinned memory if there is a GPU; 0, and
         on Windows, which cannot fork: load in this process.
-    Raises `UserError` as `load` does, in the item's place.
     """
     workers = workers if hasattr(os, "fork") else 0
     loader = DataLoader(
@@ -210,9 +196,8 @@ def load_ahead(
 
 
 def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
-    """The number of processes that load photos for a model on a device.
+    """The number of processes that load photos, where `local_ranks` processes share the cores.
 
-    local_ranks: processes that share the cores.
     0 on a CPU, where the model uses every core, and on MPS, where macOS cannot fork safely.
     """
     if device.type != "cuda":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -78,18 +78,19 @@ class Problems:
 
     def add(self, kind: str, sentence: str) -> None:
         """Record a problem; `settle` reports all together."""
-        self.kinds.setdefault(kind, []).append(_printable(sentence))
+        # Half a surrogate pair cannot be written to a log.
+        printable = sentence.encode("utf-8", "backslashreplace").decode("utf-8")
+        self.kinds.setdefault(kind, []).append(printable)
 
     @property
     def sentences(self) -> list[str]:
         """The note and the summary; empty if there is nothing to say."""
-        return [*([self.note] if self.note else []), *([self.summary()] if self.kinds else [])]
+        return [each for each in (self.note, self.summary() if self.kinds else "") if each]
 
     def summary(self) -> str:
         """One sentence: the source, the count of each kind, and the first few of each."""
-        if not self.kinds:
-            return f"{self.source}: nothing left out"
-        return f"{self.source}: left out {self._listing()}"
+        listing = f"left out {self._listing()}" if self.kinds else "nothing left out"
+        return f"{self.source}: {listing}"
 
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
@@ -101,51 +102,59 @@ class Problems:
         parts = []
         for kind, sentences in self.kinds.items():
             count = len(sentences)
+            if count > 1:  # The noun comes first: "rows without a split".
+                kind = re.sub("image|caption|line|sentence|row", r"\g<0>s", kind, count=1)
             listed = "; ".join(sentences[:_LISTED_OF_EACH_KIND])
             if count > _LISTED_OF_EACH_KIND:
                 listed += f"; and {count - _LISTED_OF_EACH_KIND:,} more"
-            parts.append(f"{count:,} {kind if count == 1 else _plural(kind)} ({listed})")
+            parts.append(f"{count:,} {kind} ({listed})")
         return ", ".join(parts)
 
     def __len__(self) -> int:
         return sum(map(len, self.kinds.values()))
 
 
+@dataclass
+class _Photo:
+    """record: its name, for messages."""
+
+    record: str
+    path: Path
+    captions: list[str] = field(default_factory=list)
+    tokens: list[tuple[str, ...]] = field(default_factory=list)
+
+
 class Collector:
     """Joins the photos and captions of a source, and counts what is wrong with them.
 
-    check_files: whether the photos must exist.
+    check_files: whether the photos must exist. splits: of the photos, see `is_in_split`.
     """
 
-    def __init__(self, problems: Problems, source: str, check_files: bool) -> None:
-        problems.source = source
+    def __init__(self, problems: Problems, check_files: bool = True) -> None:
         self.problems = problems
+        self.splits: dict[ImageId, str | None] = {}
         self._check_files = check_files
-        self._records: dict[ImageId, str] = {}
-        self._paths: dict[ImageId, Path] = {}
-        self._owners: dict[Path, ImageId] = {}
-        self._captions: dict[ImageId, list[tuple[str, tuple[str, ...] | None]]] = {}
+        self._photos: dict[ImageId, _Photo] = {}
+        self._owners: dict[Path, _Photo] = {}
         self._caption_keys: set[Hashable] = set()
-        self._splits: dict[ImageId, str | None] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
-        return image_id in self._paths
+        return image_id in self._photos
 
     def add_image(self, image_id: ImageId, path: Path, record: str) -> bool:
         """Add an image; False, and a problem, if its name or file was added before.
 
         record: the record's name, for messages.
         """
-        if image_id in self._paths:
-            first = self._records[image_id]
+        if image_id in self._photos:
+            first = self._photos[image_id].record
             self.problems.add("duplicate image", f"{record} is the same as {first}")
             return False
         if path in self._owners:
-            first = self._records[self._owners[path]]
+            first = self._owners[path].record
             self.problems.add("duplicate image", f"{record} has the file of {first}")
             return False
-        self._records[image_id], self._paths[image_id] = record, path
-        self._owners[path], self._captions[image_id] = image_id, []
+        self._photos[image_id] = self._owners[path] = _Photo(record, path)
         return True
 
     def is_in_split(self, image_id: ImageId, split: str | None, record: str) -> bool:
@@ -153,7 +162,7 @@ class Collector:
 
         Call it for every image of the source: a model must not be validated on its training data.
         """
-        first = self._splits.setdefault(image_id, split)
+        first = self.splits.setdefault(image_id, split)
         if split == first:
             return True
         sentence = f"{record} is in split {split!r}, but was in {first!r} before"
@@ -174,7 +183,7 @@ class Collector:
         checked. tokens: the source's own words of the caption.
         """
         text = text.strip()
-        if image_id not in self._captions:
+        if image_id not in self._photos:
             sentence = f"{record} is of image {image_id}, which is not there"
             self.problems.add("caption without an image", sentence)
         elif key is not None and key in self._caption_keys:
@@ -182,10 +191,11 @@ class Collector:
         elif not _has_words(text) or (tokens is not None and not any(map(_has_words, tokens))):
             self.problems.add("empty caption", f"{record} has no words")
         elif not all(map(is_valid_unicode, (text, *(tokens or ())))):
-            sentence = f"{record} has half a character"
-            self.problems.add("caption of invalid Unicode", sentence)
+            self.problems.add("caption of invalid Unicode", f"{record} has half a character")
         else:
-            self._captions[image_id].append((text, None if tokens is None else tuple(tokens)))
+            self._photos[image_id].captions.append(text)
+            if tokens is not None:
+                self._photos[image_id].tokens.append(tuple(tokens))
         self._caption_keys.add(key)
 
     def examples(self) -> Iterator[Example]:
@@ -193,23 +203,22 @@ class Collector:
 
         Raises `UserError` for a refused problem and if no photo is left.
         """
-        paths = list(self._paths.values())
+        paths = list(self._owners)
         if self._check_files and len(paths) > 1 and not any(map(os.path.isfile, paths)):
             raise UserError(
                 f"{self.problems.source}: none of its {len(paths):,} photos exists, the first "
                 f"would be {paths[0]}; give their folder (--images, in training data.images)"
             )
         kept = []
-        for image_id, path in self._paths.items():
-            record, captions = self._records[image_id], self._captions[image_id]
-            if self._check_files and not os.path.isfile(path):
-                self.problems.add("missing image", f"{record} has no file {path}")
-            elif not captions:
-                self.problems.add("image without captions", f"{record} has no captions")
+        for image_id, photo in self._photos.items():
+            if self._check_files and not os.path.isfile(photo.path):
+                self.problems.add("missing image", f"{photo.record} has no file {photo.path}")
+            elif not photo.captions:
+                self.problems.add("image without captions", f"{photo.record} has no captions")
             else:
-                tokens = tuple(words for _, words in captions if words is not None)
-                complete = tokens if len(tokens) == len(captions) else None
-                kept.append(Example(image_id, path, tuple(text for text, _ in captions), complete))
+                is_tokenized = len(photo.tokens) == len(photo.captions)
+                tokens = tuple(photo.tokens) if is_tokenized else None
+                kept.append(Example(image_id, photo.path, tuple(photo.captions), tokens))
         self.problems.settle()
         if not kept:
             raise UserError(f"no image with a caption is left of {self.problems.summary()}")
@@ -218,13 +227,3 @@ class Collector:
 
 def _has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
-
-
-def _plural(kind: str) -> str:
-    """The kind with its noun, the first, in the plural: "rows without a split"."""
-    return re.sub("image|caption|line|sentence|row", r"\g<0>s", kind, count=1)
-
-
-def _printable(text: str) -> str:
-    # Half a surrogate pair cannot be written to a log.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

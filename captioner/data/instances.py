@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -51,8 +52,6 @@ class Grounding(Protocol):
         """The target of each of T words; None if the word names nothing annotated."""
 
 
-Record = dict[str, Any]
-
 _Side = Annotated[int, Field(ge=1, le=20_000)]
 """Pixels; masks are as large as the photo."""
 
@@ -90,58 +89,71 @@ class _InstanceFile(Records):
 
 
 class CocoInstances:
-    """The annotated objects of one or more instance files; see `read_instances`.
+    """The annotated objects of one or more instance files.
 
     An image is named by its number, that number as text, or its file name, with or without
     folders. Masks are decoded on demand.
     """
 
-    def __init__(self, document: dict[str, list[Record]], where: str) -> None:
-        self._where = where
-        self._names = _by_number(document)
-        self._images: dict[int, Record] = {image["id"]: image for image in document["images"]}
-        self._objects_of: dict[int, list[Record]] = {number: [] for number in self._images}
-        for record in document["annotations"]:
-            self._objects_of[record["image_id"]].append(record)
-        self._numbers = {str(number): number for number in self._images}
-        for number, image in self._images.items():
+    def __init__(self) -> None:
+        self._files: list[str] = []
+        self._names: dict[int, str] = {}  # of categories
+        self._images: dict[int, _Image] = {}
+        self._objects_of: dict[int, list[_Thing]] = {}
+        self._numbers: dict[str, int] = {}  # of images, by number as text or file name
+
+    def add_file(self, path: str | os.PathLike[str]) -> None:
+        """Read an instance file, with the same categories as those before."""
+        where = f"instance file {path}"
+        file = from_mapping(_InstanceFile, read_json(path, "instance file"), where)
+        names = {category["id"]: category["name"] for category in file.categories}
+        if self._names and self._names != names:
+            raise UserError(f"{self} and {where} have different categories")
+        self._names = names
+        self._files.append(where)
+        for image in file.images:
+            number = image["id"]
+            self._images[number] = image
+            self._objects_of.setdefault(number, [])
+            self._numbers[str(number)] = number
             self._numbers[image.get("file_name", str(number))] = number
-        self.all_categories: tuple[str, ...] = tuple(dict.fromkeys(self._names.values()))
-        """Category names, in file order."""
+        for place, thing in enumerate(file.annotations):
+            record = f"annotations[{place}] of {where}"
+            if thing["image_id"] not in self._objects_of:
+                raise UserError(f"{record} is of image {thing['image_id']}, which is not there")
+            if thing["category_id"] not in names:
+                category = thing["category_id"]
+                raise UserError(f"{record} is of category {category}, which is not there")
+            self._objects_of[thing["image_id"]].append(thing)
 
     def __contains__(self, image_id: ImageId) -> bool:
         return self._number(image_id) is not None
 
     def __str__(self) -> str:
-        return self._where
+        return " and ".join(self._files)
 
     def categories(self, image_id: ImageId) -> frozenset[str]:
-        """The names of the categories in an image.
-
-        Raises `UserError` for an image that is not in the files.
-        """
+        """The names of the categories in an image."""
         objects = self._objects_of[self._require(image_id)]
-        return frozenset(self._names[record["category_id"]] for record in objects)
+        return frozenset(self._names[thing["category_id"]] for thing in objects)
 
     def target(self, image_id: ImageId, category: str) -> Target | None:
         """All objects of a category in an image, crowds included; None if there are none.
 
         An object without an outline, or with an empty one, counts with its box.
-
-        Raises `UserError` for an image that is not in the files, and for an invalid outline.
         """
         number = self._require(image_id)
         width, height = self._images[number]["width"], self._images[number]["height"]
         union = np.zeros((height, width), dtype=np.bool_)
         boxes: list[Box] = []
-        for record in self._objects_of[number]:
-            if self._names[record["category_id"]] != category:
+        for thing in self._objects_of[number]:
+            if self._names[thing["category_id"]] != category:
                 continue
-            mask = self._mask(record, width, height)
+            mask = self._mask(thing, width, height)
             if mask.any():
                 union |= mask
                 continue
-            left, top, across, down = record.get("bbox", (0, 0, 0, 0))
+            left, top, across, down = thing.get("bbox", (0, 0, 0, 0))
             if across > 0 and down > 0:
                 boxes.append((left, top, left + across, top + down))
         if not union.any() and not boxes:
@@ -150,16 +162,13 @@ class CocoInstances:
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
         """The categories in both the files and a word list; raises `UserError` if none is."""
-        known = frozenset(synonyms.categories) & frozenset(self.all_categories)
+        known = frozenset(synonyms.categories) & frozenset(self._names.values())
         if not known:
-            raise UserError(f"the word list has none of the categories of {self._where}")
+            raise UserError(f"the word list has none of the categories of {self}")
         return known
 
     def grounding(self, synonyms: Synonyms) -> Grounding:
-        """A grounding whose target of a word is every object of the category that it names.
-
-        Raises `UserError` if the word list has none of the categories.
-        """
+        """A grounding whose target of a word is every object of the category that it names."""
         self.known_categories(synonyms)
         return _InstanceGrounding(self, synonyms)
 
@@ -170,13 +179,13 @@ class CocoInstances:
     def _require(self, image_id: ImageId) -> int:
         number = self._number(image_id)
         if number is None:
-            raise UserError(f"image {image_id!r} is not in {self._where}")
+            raise UserError(f"image {image_id!r} is not in {self}")
         return number
 
-    def _mask(self, record: Record, width: int, height: int) -> NDArray[np.bool_]:
+    def _mask(self, thing: _Thing, width: int, height: int) -> NDArray[np.bool_]:
         """The mask (height, width) of one object."""
-        segmentation = record.get("segmentation") or []
-        where = f"the segmentation of annotation {record['id']} in {self._where}"
+        segmentation = thing.get("segmentation") or []
+        where = f"the segmentation of annotation {thing['id']} in {self}"
         if not segmentation:
             return np.zeros((height, width), dtype=np.bool_)
         if isinstance(segmentation, list):
@@ -209,53 +218,19 @@ class _InstanceGrounding:
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
         """See `Grounding`."""
         targets: list[Target | None] = [None] * len(words)
-        if image_id not in self.instances:
-            return targets
-        of_category: dict[str, Target | None] = {}
-        for mention in self.synonyms.mentions(words):
-            category = mention.category
-            if category not in of_category:
-                of_category[category] = self.instances.target(image_id, category)
-            for place in range(mention.first, mention.last):
-                targets[place] = of_category[category]
+        if image_id in self.instances:
+            target_of = cache(partial(self.instances.target, image_id))
+            for first, last, category in self.synonyms.mentions(words):
+                targets[first:last] = [target_of(category)] * (last - first)
         return targets
 
 
 def read_instances(paths: Sequence[str | os.PathLike[str]]) -> CocoInstances:
-    """Read one or several instance files with the same categories.
-
-    Raises `UserError` for a missing or ill-formed file, differing categories, and an annotation of
-    an unknown image or category.
-    """
-    merged: dict[str, list[Record]] = {"images": [], "annotations": [], "categories": []}
-    for file in paths:
-        document = _checked(read_json(file, "instance file"), f"instance file {file}")
-        if merged["categories"] and _by_number(merged) != _by_number(document):
-            raise UserError(f"instance files {paths[0]} and {file} have different categories")
-        merged["categories"] = document["categories"]
-        merged["images"] += document["images"]
-        merged["annotations"] += document["annotations"]
-    return CocoInstances(merged, " and ".join(f"instance file {file}" for file in paths))
-
-
-def _by_number(document: dict[str, list[Record]]) -> dict[int, str]:
-    return {record["id"]: record["name"] for record in document["categories"]}
-
-
-def _checked(document: Any, where: str) -> dict[str, list[Record]]:
-    """The records of a document, each with its image, its category and its place."""
-    file = from_mapping(_InstanceFile, document, where)
-    images = {image["id"] for image in file.images}
-    categories = {category["id"] for category in file.categories}
-    for number, thing in enumerate(file.annotations):
-        record = f"annotations[{number}] of {where}"
-        if thing["image_id"] not in images:
-            raise UserError(f"{record} is of image {thing['image_id']}, which is not there")
-        if thing["category_id"] not in categories:
-            raise UserError(f"{record} is of category {thing['category_id']}, which is not there")
-        if not thing.get("segmentation") and "bbox" not in thing:
-            raise UserError(f"{record} has neither a segmentation nor a bbox")
-    return dict(file)
+    """Read one or several instance files with the same categories."""
+    instances = CocoInstances()
+    for path in paths:
+        instances.add_file(path)
+    return instances
 
 
 def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
@@ -272,8 +247,8 @@ def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
 def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDArray[np.bool_]:
     """Decode COCO's run lengths, a list or a string, to a mask (height, width).
 
-    Runs go down the columns, outside and inside by turns. Raises `UserError`, naming `where`, if
-    they are not whole numbers that add up to the mask's size.
+    Runs go down the columns, outside and inside by turns. pycocotools does not check that they add
+    up to the mask's size.
     """
     try:
         runs = _unpack(counts) if isinstance(counts, str) else list(counts)

@@ -44,20 +44,17 @@ def read_parallel(
     """Read two UTF-8 files with as many lines; .gz is unpacked.
 
     on_problem: refuse or skip a pair with an empty side.
-    Raises `UserError` for a missing file, invalid UTF-8, different numbers of lines, a refused
-    pair, and if no pair is left.
     """
-    source, target = Path(source), Path(target)
     sides = read_lines(source), read_lines(target)
     check_line_by_line(source, sides[0], target, sides[1])
     problems = Problems(on_problem, f"parallel text {source} and {target}", IN_TRAINING)
     pairs = []
     for line, (first, second) in enumerate(zip(*sides, strict=True), start=1):
         pair = SentencePair(first.strip(), second.strip(), line)
-        empty = source if not pair.source else target
         if pair.source and pair.target:
             pairs.append(pair)
         else:
+            empty = target if pair.source else source
             problems.add("empty sentence", f"{empty}, line {line}, is empty")
     problems.settle()
     if not pairs:
@@ -79,8 +76,7 @@ def check_line_by_line(
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a UTF-8 text file, without their ends; .gz is unpacked.
 
-    Lines end in LF or CRLF only: Unicode's other line ends may stand inside a sentence. Raises
-    `UserError` as `text_bytes` does and for invalid UTF-8.
+    Lines end in LF or CRLF only: Unicode's other line ends may stand inside a sentence.
     """
     content = text_bytes(path).removeprefix(b"\xef\xbb\xbf")
     try:
@@ -100,10 +96,7 @@ def is_gzip(path: str | Path) -> bool:
 
 
 def text_bytes(path: str | Path) -> bytes:
-    """The bytes of a text file; .gz is unpacked.
-
-    Raises `UserError` for a file that cannot be read or unpacked.
-    """
+    """The bytes of a text file; .gz is unpacked."""
     try:
         with refuse_os_errors(f"cannot read text file {path}"):
             content = Path(path).read_bytes()
@@ -132,18 +125,16 @@ def number_in_words(number: int) -> str:
     thousands, rest = divmod(number, 1000)
     if not thousands:
         return _below_thousand(rest)
-    words = f"{_below_thousand(thousands)} thousand"
-    if not rest:
-        return words
-    link = " and " if rest < 100 else " "
-    return words + link + _below_thousand(rest)
+    link = "" if not rest else " and " if rest < 100 else " "
+    return f"{_below_thousand(thousands)} thousand{link}{_below_thousand(rest) if rest else ''}"
 
 
 def _below_thousand(number: int) -> str:
     hundreds, rest = divmod(number, 100)
-    parts = [f"{_BELOW_TWENTY[hundreds]} hundred"] if hundreds else []
-    if rest or not hundreds:
-        tens, ones = divmod(rest, 10)
-        words = _BELOW_TWENTY[rest] if rest < 20 else _TENS[tens - 2]
-        parts.append(f"{words} {_BELOW_TWENTY[ones]}" if rest >= 20 and ones else words)
-    return " and ".join(parts)
+    tens, ones = divmod(rest, 10)
+    words = _BELOW_TWENTY[rest] if rest < 20 else _TENS[tens - 2]
+    if rest > 20 and ones:
+        words += f" {_BELOW_TWENTY[ones]}"
+    if not hundreds:
+        return words
+    return f"{_BELOW_TWENTY[hundreds]} hundred" + (f" and {words}" if rest else "")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -53,12 +53,13 @@ def read_examples(
     problems: counts those of the records, and says whether they are refused (default) or skipped.
     check_files: whether the photos must exist.
     """
-    if images is None and format != "table":
-        if check_files:
-            raise UserError(f"data format {format!r} needs the folder of the photos")
-        images = ""
-    problems = Problems() if problems is None else problems
-    return list(READERS[format](annotations, images, split, problems, check_files))
+    if images is None and format != "table" and check_files:
+        raise UserError(f"data format {format!r} needs the folder of the photos")
+    file = Path(annotations)
+    folder = file.parent if images is None else Path(images)
+    collector = Collector(Problems() if problems is None else problems, check_files)
+    READERS[format](file, folder, None if split is None else os.fspath(split), collector)
+    return list(collector.examples())
 
 
 @with_config(RECORD)
@@ -79,13 +80,7 @@ class _CaptionFile(Records):
     annotations: Annotated[list[_Caption], FailFast()]
 
 
-def read_coco(
-    annotations: str | os.PathLike[str],
-    images: str | os.PathLike[str],
-    split: str | None,
-    problems: Problems,
-    check_files: bool = True,
-) -> Iterator[Example]:
+def read_coco(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
     """Read a caption file of COCO.
 
     annotations: the JSON file, or a folder with `captions_SPLIT.json` or
@@ -96,24 +91,22 @@ def read_coco(
 
     `image_id` is COCO's number.
     """
-    file = _annotation_file(Path(annotations), split)
-    where = f"caption file {file}"
+    file = _annotation_file(annotations, split)
+    where = collector.problems.source = f"caption file {file}"
     if split is not None and not _SPLIT.fullmatch(split):
         raise UserError(f"{where}: a split of COCO is train, val or test, not {split!r}")
     named = _SPLIT.findall(file.name)
     if split and named and not any(n.startswith(split) or split.startswith(n) for n in named):
         raise UserError(f"{where} is of the split {named[0]!r}, not {split!r}")
     document = _read_document(_CaptionFile, file, "caption file", "coco")
-    folder_of = cache(lambda name: _image_folder(Path(images), name, split, *named))
-    collector = Collector(problems, where, check_files)
+    folder_of = cache(lambda name: _image_folder(images, name, split, *named))
     for image in document.images:
         found = _FOLDER.search(image["file_name"])
-        path = folder_of(found.group() if found else None) / image["file_name"]
+        path = folder_of(found and found.group()) / image["file_name"]
         collector.add_image(image["id"], path, f"image {image['id']}")
     for entry in document.annotations:
         record = f"annotation {entry['id']}"
         collector.add_caption(entry["image_id"], entry["caption"], record, key=entry["id"])
-    yield from collector.examples()
 
 
 def _annotation_file(annotations: Path, split: str | None) -> Path:
@@ -121,12 +114,7 @@ def _annotation_file(annotations: Path, split: str | None) -> Path:
         return annotations
     if split is None:
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
-    name = f"captions_{split}.json"
-    candidates = [annotations / name, annotations / "annotations" / name]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise UserError(f"there is neither {candidates[0]} nor {candidates[1]}")
+    return _first_file([annotations, annotations / "annotations"], [f"captions_{split}.json"])
 
 
 @with_config(RECORD)
@@ -148,13 +136,7 @@ class _SplitFile(Records):
     images: Annotated[list[_Entry], FailFast()]
 
 
-def read_karpathy(
-    annotations: str | os.PathLike[str],
-    images: str | os.PathLike[str],
-    split: str | None,
-    problems: Problems,
-    check_files: bool = True,
-) -> Iterator[Example]:
+def read_karpathy(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
     """Read one of Karpathy's splits.
 
     annotations: the JSON file.
@@ -164,14 +146,13 @@ def read_karpathy(
 
     `image_id` is COCO's number, else the file name; the file's own tokens are kept.
     """
-    where = f"split file {annotations}"
+    where = collector.problems.source = f"split file {annotations}"
     entries = _read_document(_SplitFile, annotations, "split file", "karpathy").images
     present = {entry["split"] for entry in entries}
     if split is not None and split not in present:
         raise UserError(f"{where} has no split {split!r}, only {', '.join(sorted(present))}")
     wanted = {"train", "restval"} if split == "train" else {split}
-    folder_of = cache(lambda name: _image_folder(Path(images), name))
-    collector = Collector(problems, where, check_files)
+    folder_of = cache(lambda name: _image_folder(images, name))
     for number, entry in enumerate(entries):
         file_name = entry["filename"]
         image_id = entry.get("cocoid", file_name)
@@ -185,16 +166,9 @@ def read_karpathy(
             for place, sentence in enumerate(entry["sentences"]):
                 name = f"sentence {place} of {record}"
                 collector.add_caption(image_id, sentence["raw"], name, None, sentence.get("tokens"))
-    yield from collector.examples()
 
 
-def read_flickr8k(
-    annotations: str | os.PathLike[str],
-    images: str | os.PathLike[str],
-    split: str | os.PathLike[str] | None,
-    problems: Problems,
-    check_files: bool = True,
-) -> Iterator[Example]:
+def read_flickr8k(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
     """Read a token file: lines of `name.jpg#N`, a tab and a caption.
 
     split: a file with one image name a line; or train, val or test, with the list beside the token
@@ -204,45 +178,44 @@ def read_flickr8k(
     original Flickr8k file has captions of `2258277193_586949ec62.jpg.1`, a photo that does not
     exist and is in no split.
     """
-    file, folder = Path(annotations), Path(images)
-    lines = _lines(read_text(file, "token file"))
+    problems = collector.problems
+    problems.source = f"token file {annotations}"
+    lines = _lines(read_text(annotations, "token file"))
     if lines and not any(_LINE.fullmatch(line) for _, line in lines):
-        sentence = f"token file {file} has no line of NAME#NUMBER, a tab and a caption"
-        raise UserError(sentence + _or_other_format("flickr8k"))
-    listed = None if split is None else _list_file(file, split)
-    files = f"token file {file}" + ("" if listed is None else f" with split list {listed}")
-    collector = Collector(problems, files, check_files)
+        wanted = "no line of NAME#NUMBER, a tab and a caption"
+        raise UserError(f"{problems.source} has {wanted}{_or_other_format('flickr8k')}")
+    listed = None if split is None else _list_file(annotations, split)
     if listed is not None:
+        problems.source += f" with split list {listed}"
         for number, name in _lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"
-            collector.add_image(name.strip(), folder / name.strip(), record)
+            collector.add_image(name.strip(), images / name.strip(), record)
     for number, line in lines:
         match = _LINE.fullmatch(line)
         if match is None or not match["image"].strip():
-            sentence = f"line {number} is not NAME#NUMBER, a tab and a caption"
-            collector.problems.add("ill-formed line", sentence)
+            what = f"line {number} is not NAME#NUMBER, a tab and a caption"
+            problems.add("ill-formed line", what)
             continue
         name = match["image"].strip()
         if listed is None and name not in collector:
-            collector.add_image(name, folder / name, f"image {name} (line {number})")
+            collector.add_image(name, images / name, f"image {name} (line {number})")
         if name in collector:
             key = (name, int(match["number"]))
             record = f"caption {name}#{match['number']} (line {number})"
             collector.add_caption(name, match["caption"], record, key=key)
-    yield from collector.examples()
 
 
-def _list_file(token_file: Path, split: str | os.PathLike[str]) -> Path:
-    names = _LISTS.get(os.fspath(split))
-    if names is None:
-        return Path(split)
-    for name in names:
-        if (token_file.parent / name).is_file():
-            return token_file.parent / name
-    raise UserError(
-        f"the list of the split {os.fspath(split)!r} of {token_file} is not beside it: "
-        f"neither {names[0]} nor {names[1]}"
-    )
+def _list_file(token_file: Path, split: str) -> Path:
+    names = _LISTS.get(split)
+    return Path(split) if names is None else _first_file([token_file.parent], names)
+
+
+def _first_file(folders: Sequence[Path], names: Sequence[str]) -> Path:
+    candidates = [folder / name for folder in folders for name in names]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise UserError(f"there is neither {' nor '.join(map(str, candidates))}")
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
@@ -251,10 +224,8 @@ def _lines(text: str) -> list[tuple[int, str]]:
     return [(number, line) for number, line in numbered if line.strip()]
 
 
-def _read_document(
-    kind: type[Instance], path: str | os.PathLike[str], what: str, format: str
-) -> Instance:
-    """Read a JSON file of a format. what: the file's role, for messages. Raises `UserError`."""
+def _read_document(kind: type[Instance], path: Path, what: str, format: str) -> Instance:
+    """Read a JSON file of a format. what: the file's role, for messages."""
     try:
         return from_mapping(kind, read_json(path, what), f"{what} {path}")
     except UserError as error:
@@ -275,10 +246,10 @@ def _or_other_format(format: str) -> str:
     return f"; if it is not {format}, name its format (--format, in training data.format)"
 
 
-READERS: dict[str, Callable[..., Iterator[Example]]] = {
+READERS: dict[str, Callable[[Path, Path, str | None, Collector], None]] = {
     "coco": read_coco,
     "karpathy": read_karpathy,
     "flickr8k": read_flickr8k,
     "table": read_table,
 }
-"""By format; all take the arguments of `read_examples` behind `format`, in its order."""
+"""By format; each takes annotations, images and split, and fills a `Collector`."""

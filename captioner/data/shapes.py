@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -48,19 +49,16 @@ UNSEEN_SEED = 1_000_003
 _SUPERSAMPLING = 4  # antialiasing
 _ATTEMPTS = 10_000  # random layouts tried before giving up
 
-Points = list[tuple[float, float]]
+Points = NDArray[np.float64]
+"""(N, 2): x to the right, y down."""
 
 
 class ShapesConfig(Config):
     """Options of the pictures. Lengths are shares of the picture's side."""
 
-    image_size: int = Field(
-        112, ge=16, le=1_024, description="side of the square picture in pixels"
-    )
+    image_size: int = Field(112, ge=16, le=1_024, description="side of the picture in pixels")
     objects: tuple[int, int] = Field(
-        (1, 2),
-        strict=False,
-        description="fewest and most objects in a picture, within 1 to 4; uniform",
+        (1, 2), strict=False, description="fewest and most objects in a picture, within 1 to 4"
     )
     object_size: tuple[float, float] = Field(
         (0.22, 0.34),
@@ -96,10 +94,14 @@ class ShapesExample:
     """
 
     image: Image.Image
-    caption: str
     words: tuple[str, ...]
     boxes: tuple[Box | None, ...]
     objects: tuple[ShapesObject, ...]
+
+    @property
+    def caption(self) -> str:
+        """The words in a row."""
+        return " ".join(self.words)
 
 
 class ShapesGrounding:
@@ -121,11 +123,7 @@ class ShapesGrounding:
         return f"the {len(self._targets):,} generated pictures"
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """The boxes of the objects that the words of a caption name.
-
-        A colour followed by a shape names the object of both: no picture has two. All other words
-        get None.
-        """
+        """See `Grounding`. A colour and a shape name the object of both: no picture has two."""
         targets: list[Target | None] = [None] * len(words)
         objects = self._targets.get(image_id, {})
         for place in range(len(words) - 1):
@@ -136,9 +134,7 @@ class ShapesGrounding:
 
 
 def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[ShapesExample]:
-    """The first `count` examples of a seed.
-
-    Different seeds share no picture, so train, validation and test take a seed each.
+    """The first `count` examples of a seed. Different seeds share no picture.
 
     Raises `UserError` for a config that leaves objects no room.
     """
@@ -146,7 +142,7 @@ def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[
 
 
 def generate_example(index: int, seed: int, config: ShapesConfig | None = None) -> ShapesExample:
-    """Example `index` (from 0) of a seed; raises `UserError` as `generate` does."""
+    """Example `index` (from 0) of a seed."""
     config = ShapesConfig() if config is None else config
     random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
     fewest, most = config.objects
@@ -162,8 +158,7 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
     for item, outline in drafts:
         _draw(image, item, outline, random)
     objects = tuple(item for item, _ in drafts)
-    words, boxes = _describe(objects)
-    return ShapesExample(image, " ".join(words), words, boxes, objects)
+    return ShapesExample(image, *_describe(objects), objects)
 
 
 def shapes_examples(pictures: Sequence[ShapesExample], first: int = 0) -> list[Example]:
@@ -180,20 +175,17 @@ def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
 
 
 def _describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Box | None, ...]]:
-    """The words of a picture's caption and the box of each, or None.
+    """The words of a picture's caption, "a red circle above a blue square", and their boxes.
 
-    "a red circle above a blue square": each object but the last is followed by its relation to the
-    next, by the larger distance of centres.
+    Each object but the last is followed by its relation to the next, by the larger distance of
+    centres.
     """
     words: list[str] = []
     boxes: list[Box | None] = []
-    for index, item in enumerate(objects):
-        words += ["a", item.colour, item.shape]
-        boxes += [None, item.box, item.box]
-        if index + 1 < len(objects):
-            relation = _relation(item.box, objects[index + 1].box)
-            words += relation
-            boxes += [None] * len(relation)
+    for item, following in itertools.zip_longest(objects, objects[1:]):
+        relation = _relation(item.box, following.box) if following else []
+        words += ["a", item.colour, item.shape, *relation]
+        boxes += [None, item.box, item.box, *[None] * len(relation)]
     return tuple(words), tuple(boxes)
 
 
@@ -205,11 +197,11 @@ def _draft(
     share = random.uniform(*config.object_size)
     angle = math.radians(random.uniform(-TILT, TILT))
     points = _outline(shape, angle, share * config.image_size)
-    width, height = (max(axis) for axis in zip(*points, strict=True))
+    width, height = points.max(axis=0).tolist()
     left = random.uniform(0, config.image_size - width)
     top = random.uniform(0, config.image_size - height)
-    placed = [(x + left, y + top) for x, y in points]
-    return ShapesObject(colour, shape, (left, top, left + width, top + height)), placed
+    item = ShapesObject(colour, shape, (left, top, left + width, top + height))
+    return item, points + np.array([left, top])
 
 
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
@@ -242,36 +234,37 @@ def _distances(box: Box, other: Box) -> tuple[float, float]:
     return across, down
 
 
+def _on_circle(corners: int, start: float = 0.0, radius: float = 1.0) -> list[list[float]]:
+    """Corners of a regular polygon around the origin, the first at the top (angle `start`)."""
+    angles = [start + 2 * math.pi * index / corners for index in range(corners)]
+    return [[math.sin(angle) * radius, -math.cos(angle) * radius] for angle in angles]
+
+
+_ARM = 1 / 3
+_CORNERS = {
+    "circle": _on_circle(64),
+    "square": [[-1, -1], [1, -1], [1, 1], [-1, 1]],
+    "triangle": _on_circle(3),
+    "star": [
+        corner
+        for pair in zip(_on_circle(5), _on_circle(5, math.pi / 5, 0.42), strict=True)
+        for corner in pair
+    ],
+    "cross": [
+        *([_ARM, -1], [_ARM, -_ARM], [1, -_ARM], [1, _ARM], [_ARM, _ARM], [_ARM, 1]),
+        *([-_ARM, 1], [-_ARM, _ARM], [-1, _ARM], [-1, -_ARM], [-_ARM, -_ARM], [-_ARM, -1]),
+    ],
+}
+
+
 def _outline(shape: str, angle: float, size: float) -> Points:
     """Corners of a rotated shape that touches both axes; its longer side is `size` pixels."""
-    if shape == "circle":
-        corners = _on_circle(64)
-    elif shape == "square":
-        corners = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)]
-    elif shape == "triangle":
-        corners = _on_circle(3)
-    elif shape == "star":
-        inner = [(x * 0.42, y * 0.42) for x, y in _on_circle(5, math.pi / 5)]
-        corners = [point for pair in zip(_on_circle(5), inner, strict=True) for point in pair]
-    else:
-        arm = 1 / 3
-        quarter = [(arm, -1.0), (arm, -arm), (1.0, -arm)]
-        corners = []
-        for _ in range(4):
-            corners += quarter
-            quarter = [(-y, x) for x, y in quarter]
+    x, y = np.array(_CORNERS[shape], dtype=np.float64).T  # (N,) each
     cosine, sine = math.cos(angle), math.sin(angle)
-    turned = [(x * cosine - y * sine, x * sine + y * cosine) for x, y in corners]
-    left, top = (min(axis) for axis in zip(*turned, strict=True))
-    moved = [(x - left, y - top) for x, y in turned]
-    scale = size / max(coordinate for point in moved for coordinate in point)
-    return [(x * scale, y * scale) for x, y in moved]
-
-
-def _on_circle(corners: int, start: float = 0.0) -> Points:
-    """Corners of a regular polygon on the unit circle, the first at the top (angle `start`)."""
-    angles = [start + 2 * math.pi * index / corners for index in range(corners)]
-    return [(math.sin(angle), -math.cos(angle)) for angle in angles]
+    turned = np.stack([x * cosine - y * sine, x * sine + y * cosine], axis=1)  # (N, 2)
+    moved = turned - turned.min(axis=0)
+    scaled: Points = moved * (size / moved.max())
+    return scaled
 
 
 def _background(random: np.random.Generator, size: int) -> Image.Image:
@@ -294,9 +287,7 @@ def _draw(
     width, height = math.ceil(item.box[2]) - left, math.ceil(item.box[3]) - top
     enlarged = Image.new("L", (width * _SUPERSAMPLING, height * _SUPERSAMPLING), 0)
     # ImageDraw fills whole pixels; half a pixel less puts the edges in their place.
-    points = [
-        ((x - left) * _SUPERSAMPLING - 0.5, (y - top) * _SUPERSAMPLING - 0.5) for x, y in outline
-    ]
-    ImageDraw.Draw(enlarged).polygon(points, fill=255)
+    points = (outline - (left, top)) * _SUPERSAMPLING - 0.5
+    ImageDraw.Draw(enlarged).polygon(points.flatten().tolist(), fill=255)
     coverage = enlarged.reduce(_SUPERSAMPLING)
     image.paste((int(red), int(green), int(blue)), (left, top), coverage)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from captioner.errors import UserError
 from captioner.files import read_text
@@ -17,8 +17,6 @@ from captioner.text.tokenizer import tokenize
 
 COCO_SYNONYMS = Path(__file__).with_name("coco_synonyms.txt")
 """The word list of COCO's categories; its first lines explain the format."""
-
-_NO_CATEGORY = "-"  # written instead of a category before phrases that name none
 
 _IRREGULAR_ENDINGS = {
     "calf": "calves",
@@ -43,8 +41,7 @@ _IRREGULAR_ENDINGS = {
 Phrase = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Mention:
+class Mention(NamedTuple):
     """Words `first` to `last` of a caption, `last` excluded, name a category."""
 
     first: int
@@ -60,9 +57,8 @@ class Synonyms:
         self._longest: dict[str, int] = {}  # words of the longest phrase, by first word
         for phrase in phrases:
             self._longest[phrase[0]] = max(len(phrase), self._longest.get(phrase[0], 0))
-        self.categories: tuple[str, ...] = tuple(
-            dict.fromkeys(category for category in phrases.values() if category is not None)
-        )
+        named = dict.fromkeys(phrases.values())
+        self.categories: tuple[str, ...] = tuple(each for each in named if each is not None)
         """In the order of the list."""
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
@@ -93,48 +89,33 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
     name nothing: `-: dog house`. `#` starts a comment. Case does not matter.
 
     Phrases are singular. Plurals ("dogs", "women") and joined or hyphenated forms ("bulldog",
-    "bull-dog") are derived, unless listed.
-
-    Raises `UserError` for a line without a colon, a category or phrase without words, a duplicate
-    phrase, a form derived for two categories, and a list without categories.
+    "bull-dog") are derived, unless listed; one derived for two categories must be listed.
     """
     file = COCO_SYNONYMS if path is None else Path(path)
-    listed: dict[Phrase, str | None] = {}
-    lines: dict[Phrase, int] = {}
-    names: dict[str, int] = {}
+    phrases: dict[Phrase, str | None] = {}
+    categories: dict[Phrase, str] = {}
     for number, line in enumerate(read_text(file, "word list").splitlines(), start=1):
         content = line.partition("#")[0].strip()
         if not content:
             continue
         where = f"word list {file}, line {number}"
         name, colon, rest = content.partition(":")
-        category = " ".join(name.lower().split())
-        if not colon or not category:
-            raise UserError(f"{where} is not a category, a colon and phrases")
-        if category != _NO_CATEGORY:
-            names.setdefault(category, number)
-        for text in rest.split(",") if rest.strip() else []:
-            phrase = tuple(tokenize(text))
-            if not phrase:
-                raise UserError(f"{where} has a phrase without words")
-            if phrase in listed:
-                raise UserError(f"{where}: {' '.join(phrase)!r} is already in line {lines[phrase]}")
-            listed[phrase] = None if category == _NO_CATEGORY else category
-            lines[phrase] = number
-    if not names:
+        category = None if name.strip() == "-" else " ".join(name.lower().split())
+        if category is not None:
+            categories.setdefault(tuple(tokenize(category)), category)
+        listed = [tuple(tokenize(text)) for text in rest.split(",")] if rest.strip() else []
+        if not colon or () in listed or () in categories:
+            raise UserError(f"{where} is not a category, a colon and phrases with commas between")
+        for phrase in listed:
+            if phrase in phrases:
+                raise UserError(f"{where}: {' '.join(phrase)!r} is listed a second time")
+            phrases[phrase] = category
+    if not categories:
         raise UserError(f"word list {file} has no category")
-    for category, number in names.items():
-        phrase = tuple(tokenize(category))
-        if not phrase:
-            raise UserError(f"word list {file}, line {number} has a category without words")
-        if phrase not in listed:
-            listed[phrase], lines[phrase] = category, number
-    return Synonyms(_with_derived(listed, lines, file))
+    return Synonyms(_with_derived({**categories, **phrases}, file))
 
 
-def _with_derived(
-    listed: Mapping[Phrase, str | None], lines: Mapping[Phrase, int], file: Path
-) -> dict[Phrase, str | None]:
+def _with_derived(listed: Mapping[Phrase, str | None], file: Path) -> dict[Phrase, str | None]:
     """The listed phrases and their derived forms."""
     phrases = dict(listed)
     origins: dict[Phrase, Phrase] = {}
@@ -148,9 +129,8 @@ def _with_derived(
             origin = origins.setdefault(derived, phrase)
             if listed[origin] != category:
                 raise UserError(
-                    f"word list {file}, lines {lines[origin]} and {lines[phrase]}: "
-                    f"{' '.join(derived)!r} follows from both {' '.join(origin)!r} and "
-                    f"{' '.join(phrase)!r}, so it must be listed"
+                    f"word list {file}: {' '.join(derived)!r} follows from both "
+                    f"{' '.join(origin)!r} and {' '.join(phrase)!r}, so it must be listed"
                 )
             phrases[derived] = category
     return phrases

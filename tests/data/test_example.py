@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,18 +8,10 @@ from captioner.data.example import Collector, Example, OnProblem, Problems
 from captioner.errors import UserError
 
 
-def test_tokens_are_left_out_unless_every_caption_has_them() -> None:
-    collected = Collector(Problems("skip"), "source", check_files=False)
-    collected.add_image("a", Path("a.jpg"), "image a")
-    collected.add_caption("a", "one", "1", tokens=["one"])
-    collected.add_caption("a", "two", "2")
-    assert next(collected.examples()).tokens is None
-
-
 def test_every_problem_is_named_and_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").touch()
     (tmp_path / "b.jpg").touch()
-    collected = Collector(Problems("skip"), "source", check_files=True)
+    collected = Collector(Problems("skip", "source"))
     collected.add_image("a", tmp_path / "a.jpg", "image a")
     assert not collected.add_image("a", tmp_path / "b.jpg", "second image a")
     assert not collected.add_image("c", tmp_path / "a.jpg", "image c")
@@ -56,7 +47,7 @@ def test_every_problem_is_named_and_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("on_problem", ["refuse", "skip"])
 def test_where_no_photo_exists_the_folder_is_wrong(tmp_path: Path, on_problem: OnProblem) -> None:
-    collected = Collector(Problems(on_problem), "source", check_files=True)
+    collected = Collector(Problems(on_problem, "source"))
     for name in ("a", "b"):
         collected.add_image(name, tmp_path / name, name)
     sentence = r"source: none of its 2 photos exists, the first would be .*a; give their folder"
@@ -65,7 +56,7 @@ def test_where_no_photo_exists_the_folder_is_wrong(tmp_path: Path, on_problem: O
 
 
 def test_names_that_no_file_can_have_are_missing_images(tmp_path: Path) -> None:
-    collected = Collector(Problems("skip"), "source", check_files=True)
+    collected = Collector(Problems("skip", "source"))
     collected.add_image("there", Path(__file__), "without captions")
     for name in ("nul\0", "long" * 1000, "half\ud800"):
         collected.add_image(name, Path(name), name)
@@ -78,55 +69,31 @@ def test_words_are_those_of_the_source_or_else_of_the_tokeniser() -> None:
     example = Example(7, Path("a.jpg"), ("A Dog.",), (("A", "Dog."),))
     assert example.words == [["A", "Dog."]]
     assert example.name == "7"
+    partly = Collector(Problems(), check_files=False)
+    partly.add_image("a", Path("a.jpg"), "image a")
+    partly.add_caption("a", "one", "1", tokens=["One"])
+    partly.add_caption("a", "two", "2")
+    assert next(partly.examples()).words == [["one"], ["two"]]
 
 
-def filled(on_problem: Any) -> Problems:
-    problems = Problems(on_problem, "table t.csv")
-    for line in range(2, 14):
-        problems.add("empty caption", f"line {line} has no words")
-    problems.add("missing image", "image a has no file a.jpg")
-    return problems
-
-
-def test_refuse_ends_in_one_sentence_with_counts_and_the_first_few() -> None:
+def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
+    for on_problem in ("refuse", "skip"):
+        problems = Problems(on_problem, "table t.csv")
+        problems.settle()
+        assert problems.summary() == "table t.csv: nothing left out"
+        for line in range(2, 14):
+            problems.add("row without a split", f"line {line} has none")
+        problems.add("missing image", "image \ud800 has no file")
+        assert len(problems) == 13
+        listed = "".join(f"line {line} has none; " for line in range(2, 12))
+        listed = (
+            f"12 rows without a split ({listed}and 2 more), "
+            "1 missing image (image \\ud800 has no file)"
+        )
+        assert problems.summary() == f"table t.csv: left out {listed}"
+    problems.settle()  # Skipped.
+    problems.on_problem = "refuse"
     with pytest.raises(UserError) as caught:
-        filled("refuse").settle()
-    assert str(caught.value) == (
-        "table t.csv has 12 empty captions ("
-        + "".join(f"line {line} has no words; " for line in range(2, 12))
-        + "and 2 more), 1 missing image (image a has no file a.jpg) "
-        "(--on-problem skip, in training --set data.on_problem=skip, leaves them out)"
-    )
-
-
-def test_skip_goes_on_and_tells_in_its_summary() -> None:
-    problems = filled("skip")
-    problems.settle()
-    assert len(problems) == 13
-    assert problems.summary().startswith("table t.csv: left out 12 empty captions (line 2 has")
-    nothing = Problems("refuse", "table t.csv")
-    nothing.settle()
-    assert nothing.summary() == "table t.csv: nothing left out"
-
-
-def test_a_sentence_can_always_be_written() -> None:
-    problems = Problems("skip", "s")
-    problems.add("missing image", "image \ud800 has no file")
-    assert problems.summary().encode("utf-8") == (
-        b"s: left out 1 missing image (image \\ud800 has no file)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("kind", "plural"),
-    [
-        ("row without a split", "2 rows without a split"),
-        ("image without captions", "2 images without captions"),
-        ("duplicate caption", "2 duplicate captions"),
-    ],
-)
-def test_two_of_a_kind_are_in_the_plural(kind: str, plural: str) -> None:
-    problems = Problems("skip", "s")
-    problems.add(kind, "one")
-    problems.add(kind, "two")
-    assert problems.summary() == f"s: left out {plural} (one; two)"
+        problems.settle()
+    advice = "--on-problem skip, in training --set data.on_problem=skip, leaves them out"
+    assert str(caught.value) == f"table t.csv has {listed} ({advice})"

@@ -44,28 +44,6 @@ def test_packed_files(tmp_path: Path) -> None:
             read_lines(path)
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [
-        (b"a\nb\n", b"1\n", r"a\.en has 2 lines and .*a\.de has 1: line by line"),
-        (b"a\nb\n", b"1\n\xff2\n", r"a\.de, line 2: byte 1 is not UTF-8 text"),
-        (b"a\n\nc\n", b"1\n2\n3\n", r"1 empty sentence \(.*a\.en, line 2, .*\(in training "),
-        (b"a\nb\nc\n", b"1\n2\n \t\n", r"1 empty sentence \(.*a\.de, line 3, is empty\)"),
-        (b"", b"", r"there is no sentence in .*a\.en and .*a\.de"),
-    ],
-)
-def test_what_is_wrong_is_named(tmp_path: Path, source, target, message) -> None:
-    with pytest.raises(UserError, match=message):
-        read_parallel(*write(tmp_path, source, target))
-
-
-def test_missing_files_and_folders(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot read text file .*none\.en: No such file"):
-        read_lines(tmp_path / "none.en")
-    with pytest.raises(UserError, match="cannot read text file"):
-        read_lines(tmp_path)
-
-
 def test_empty_sides_may_be_skipped(tmp_path: Path) -> None:
     read = read_parallel(*write(tmp_path, b"a\n\nc\n", b"1\n2\n3\n"), on_problem="skip")
     assert [pair.line for pair in read.pairs] == [1, 3]

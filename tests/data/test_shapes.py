@@ -20,7 +20,6 @@ from captioner.data.shapes import (
     generate,
     generate_example,
 )
-from captioner.errors import UserError
 
 THREE = ShapesConfig(objects=(3, 3), object_size=(0.2, 0.3))
 
@@ -41,11 +40,6 @@ def test_an_example_depends_on_its_seed_and_index_only() -> None:
         assert first.boxes == second.boxes
         assert first.image.tobytes() == second.image.tobytes()
     assert generate_example(4, seed=5).image.tobytes() == long[4].image.tobytes()
-
-
-def test_sets_of_different_seeds_share_no_picture() -> None:
-    pictures = [example.image.tobytes() for seed in (0, 1) for example in generate(150, seed)]
-    assert len(set(pictures)) == 300
 
 
 @pytest.mark.parametrize("config", [ShapesConfig(), THREE, ShapesConfig(image_size=64)])
@@ -70,14 +64,6 @@ def test_boxes_hold_the_named_colour_and_nothing_lies_outside(config: ShapesConf
             assert colour_named(np.median(image[drawn & inside], axis=0)) == item.colour
             covered |= inside
         assert not (drawn & ~covered).any()
-
-
-def test_edges_are_smooth() -> None:
-    example = generate_example(0, seed=0, config=ShapesConfig(objects=(1, 1)))
-    values = pixels(example.image).min(axis=2)
-    ground, solid = np.median(values), values.min()
-    between = (values > solid + 20) & (values < ground - 20)
-    assert between.sum() >= 10
 
 
 @pytest.mark.parametrize(
@@ -139,38 +125,11 @@ def test_captions_say_what_the_boxes_show() -> None:
     assert seen == {*COLOURS, *SHAPES, "a", "above", "below", "left", "right", "of"}
 
 
-def test_every_number_of_objects_is_about_as_frequent() -> None:
-    counts = [len(example.objects) for example in generate(300, seed=1)]
-    assert 115 <= counts.count(1) <= 185
-    assert counts.count(1) + counts.count(2) == 300
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("image_size", 8),
-        ("objects", (0, 2)),
-        ("objects", (3, 2)),
-        ("object_size", (0.3, 0.2)),
-        ("object_size", (0.2, 0.9)),
-    ],
-)
-def test_values_that_make_no_pictures_are_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(UserError, match=f"^{field} "):
-        ShapesConfig(**{field: value})  # type: ignore[arg-type]
-
-
-def test_objects_without_room_are_refused() -> None:
-    crowded = ShapesConfig(objects=(4, 4), object_size=(0.5, 0.5))
-    with pytest.raises(UserError, match="no room"):
-        generate_example(0, seed=0, config=crowded)
-
-
 CIRCLE = ShapesObject("red", "circle", (2.0, 3.0, 12.0, 13.0))
 SQUARE = ShapesObject("blue", "square", (20.0, 30.0, 50.0, 60.0))
 
 
-PICTURE = ShapesExample(Image.new("RGB", (64, 64)), "", (), (), (CIRCLE, SQUARE))
+PICTURE = ShapesExample(Image.new("RGB", (64, 64)), (), (), (CIRCLE, SQUARE))
 GROUNDING = ShapesGrounding({"x": PICTURE})
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from captioner.data.synonyms import COCO_SYNONYMS, Mention, Synonyms, plurals, read_synonyms
-from captioner.errors import UserError
 from captioner.text.tokenizer import tokenize
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "coco"
@@ -87,33 +86,6 @@ def test_the_name_of_a_category_may_be_taken_from_it(tmp_path: Path) -> None:
 )
 def test_plurals(singular: str, plural: str) -> None:
     assert plural in plurals(singular)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("dog puppy", "line 1 is not a category, a colon and phrases"),
-        ("# nothing\n: puppy", "line 2 is not a category, a colon and phrases"),
-        ("dog: puppy,, pup", "line 1 has a phrase without words"),
-        ("dog: puppy,", "line 1 has a phrase without words"),
-        ("dog: !", "line 1 has a phrase without words"),
-        ("!: dog", "line 1 has a category without words"),
-        ("dog: pet\ncat: kitten, Pet", "line 2: 'pet' is already in line 1"),
-        ("dog: pet\n-: pet", "line 2: 'pet' is already in line 1"),
-        ("dog: pet, pet", "line 1: 'pet' is already in line 1"),
-        (
-            "bird: sea gull\nship: seag ull",
-            "lines 1 and 2: 'seagull' follows from both 'sea gull' and 'seag ull'",
-        ),
-        ("-: dog house", "has no category"),
-        ("", "has no category"),
-    ],
-)
-def test_ill_formed_lists_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
-    file = write(tmp_path / "words.txt", text)
-    with pytest.raises(UserError, match=message) as caught:
-        read_synonyms(file)
-    assert str(file) in str(caught.value)
 
 
 def test_the_packaged_list_has_the_categories_of_coco() -> None:

@@ -1,0 +1,252 @@
+"""An ill-formed file is refused in one sentence that names it, and no text crashes a reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from data_samples import write_json
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captioner.data.example import Problems
+from captioner.data.instances import read_instances
+from captioner.data.parallel import read_lines, read_parallel
+from captioner.data.readers import read_examples
+from captioner.data.shapes import ShapesConfig, generate_example
+from captioner.data.synonyms import read_synonyms
+from captioner.data.table import read_splits
+from captioner.errors import UserError
+
+SENTENCES = [{"raw": "A dog", "tokens": ["a", "dog"]}]
+NUMBERED = {"filepath": "val2014", "cocoid": 1}
+DOCUMENTS: dict[str, Any] = {
+    "coco": {
+        "images": [{"id": 1, "file_name": "a.jpg"}],
+        "annotations": [{"id": 1, "image_id": 1, "caption": "A dog"}],
+    },
+    "karpathy": {
+        "images": [{"filename": "a.jpg", "split": "train", "sentences": SENTENCES, **NUMBERED}]
+    },
+    "instances": {
+        "categories": [{"id": 1, "name": "dog"}],
+        "images": [{"id": 1, "width": 8, "height": 6, "file_name": "a.jpg"}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1]}],
+    },
+}
+OPTIONAL = ("filepath", "cocoid", "tokens", "bbox")
+
+
+def spoiled(value: Any, is_optional: Callable[[str], bool]) -> Iterator[Any]:
+    """The document with each value in turn of another type or, if it is required, left out."""
+    yield from (other for other in (None, True, "x", [], {}) if type(other) is not type(value))
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            others = {each: value[each] for each in value if each != name}
+            if not is_optional(name):
+                yield others
+            yield from ({**others, name: other} for other in spoiled(inner, is_optional))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            for other in spoiled(inner, is_optional):
+                yield [*value[:place], other, *value[place + 1 :]]
+
+
+def read(kind: str, file: Path, split: str | None = None) -> object:
+    if kind == "instances":
+        return read_instances([file]).target(1, "dog")
+    if kind == "synonyms":
+        return read_synonyms(file)
+    return read_examples(kind, file, None, split, Problems("skip"), check_files=False)
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_value_of_another_type_is_refused(tmp_path: Path, kind: str) -> None:
+    def is_optional(name: str) -> bool:
+        return name in OPTIONAL or (kind == "instances" and name == "file_name")
+
+    assert read(kind, write_json(tmp_path / "valid.json", DOCUMENTS[kind]))
+    for document in spoiled(DOCUMENTS[kind], is_optional):
+        file = write_json(tmp_path / "spoiled.json", document)
+        with pytest.raises(UserError) as caught:
+            read(kind, file)
+        assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["coco", "karpathy", "flickr8k"])
+@pytest.mark.parametrize("content", ["[{}]", '{"images": [{}]}', "image,caption\na.jpg,A dog\n"])
+def test_a_file_that_looks_like_another_format_is_refused_in_one_sentence(
+    tmp_path: Path, kind: str, content: str
+) -> None:
+    (tmp_path / "file").write_text(content)
+    sentence = f"; if it is not {kind}, name its format \\(--format"
+    with pytest.raises(UserError, match=sentence) as error:
+        read(kind, tmp_path / "file")
+    assert "skip" not in str(error.value)
+
+
+TEXTS = {
+    "flickr8k": ("tokens.txt", "a.jpg#0\tA dog .\nb.jpg#1\tIt runs\n"),
+    "table": ("t.csv", 'image,caption\na.jpg,"A dog"\nb.jpg,It runs\n'),
+    "table of lines": ("t.jsonl", '{"image": "a.jpg", "caption": "A dog"}\n' * 2),
+    "synonyms": ("words.txt", "dog: puppy, bull dog\n-: dog house # or kennel\n"),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@given(st.data())
+def test_any_text_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+) -> None:
+    name, valid = TEXTS[kind]
+    start, end = (data.draw(st.integers(0, len(valid))) for _ in range(2))
+    inserted = data.draw(st.text() | st.text(st.sampled_from(valid)))
+    file = tmp_path_factory.getbasetemp() / name
+    file.write_bytes((valid[:start] + inserted + valid[end:]).encode("utf-8", "replace"))
+    try:
+        outcome = f"{file}: {read(kind.split()[0], file)}"
+    except UserError as error:
+        outcome = str(error)
+    assert str(file) in outcome
+
+
+def changed(kind: str, place: str, **values: Any) -> str:
+    """The JSON of a document with other values in the first record of `place`."""
+    (record,) = DOCUMENTS[kind][place]
+    return json.dumps({**DOCUMENTS[kind], place: [{**record, **values}]})
+
+
+COCO, KARPATHY, FLICKR = json.dumps(DOCUMENTS["coco"]), json.dumps(DOCUMENTS["karpathy"]), "a#0\tA"
+THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "message"),
+    [
+        ("coco val", "captions_train2017.json", COCO, "of the split 'train2017', not 'val'$"),
+        ("coco train2014", "captions_train2017.json", COCO, "'train2017', not 'train2014'$"),
+        ("coco train201", "captions_train2017.json", COCO, "split of COCO is .* not 'train201'$"),
+        ("coco train", "coco_val.json", COCO, "of the split 'val', not 'train'$"),
+        ("coco", "folder", None, "the split to read from it must be named"),
+        ("coco val", "folder", None, r"neither .*captions_val.json nor .*annotations/captions_val"),
+        ("karpathy dev", "k.json", KARPATHY, "no split 'dev', only train"),
+        ("flickr8k", "none.txt", None, r"token file .*none.txt does not exist"),
+        ("flickr8k none.txt", "tokens.txt", FLICKR, "split list none.txt does not exist"),
+        ("flickr8k val", "tokens.txt", FLICKR, r"neither .*devImages.txt nor .*val.txt$"),
+        ("table", "t.csv", "", 'no column "image"'),
+        ("table", "t.csv", "image,words\na,x\n", r'no column "caption" \(caption, .* first line'),
+        ("table", "t.csv", "a.jpg;x\n", r'no column "image" \(image, .* and has no column "capt'),
+        ("table", "t.csv", "image,caption,image\na.jpg,x,y\n", 'has the column "image" twice'),
+        ("table", "t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),
+        ("table", "t.csv", "image,caption\n", "no image with a caption is left"),
+        ("table train", "t.csv", "image,caption\n,\n", "has no split 'train': it has no rows"),
+        ("table test", "t.csv", THREE, "no split 'test': it has no \"split\" column"),
+        ("table val", "t.csv", THREE, "too few photos for validation: it takes 4"),
+        ("table", "t.jsonl", "", "no image with a caption is left"),
+        ("table", "t.xlsx", "PK", r"is none of \.csv, \.tsv, \.jsonl"),
+        ("instances", "i.json", changed("instances", "images", height=0), "0 is not at least 1"),
+        ("instances", "i.json", changed("instances", "images", width=10**9), "at most 20,000"),
+        ("instances", "i.json", changed("instances", "annotations", image_id=3), "of image 3"),
+        ("instances", "i.json", changed("instances", "annotations", category_id=3), "category 3"),
+        ("synonyms", "s.txt", "dog puppy", "line 1 is not a category, a colon and phrases"),
+        ("synonyms", "s.txt", "# nothing\n: puppy", "line 2 is not a category, a colon"),
+        ("synonyms", "s.txt", "dog: puppy,, pup", "line 1 is not a category, a colon and phrases"),
+        ("synonyms", "s.txt", "!: dog", "line 1 is not a category, a colon and phrases"),
+        ("synonyms", "s.txt", "dog: pet\n-: Pet", "line 2: 'pet' is listed a second time"),
+        ("synonyms", "s.txt", "a: sea gull\nb: seag ull", "'seagull' follows from both 'sea gull'"),
+        ("synonyms", "s.txt", "-: dog house", "has no category"),
+    ],
+)
+def test_ill_formed_files_are_refused_by_name(
+    tmp_path: Path, kind: str, name: str, content: str | None, message: str
+) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_text(content)
+    elif "." not in name:
+        file.mkdir()
+    with pytest.raises(UserError, match=message) as caught:
+        read(*kind.split()[:1], file, *kind.split()[1:])
+    assert str(file.parent) in str(caught.value) or "none.txt" in kind
+
+
+@pytest.mark.parametrize(
+    ("segmentation", "message"),
+    [
+        ([[1, 1, 4, 1]], "is not three or more pairs of numbers"),
+        ([[1, 1, 4, 1, 4, 3, 1]], "is not three or more pairs of numbers"),
+        ([[1, 1, 4, 1, 4, "3"]], "is not three or more pairs of numbers"),
+        ([[1, 1, 4, 1, 4, float("nan")]], "is not three or more pairs of numbers"),
+        ([3], "is not three or more pairs of numbers"),
+        ([[1, 1, 1e8, 1, 4, 3]], "numbers in its image"),
+        ([[1, 1, 4, -7, 4, 3]], "numbers in its image"),
+        ("x", "is neither a list nor an object"),
+        ({"size": [8, 6], "counts": [48]}, r"is of size \[8, 6\], not \[6, 8\] as its image"),
+        ({"counts": [48]}, "is of size None"),
+        ({"size": [6, 8], "counts": "5"}, "has no runs that add up to the 48 pixels"),
+    ],
+)
+def test_outlines_that_cannot_be_drawn_are_refused_when_asked_for(
+    tmp_path: Path, segmentation: Any, message: str
+) -> None:
+    file = tmp_path / "instances.json"
+    file.write_text(changed("instances", "annotations", segmentation=segmentation))
+    instances = read_instances([file])
+    assert instances.categories(1) == {"dog"}
+    with pytest.raises(UserError, match=f"annotation 1 in instance file {file}.*{message}"):
+        instances.target(1, "dog")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        (b"a\nb\n", b"1\n", r"a\.en has 2 lines and .*a\.de has 1: line by line"),
+        (b"a\nb\n", b"1\n\xff2\n", r"a\.de, line 2: byte 1 is not UTF-8 text"),
+        (b"a\n\nc\n", b"1\n2\n3\n", r"1 empty sentence \(.*a\.en, line 2, .*\(in training "),
+        (b"a\nb\nc\n", b"1\n2\n \t\n", r"1 empty sentence \(.*a\.de, line 3, is empty\)"),
+        (b"", b"", r"there is no sentence in .*a\.en and .*a\.de"),
+    ],
+)
+def test_sentences_without_a_translation_are_refused(
+    tmp_path: Path, source: bytes, target: bytes, message: str
+) -> None:
+    (tmp_path / "a.en").write_bytes(source)
+    (tmp_path / "a.de").write_bytes(target)
+    with pytest.raises(UserError, match=message):
+        read_parallel(tmp_path / "a.en", tmp_path / "a.de")
+    with pytest.raises(UserError, match=r"cannot read text file .*none\.en: No such file"):
+        read_lines(tmp_path / "none.en")
+
+
+def test_problems_of_all_splits_of_a_table_are_reported_together(tmp_path: Path) -> None:
+    text = "image,caption,split\ngone.jpg,One,train\na.jpg,,train\nb.jpg,Two,val\nlost.jpg,x,val\n"
+    (tmp_path / "t.csv").write_text(text + "cut\n")
+    (tmp_path / "b.jpg").touch()
+    with pytest.raises(UserError) as caught:
+        read_splits(tmp_path / "t.csv", None, ["train", "val"], Problems())
+    for sentence in ("line 6 has 1 cells", "line 3 has no words", "lost.jpg", "gone.jpg"):
+        assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("image_size", 8),
+        ("objects", (0, 2)),
+        ("objects", (3, 2)),
+        ("object_size", (0.3, 0.2)),
+        ("object_size", (0.2, 0.9)),
+    ],
+)
+def test_values_that_make_no_pictures_are_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(UserError, match=f"^{field} "):
+        ShapesConfig(**{field: value})  # type: ignore[arg-type]
+
+
+def test_objects_without_room_are_refused() -> None:
+    crowded = ShapesConfig(objects=(4, 4), object_size=(0.5, 0.5))
+    with pytest.raises(UserError, match="no room"):
+        generate_example(0, seed=0, config=crowded)
