@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.attention import Memory
-from captioner.decoding.protocol import Decoder
+from captioner.decoding import Decoder, TeacherForced
 from captioner.errors import UserError
 from captioner.schema import SIZE, Config
 from captioner.text.vocabulary import Vocabulary
@@ -88,19 +88,6 @@ class Standardisation(nn.Module):
     def forward(self, annotations: Tensor) -> Tensor:
         """(B, L, D) -> (B, L, D), float32 at least."""
         return (annotations - self.mean) / self.deviation
-
-
-class TeacherForced(NamedTuple):
-    """A decoder's output for given captions.
-
-    logits: (B, K, T, V). weights: (B, K, T, L). log_probability: (B, K, T), of the positions drawn
-    by hard attention, and entropy: (B, K, T), of their distribution, in nats; None for soft.
-    """
-
-    logits: Tensor
-    weights: Tensor
-    log_probability: Tensor | None = None
-    entropy: Tensor | None = None
 
 
 class CaptionDecoder(nn.Module, Decoder):

@@ -26,9 +26,8 @@ from captioner.caption.base import (
     CaptionDecoder,
     CaptionDecoderConfig,
     Standardisation,
-    TeacherForced,
 )
-from captioner.decoding import Step, select_rows
+from captioner.decoding import Step, TeacherForced, select_rows
 from captioner.devices import at_least_float32
 from captioner.schema import SIZE
 

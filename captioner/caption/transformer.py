@@ -25,9 +25,8 @@ from captioner.caption.base import (
     CaptionDecoder,
     CaptionDecoderConfig,
     Standardisation,
-    TeacherForced,
 )
-from captioner.decoding import Step
+from captioner.decoding import Step, TeacherForced
 from captioner.schema import SIZE
 
 

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from captioner.decoding.protocol import Decoder as Decoder
     from captioner.decoding.protocol import Hypothesis as Hypothesis
     from captioner.decoding.protocol import Step as Step
+    from captioner.decoding.protocol import TeacherForced as TeacherForced
     from captioner.decoding.protocol import cross_entropies as cross_entropies
 
 _NAMES = {
     "constraints": ("Constraints",),
     "loop": ("BeamSearch", "Choice", "Sampling", "Strategy", "decode", "select_rows"),
     "options": ("SearchOptions", "TranslationSearch"),
-    "protocol": ("Decoder", "Hypothesis", "Step", "cross_entropies"),
+    "protocol": ("Decoder", "Hypothesis", "Step", "TeacherForced", "cross_entropies"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

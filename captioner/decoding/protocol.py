@@ -26,6 +26,19 @@ class Step(NamedTuple):
     weights: Tensor
 
 
+class TeacherForced(NamedTuple):
+    """A decoder's output for given sequences, fed with their tokens.
+
+    logits: (B, K, T, V). weights: (B, K, T, L). log_probability: (B, K, T), of the positions drawn
+    by hard attention, and entropy: (B, K, T), of their distribution, in nats; None for soft.
+    """
+
+    logits: Tensor
+    weights: Tensor
+    log_probability: Tensor | None = None
+    entropy: Tensor | None = None
+
+
 class Decoder(Protocol):
     """The protocol of every caption and translation decoder.
 

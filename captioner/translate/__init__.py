@@ -4,12 +4,7 @@ from captioner.decoding import TranslationSearch
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
-from captioner.translate.model import (
-    TeacherForced,
-    TranslationLoss,
-    TranslationModel,
-    TranslationObjective,
-)
+from captioner.translate.model import TranslationLoss, TranslationModel, TranslationObjective
 from captioner.translate.recurrent import SourceMemory
 from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from captioner.translate.transformer import Transformer, TransformerConfig
@@ -28,7 +23,6 @@ __all__ = [
     "SequenceToSequence",
     "SequenceToSequenceConfig",
     "SourceMemory",
-    "TeacherForced",
     "Transformer",
     "TransformerConfig",
     "Translation",

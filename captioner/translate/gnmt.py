@@ -6,21 +6,20 @@ penalties are in `captioner.decoding`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.attention import AdditiveScore, Attention, Memory
-from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
+from captioner.decoding import TeacherForced
 from captioner.translate.recurrent import (
     AttentionSize,
+    DecoderState,
     FedCell,
     RecurrentConfig,
     RecurrentEncoder,
+    RecurrentModel,
     RecurrentStack,
-    RecurrentState,
     SourceMemory,
 )
 
@@ -44,31 +43,23 @@ class GNMTConfig(RecurrentConfig):
     )
 
 
-class GNMTState(NamedTuple):
-    """memory: the encoder's outputs. recurrent: hidden and cell of each layer.
-
-    The bottom layer's are (B, K, H), those of the others (B, K, 1, H).
-    """
-
-    memory: Memory
-    recurrent: tuple[RecurrentState, ...]
-
-
-class GNMT(TranslationModel):
+class GNMT(RecurrentModel):
     """Stacked LSTMs; the bottom decoder layer attends, and all layers are fed its context.
 
     The bottom layer's output of the previous step is the query (section 3, equation 4:
     a_i = AttentionFunction(y_(i-1), x)), so that in training only this layer runs step by step.
     Each decoder layer starts from the final state of the encoder layer of the same number, the
     bottom one from the backward direction; the paper does not specify the initial states.
+
+    The recurrent state has those of each layer: (B, K, H) of the bottom one, (B, K, 1, H) of the
+    others.
     """
 
     def __init__(self, config: GNMTConfig, source_size: int, target_size: int) -> None:
-        super().__init__()
+        super().__init__(config, source_size, target_size)
         self.config = config
         embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = config.embeddings(source_size, target_size)
-        self.bottom_encoder = RecurrentEncoder("lstm", embedding, 2 * hidden, bidirectional=True)
+        self.bottom_encoder = RecurrentEncoder("lstm", embedding, hidden, bidirectional=True)
         self.encoders = nn.ModuleList(
             RecurrentEncoder("lstm", hidden if layer > 2 else 2 * hidden, hidden)
             for layer in range(2, config.layers + 1)
@@ -78,7 +69,6 @@ class GNMT(TranslationModel):
         self.decoders = nn.ModuleList(
             RecurrentStack("lstm", 2 * hidden, hidden) for _ in range(2, config.layers + 1)
         )
-        self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H).
@@ -91,46 +81,34 @@ class GNMT(TranslationModel):
             above, final = encoder(self.dropout(outputs), mask)  # (B, S, H)
             outputs = self._add_residual(layer, above, outputs)
             finals.append(final)
-        combined = tuple(
-            torch.cat(each, dim=1)  # (B, layers, H)
-            for each in zip(*finals, strict=True)
-        )
-        return SourceMemory.of(self.attention.remember(outputs, mask), combined)
+        hidden, cell = (torch.cat(each, dim=1) for each in zip(*finals, strict=True))
+        return SourceMemory.of(self.attention.remember(outputs, mask), (hidden, cell))
 
-    def start(self, memory: Memory) -> GNMTState:
+    def start(self, memory: Memory) -> DecoderState:
         """Each layer starts from the final state of the encoder layer of the same number."""
         assert isinstance(memory, SourceMemory)
-        hidden, cell = memory.final  # (B, layers, H)
-        bottom = hidden[:, :1], cell[:, :1]  # (B, 1, H)
+        bottom = tuple(each[:, :1] for each in memory.final)  # (B, 1, H)
         upper = [
-            (hidden[:, layer, None, None], cell[:, layer, None, None])  # (B, 1, 1, H)
+            tuple(each[:, layer, None, None] for each in memory.final)  # (B, 1, 1, H)
             for layer in range(1, self.config.layers)
         ]
-        return GNMTState(memory, (bottom, *upper))
+        return DecoderState(memory, (bottom, *upper))
 
-    def run(self, tokens: Tensor, state: GNMTState) -> tuple[TeacherForced, GNMTState]:
+    def run(self, tokens: Tensor, state: DecoderState) -> tuple[TeacherForced, DecoderState]:
         """See `TranslationModel.run`; only the bottom layer runs step by step."""
-        projected = self.bottom_decoder.project_input(
-            self.embeddings.target(tokens)
-        )  # (B, K, T, 4H)
-        bottom = state.recurrent[0]
-        hiddens, contexts, weights = [], [], []
-        for gates in projected.unbind(dim=2):  # (B, K, 4H)
-            attended = self.attention(bottom[0], state.memory)
-            bottom = self.bottom_decoder(gates, attended.context, bottom)
-            hiddens.append(bottom[0])
-            contexts.append(attended.context)
-            weights.append(attended.weights)
-        outputs, context = stack_steps(hiddens), stack_steps(contexts)  # (B, K, T, H)
-        states = [bottom]
+        embedded = self.embeddings.target(tokens)  # (B, K, T, E)
+        (_, *bottom), context, weights = self.bottom_decoder.attend(
+            self.attention, embedded, state.recurrent[0], state.memory
+        )
+        outputs = torch.stack([hidden for hidden, _ in bottom], dim=2)  # (B, K, T, H)
+        states = [bottom[-1]]
         for layer, decoder in enumerate(self.decoders, start=2):
             fed = torch.cat([self.dropout(outputs), context], dim=-1)  # (B, K, T, 2H)
             above, state_above = decoder(fed, state.recurrent[layer - 1])  # (B, K, T, H)
             outputs = self._add_residual(layer, above, outputs)
             states.append(state_above)
         logits = self.embeddings.logits(self.dropout(outputs))  # (B, K, T, V)
-        teacher_forced = TeacherForced(logits, stack_steps(weights))
-        return teacher_forced, state._replace(recurrent=tuple(states))
+        return TeacherForced(logits, weights), state._replace(recurrent=tuple(states))
 
     def _add_residual(self, layer: int, outputs: Tensor, inputs: Tensor) -> Tensor:
         """Equation 6: from `residual_from` on, add the inputs of a layer to its outputs."""

@@ -5,7 +5,7 @@ Luong et al. 2015, *Effective Approaches to Attention-based Neural Machine Trans
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -24,14 +24,15 @@ from captioner.attention import (
     PredictedCentre,
     Score,
 )
+from captioner.decoding import TeacherForced
 from captioner.schema import LENGTH, SIZE
-from captioner.translate.model import TeacherForced, TranslationModel, stack_steps
 from captioner.translate.recurrent import (
     Cell,
     FedCell,
     Layers,
     RecurrentConfig,
     RecurrentEncoder,
+    RecurrentModel,
     RecurrentStack,
     RecurrentState,
     SourceMemory,
@@ -93,36 +94,34 @@ class LuongState(NamedTuple):
     time: Tensor
 
 
-class Luong(TranslationModel):
+class Luong(RecurrentModel):
     """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) predicts the word. Section 3."""
 
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
-        super().__init__()
+        super().__init__(config, source_size, target_size)
         self.config = config
-        embedding, hidden = config.embedding_size, config.hidden_size
-        self.embeddings = config.embeddings(source_size, target_size)
+        embedding, hidden, layers = config.embedding_size, config.hidden_size, config.layers
         self.encoder = RecurrentEncoder(
-            config.cell, embedding, hidden, config.layers, config.bidirectional, config.dropout
+            config.cell,
+            embedding,
+            hidden // 2 if config.bidirectional else hidden,
+            layers,
+            config.dropout,
+            config.bidirectional,
         )
         if config.input_feeding:
-            self.cells = nn.ModuleList(
-                FedCell(config.cell, *((hidden, 0) if layer else (embedding, hidden)), hidden)
-                for layer in range(config.layers)
-            )
+            upper = [FedCell(config.cell, hidden, 0, hidden) for _ in range(layers - 1)]
+            self.cells = nn.ModuleList([FedCell(config.cell, embedding, hidden, hidden), *upper])
         else:
-            self.decoder = RecurrentStack(
-                config.cell, embedding, hidden, config.layers, config.dropout
-            )
-        score = config.make_score()
+            self.decoder = RecurrentStack(config.cell, embedding, hidden, layers, config.dropout)
+        score, is_predicted = config.make_score(), config.attention == "local-p"
         self.attention: Attention | LocalAttention
         if config.attention == "global":
             self.attention = Attention(score)
         else:
-            self.attention = LocalAttention(score, config.window, config.attention == "local-p")
-        if config.attention == "local-p":
-            self.centre = PredictedCentre(hidden, hidden)
+            self.attention = LocalAttention(score, config.window, is_predicted)
+        self.centre = PredictedCentre(hidden, hidden) if is_predicted else None
         self.combined = cpu.Linear(2 * hidden, hidden, bias=False)
-        self.dropout = nn.Dropout(config.dropout)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""
@@ -134,9 +133,7 @@ class Luong(TranslationModel):
         assert isinstance(memory, SourceMemory)
         recurrent = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
         attentional = torch.zeros_like(recurrent[0][:, :, 0])  # (B, 1, H)
-        time = torch.zeros(
-            attentional.shape[:2], dtype=torch.long, device=attentional.device
-        )  # (B, 1)
+        time = torch.zeros_like(attentional[..., 0], dtype=torch.long)  # (B, 1)
         return LuongState(memory, recurrent, attentional, time)
 
     def run(self, tokens: Tensor, state: LuongState) -> tuple[TeacherForced, LuongState]:
@@ -144,17 +141,16 @@ class Luong(TranslationModel):
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         if self.config.input_feeding:
             outputs, steps = [], []
-            first = cast(FedCell, self.cells[0])
-            for gates in first.project_input(embedded).unbind(dim=2):  # (B, K, gates)
+            for gates in self.cells[0].project_input(embedded).unbind(dim=2):  # type: ignore[operator]
                 state, step_weights = self._step_fed(gates, state)
                 outputs.append(state.attentional)
                 steps.append(step_weights)
-            attentional, weights = stack_steps(outputs), stack_steps(steps)
+            attentional, weights = torch.stack(outputs, dim=2), torch.stack(steps, dim=2)
         else:
             hidden, recurrent = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
             times = torch.arange(tokens.shape[2], device=tokens.device) + state.time.unsqueeze(2)
             attended = self._attend(hidden.flatten(1, 2), state.memory, times.flatten(1))
-            context = attended.context.view(*tokens.shape, -1)  # (B, K, T, H)
+            context = attended.context.view_as(hidden)
             weights = attended.weights.view(*tokens.shape, -1)  # (B, K, T, S)
             attentional = self._attentional(context, hidden)  # (B, K, T, H)
             state = LuongState(
@@ -164,39 +160,26 @@ class Luong(TranslationModel):
 
     def _step_fed(self, gates: Tensor, state: LuongState) -> tuple[LuongState, Tensor]:
         """The bottom layer's projected embeddings (B, K, gates) -> state and weights."""
-        hidden = state.attentional
         layers: list[RecurrentState] = []
         for number, cell in enumerate(self.cells):
+            if number > 0:
+                gates = cell.project_input(self.dropout(layers[-1][0]))  # type: ignore[operator]
             before = tuple(each[:, :, number] for each in state.recurrent)  # (B, K, H) each
-            if number == 0:
-                layers.append(cell(gates, state.attentional, before))
-            else:
-                projected = cell.project_input(self.dropout(hidden))  # type: ignore[operator]
-                layers.append(cell(projected, None, before))
-            hidden = layers[-1][0]
+            layers.append(cell(gates, state.attentional, before))  # Read by the bottom layer only.
+        hidden = layers[-1][0]
         attended = self._attend(hidden, state.memory, state.time)
-        next_state = state._replace(
-            recurrent=tuple(
-                stack_steps(list(each))  # (B, K, layers, H)
-                for each in zip(*layers, strict=True)
-            ),
-            attentional=self._attentional(attended.context, hidden),
-            time=state.time + 1,
-        )
-        return next_state, attended.weights
+        recurrent = tuple(torch.stack(each, dim=2) for each in zip(*layers, strict=True))
+        attentional = self._attentional(attended.context, hidden)
+        return LuongState(state.memory, recurrent, attentional, state.time + 1), attended.weights
 
     def _attend(self, hidden: Tensor, memory: Memory, time: Tensor) -> Attended:
         """Attend with states (B, Q, H) at steps (B, Q), counted from 0."""
-        if isinstance(self.attention, Attention):
-            attended: Attended = self.attention(hidden, memory)
-            return attended
-        predicted = self.config.attention == "local-p"
-        centres = self.centre(hidden, memory) if predicted else time.float()  # (B, Q)
-        attended = self.attention(hidden, memory, centres)
-        return attended
+        if self.config.attention == "global":
+            return self.attention(hidden, memory)  # type: ignore[no-any-return]
+        centres = time.float() if self.centre is None else self.centre(hidden, memory)  # (B, Q)
+        return self.attention(hidden, memory, centres)  # type: ignore[no-any-return]
 
     def _attentional(self, context: Tensor, hidden: Tensor) -> Tensor:
         """h~ = tanh(W_c [c; h]), equation 5: contexts and states (..., H) -> (..., H)."""
         joined = torch.cat([context, hidden], dim=-1)  # (..., 2H)
-        attentional: Tensor = self.dropout(torch.tanh(self.combined(joined)))
-        return attentional
+        return self.dropout(torch.tanh(self.combined(joined)))  # type: ignore[no-any-return]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from captioner import cpu
 from captioner.attention import Memory
-from captioner.decoding import Step, cross_entropies, select_rows
+from captioner.decoding import Step, TeacherForced, cross_entropies, select_rows
 from captioner.errors import UserError
 from captioner.schema import Config
 from captioner.text.token_batches import TranslationBatch
@@ -58,52 +58,37 @@ class Embeddings(nn.Module):
         self.sizes = source_size, target_size
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
-        self.target_embedding = _table(target_size, embedding_size)
-        self.source_embedding = _table(source_size, embedding_size) if tie != "all" else None
         # A shared matrix is one parameter with one name, so that a saved model holds it once.
-        self.output = cpu.Linear(output_size, target_size) if tie == "none" else None
-        self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
         # Rows shared with the output layer or multiplied by sqrt(E) start with norm 1.
         deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1
-        for table in (self.target_embedding, self.source_embedding):
-            if table is not None and not table.weight.is_meta:
-                nn.init.normal_(table.weight, std=deviation)
+        self.target_embedding = _table(target_size, embedding_size, deviation)
+        self.source_embedding = None
+        if tie != "all":
+            self.source_embedding = _table(source_size, embedding_size, deviation)
+        self.output = cpu.Linear(output_size, target_size) if tie == "none" else None
+        self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
 
     def source(self, tokens: Tensor) -> Tensor:
         """Source tokens (B, S) -> their embeddings (B, S, E)."""
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
-        embedded: Tensor = self.dropout(table(tokens) * self.factor)
-        return embedded
+        return self.dropout(table(tokens) * self.factor)  # type: ignore[no-any-return]
 
     def target(self, tokens: Tensor) -> Tensor:
         """Target tokens (...) -> their embeddings (..., E)."""
-        embedded: Tensor = self.dropout(self.target_embedding(tokens) * self.factor)
-        return embedded
+        return self.dropout(self.target_embedding(tokens) * self.factor)  # type: ignore[no-any-return]
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Decoder outputs (..., output size) -> logits (..., V)."""
-        if self.output is not None:
-            logits: Tensor = self.output(vectors)
-            return logits
-        return cpu.linear(vectors, self.target_embedding.weight, self.output_bias)
+        if self.output is None:
+            return cpu.linear(vectors, self.target_embedding.weight, self.output_bias)
+        return self.output(vectors)  # type: ignore[no-any-return]
 
 
-def _table(size: int, embedding_size: int) -> nn.Embedding:
-    """Embeddings (V, E). On `meta`, drawing weights would make torch import its compiler."""
-    if torch.empty(0).is_meta:
-        weight = torch.empty(size, embedding_size)
-        return nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-any-return, no-untyped-call]
-    return nn.Embedding(size, embedding_size)
-
-
-class TeacherForced(NamedTuple):
-    """Outputs of a model under teacher forcing.
-
-    logits: (B, K, T, V). weights: (B, K, T, L), the attention at each step.
-    """
-
-    logits: Tensor
-    weights: Tensor
+def _table(size: int, embedding_size: int, deviation: float) -> nn.Embedding:
+    weight = torch.empty(size, embedding_size)
+    if not weight.is_meta:  # There, drawing weights would make torch import its compiler.
+        nn.init.normal_(weight, std=deviation)
+    return nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class TranslationModel(nn.Module):
@@ -150,18 +135,9 @@ class TranslationModel(nn.Module):
         return type(state)(*selected) if hasattr(state, "_fields") else tuple(selected)
 
     def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """Teacher forcing: input tokens (B, K, T), `<start>` first -> `TeacherForced`.
-
-        Equal to T calls of `step`.
-        """
+        """Teacher forcing: input tokens (B, K, T), `<start>` first; equal to T calls of `step`."""
         state = self.select(self.start(memory), tokens.new_zeros(tokens.shape[:2]))
-        outputs, _ = self.run(tokens, state)
-        return outputs
-
-
-def stack_steps(steps: list[Tensor]) -> Tensor:
-    """Stack the outputs (B, K, ...) of T steps to (B, K, T, ...)."""
-    return torch.stack(steps, dim=2)  # (B, K, T, ...)
+        return self.run(tokens, state)[0]
 
 
 class TranslationObjective(Config):
@@ -184,7 +160,7 @@ class TranslationLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.translation_model = translation_model
-        self.objective = TranslationObjective() if objective is None else objective
+        self.objective = objective or TranslationObjective()
 
     def loss(self, batch: TranslationBatch) -> dict[str, Tensor]:
         """Return the loss of a batch under `loss`, and other values to report.
@@ -193,8 +169,7 @@ class TranslationLoss(nn.Module):
         without label smoothing.
         """
         memory = self.translation_model.remember(batch.source, batch.source_mask)
-        inputs = batch.inputs.unsqueeze(1)  # (B, 1, T), one row a source
-        outputs = self.translation_model(memory, inputs)
+        outputs = self.translation_model(memory, batch.inputs.unsqueeze(1))  # one row a source
         logits = outputs.logits.squeeze(1)  # (B, T, V)
         tokens = batch.mask.sum().clamp(min=1)
         losses = cross_entropies(logits, batch.targets, batch.mask, self.objective.label_smoothing)

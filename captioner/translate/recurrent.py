@@ -1,9 +1,9 @@
-"""Parts of the recurrent translation models: options, memory, encoder and decoder layers."""
+"""Parts of the recurrent translation models: options, base class, encoder and decoder layers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -12,9 +12,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from typing_extensions import Self
 
 from captioner import cpu
-from captioner.attention import Memory
+from captioner.attention import Attention, Memory
 from captioner.schema import SIZE, Config
-from captioner.translate.model import Embeddings, Tie
+from captioner.translate.model import Embeddings, Tie, TranslationModel
 
 Cell = Annotated[Literal["lstm", "gru"], Field(description="kind of recurrent cell")]
 AttentionSize = Annotated[int, Field(ge=1, le=SIZE, description="A, of the additive score")]
@@ -39,18 +39,6 @@ class RecurrentConfig(Config):
         """The size of the vectors that the output layer reads."""
         return self.hidden_size
 
-    def embeddings(self, source_size: int, target_size: int) -> Embeddings:
-        """Make the embeddings and output layer for so many tokens of each side."""
-        return Embeddings(
-            source_size,
-            target_size,
-            self.embedding_size,
-            self.output_layer_size,
-            self.tie_embeddings,
-            self.scale_embeddings,
-            self.dropout,
-        )
-
     @model_validator(mode="after")
     def _check_tie(self) -> Self:
         size = self.output_layer_size
@@ -62,8 +50,32 @@ class RecurrentConfig(Config):
         return self
 
 
+class RecurrentModel(TranslationModel):
+    """A translation model with the embeddings and the dropout of its config."""
+
+    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(
+            source_size,
+            target_size,
+            config.embedding_size,
+            config.output_layer_size,
+            config.tie_embeddings,
+            config.scale_embeddings,
+            config.dropout,
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+
 RecurrentState = tuple[Tensor, ...]
 """State of a recurrent network: (hidden,) of a GRU, (hidden, cell) of an LSTM."""
+
+
+class DecoderState(NamedTuple):
+    """The source's memory, and the states of one network, or of each layer."""
+
+    memory: Memory
+    recurrent: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,51 +98,96 @@ class SourceMemory(Memory):
         return replace(super().select(sources), final=final)
 
 
-def run_recurrent_network(
-    network: nn.GRU | nn.LSTM, inputs: Any, state: RecurrentState | None = None
-) -> tuple[Any, Any]:
-    """Call torch's GRU or LSTM in the type of its weights; returns outputs and a `RecurrentState`.
-
-    inputs: a tensor or a `PackedSequence`. Autocast casts cuDNN's recurrent networks to float16,
-    whatever its own type is: without loss scaling their gradients vanish. oneDNN has no LSTM in
-    bfloat16 for CPUs without AVX-512, and fails.
-    """
-    weight = next(network.parameters())
-    before: Any = None if state is None else tuple(each.to(weight.dtype) for each in state)
-    if before is not None and isinstance(network, nn.GRU):
-        (before,) = before
-    with torch.autocast(weight.device.type, enabled=False):
-        outputs, after = network(inputs.to(weight.dtype), before)
-    return outputs, after if isinstance(after, tuple) else (after,)
-
-
-class RecurrentStack(nn.Module):
-    """A GRU or LSTM of several layers over whole sequences or single steps.
+class RecurrentNetwork(nn.Module):
+    """torch's GRU or LSTM of several layers, run in the type of its weights.
 
     kind: `gru` or `lstm`. dropout: probability between layers.
     """
 
     def __init__(
-        self, kind: str, input_size: int, hidden_size: int, layers: int = 1, dropout: float = 0.0
+        self,
+        kind: str,
+        input_size: int,
+        hidden_size: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
     ) -> None:
         super().__init__()
-        make = nn.GRU if kind == "gru" else nn.LSTM
-        dropout = dropout if layers > 1 else 0.0
-        self.network = make(input_size, hidden_size, layers, batch_first=True, dropout=dropout)
+        self.network = (nn.GRU if kind == "gru" else nn.LSTM)(
+            input_size,
+            hidden_size,
+            layers,
+            batch_first=True,
+            dropout=dropout if layers > 1 else 0.0,
+            bidirectional=bidirectional,
+        )
+
+    def _run(self, inputs: Any, state: RecurrentState | None = None) -> tuple[Any, RecurrentState]:
+        """A tensor or `PackedSequence`, states (layers, B, H) -> outputs and states.
+
+        Autocast casts cuDNN's recurrent networks to float16, whatever its own type is: without
+        loss scaling their gradients vanish. oneDNN has no LSTM in bfloat16 for CPUs without
+        AVX-512, and fails.
+        """
+        weight = next(self.network.parameters())
+        before: Any = None if state is None else tuple(each.to(weight.dtype) for each in state)
+        if before is not None and isinstance(self.network, nn.GRU):
+            (before,) = before
+        with torch.autocast(weight.device.type, enabled=False):
+            outputs, after = self.network(inputs.to(weight.dtype), before)
+        return outputs, after if isinstance(after, tuple) else (after,)
+
+
+class RecurrentStack(RecurrentNetwork):
+    """The layers of a decoder, over whole sequences or single steps."""
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Inputs (B, K, T, I) and states (B, K, layers, H) -> outputs (B, K, T, H), states."""
-        batch_size, rows = inputs.shape[:2]
+        rows = inputs.shape[:2]
         before = tuple(
             each.flatten(end_dim=1).transpose(0, 1).contiguous() for each in state
         )  # (layers, B * K, H)
-        outputs, after = run_recurrent_network(
-            self.network, inputs.flatten(end_dim=1), before
-        )  # (B * K, T, H)
-        return outputs.unflatten(0, (batch_size, rows)), tuple(  # (B, K, T, H)
-            each.transpose(0, 1).unflatten(0, (batch_size, rows))  # (B, K, layers, H)
-            for each in after
-        )
+        outputs, after = self._run(inputs.flatten(end_dim=1), before)  # (B * K, T, H)
+        states = tuple(each.transpose(0, 1).reshape(*rows, len(each), -1) for each in after)
+        return outputs.view(*inputs.shape[:3], -1), states  # (B, K, T, H), (B, K, layers, H) each
+
+
+class RecurrentEncoder(RecurrentNetwork):
+    """The layers of an encoder; D is H, or 2H in both directions, the forward half first."""
+
+    def forward(
+        self, embedded: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """Embeddings (B, S, E), mask (B, S) -> outputs (B, S, D), final states (B, layers, D).
+
+        Padding follows the tokens and has no effect: the backward direction starts at each
+        sentence's last token, final states are those at its ends, and outputs at padding are 0.
+        Torch raises `RuntimeError` for a source without tokens.
+        """
+        if mask is None:
+            outputs, final = self._run(embedded)  # (B, S, D)
+        else:
+            # Sorted here: torch's own sorting reads the order back from the GPU.
+            lengths, order = mask.sum(dim=1).cpu().sort(descending=True, stable=True)  # (B,)
+            there, back = (
+                each.to(embedded.device, non_blocking=True) for each in (order, order.argsort())
+            )  # (B,) each
+            packed: Any = pack_padded_sequence(
+                embedded.index_select(0, there), lengths, batch_first=True
+            )
+            outputs, final = self._run(packed)
+            outputs, _ = pad_packed_sequence(
+                outputs, batch_first=True, total_length=embedded.shape[1]
+            )  # (B, S, D)
+            outputs = outputs.index_select(0, back)
+            final = tuple(each.index_select(1, back) for each in final)
+        return outputs, tuple(self._by_source(each) for each in final)
+
+    def _by_source(self, state: Tensor) -> Tensor:
+        """(layers * directions, B, D / directions) -> (B, layers, D)."""
+        by_direction = state.view(self.network.num_layers, -1, *state.shape[1:])
+        return by_direction.permute(2, 0, 1, 3).flatten(start_dim=2)  # (B, layers, D)
 
 
 class FedCell(nn.Module):
@@ -157,8 +214,7 @@ class FedCell(nn.Module):
 
     def project_input(self, known: Tensor) -> Tensor:
         """Known inputs (..., I) -> their part of the gates (..., 3H or 4H), in torch's order."""
-        gates: Tensor = self.known(known)
-        return gates
+        return self.known(known)  # type: ignore[no-any-return]
 
     def forward(self, gates: Tensor, fed: Tensor | None, state: RecurrentState) -> RecurrentState:
         """A step's `project_input` (..., gates), context (..., F), states (..., H) -> states."""
@@ -178,75 +234,18 @@ class FedCell(nn.Module):
         cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)  # (..., H)
         return torch.sigmoid(output_gate) * torch.tanh(cell), cell
 
+    def attend(
+        self, attention: Attention, known: Tensor, state: RecurrentState, memory: Memory
+    ) -> tuple[list[RecurrentState], Tensor, Tensor]:
+        """Run step by step, fed with what the hidden state before each step attends to.
 
-class RecurrentEncoder(nn.Module):
-    """A GRU or LSTM of several layers over the source, in one or both directions.
-
-    kind: `gru` or `lstm`. size: D of the outputs; if bidirectional, the forward half comes first,
-    then the backward half. dropout: probability between layers.
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        input_size: int,
-        size: int,
-        layers: int = 1,
-        bidirectional: bool = False,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        make = nn.GRU if kind == "gru" else nn.LSTM
-        self.network = make(
-            input_size,
-            size // 2 if bidirectional else size,
-            layers,
-            batch_first=True,
-            bidirectional=bidirectional,
-            dropout=dropout if layers > 1 else 0.0,
-        )
-
-    def forward(
-        self, embedded: Tensor, mask: Tensor | None = None
-    ) -> tuple[Tensor, RecurrentState]:
-        """Embeddings (B, S, E), mask (B, S) -> outputs (B, S, D), final states (B, layers, D).
-
-        Padding follows the tokens and has no effect: the backward direction starts at each
-        sentence's last token, final states are those at its ends, and outputs at padding are 0.
-        Torch raises `RuntimeError` for a source without tokens.
+        Known inputs (B, K, T, I), states (B, K, H) -> these and the T next states, contexts
+        (B, K, T, F) and weights (B, K, T, S).
         """
-        if mask is None:
-            outputs, final = run_recurrent_network(self.network, embedded)  # (B, S, D)
-        else:
-            # Sorted here: torch's own sorting reads the order back from the GPU.
-            lengths, order = mask.sum(dim=1).cpu().sort(descending=True, stable=True)  # (B,)
-            there, back = (
-                each.to(embedded.device, non_blocking=True) for each in (order, order.argsort())
-            )  # (B,) each
-            packed: Any = pack_padded_sequence(
-                embedded.index_select(0, there), lengths, batch_first=True
-            )
-            packed_outputs, final = run_recurrent_network(self.network, packed)
-            outputs, _ = pad_packed_sequence(
-                packed_outputs, batch_first=True, total_length=embedded.shape[1]
-            )  # (B, S, D)
-            outputs = outputs.index_select(0, back)
-            final = tuple(each.index_select(1, back) for each in final)
-        return outputs, tuple(self._by_source(each) for each in final)
-
-    def _by_source(self, state: Tensor) -> Tensor:
-        """(layers * directions, B, D / directions) -> (B, layers, D)."""
-        by_direction = state.view(
-            self.network.num_layers, -1, *state.shape[1:]
-        )  # (layers, directions, B, D / directions)
-        return by_direction.permute(2, 0, 1, 3).flatten(start_dim=2)  # (B, layers, D)
-
-
-def reverse_tokens(tokens: Tensor, mask: Tensor | None) -> Tensor:
-    """Reverse the tokens (B, S) of each row; padding stays at the end."""
-    if mask is None:
-        return tokens.flip(1)  # (B, S)
-    mask = mask.to(tokens.device, non_blocking=True)
-    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
-    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
-    return tokens.gather(1, torch.where(mask, lengths - 1 - positions, positions))  # (B, S)
+        states, contexts, weights = [state], [], []
+        for gates in self.project_input(known).unbind(dim=2):  # (B, K, gates)
+            attended = attention(states[-1][0], memory)
+            states.append(self(gates, attended.context, states[-1]))
+            contexts.append(attended.context)
+            weights.append(attended.weights)
+        return states, torch.stack(contexts, dim=2), torch.stack(weights, dim=2)

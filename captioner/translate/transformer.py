@@ -17,8 +17,9 @@ from captioner.attention.transformer import (
     StackState,
     sinusoidal_positions,
 )
+from captioner.decoding import TeacherForced
 from captioner.schema import SIZE, Config
-from captioner.translate.model import Embeddings, TeacherForced, Tie, TranslationModel
+from captioner.translate.model import Embeddings, Tie, TranslationModel
 
 
 class TransformerConfig(Config):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from captioner.attention import Memory
 from captioner.caption import CaptionDecoder
-from captioner.caption.base import TeacherForced
+from captioner.decoding import TeacherForced
 
 WORDS, PLACES, MEMORY = 11, 9, 8
 """V, L and D."""

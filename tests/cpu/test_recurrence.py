@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from captioner import cpu
-from captioner.caption.base import TeacherForced
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.decoding import TeacherForced
 
 WORDS, PLACES, MEMORY = 11, 9, 8
 """V, L and D here."""

@@ -10,7 +10,8 @@ from translation_samples import tokens
 
 from captioner.schema import from_mapping
 from captioner.translate import TranslationModelConfig
-from captioner.translate.recurrent import FedCell, RecurrentEncoder, reverse_tokens
+from captioner.translate.recurrent import FedCell, RecurrentEncoder
+from captioner.translate.sequence_to_sequence import reverse_tokens
 
 SIZES: dict[str, dict[str, Any]] = {
     "sequence_to_sequence": {"layers": 1},
@@ -49,7 +50,7 @@ def test_an_lstm_at_first_remembers() -> None:
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_an_encoder_is_torchs_sentence_by_sentence(kind: str, bidirectional: bool) -> None:
     torch.manual_seed(0)
-    encoder = RecurrentEncoder(kind, 5, 8, layers=2, bidirectional=bidirectional)
+    encoder = RecurrentEncoder(kind, 5, 4 if bidirectional else 8, 2, bidirectional=bidirectional)
     embedded = torch.randn(3, 6, 5)
     lengths = [4, 6, 1]
     mask = torch.arange(6) < torch.tensor(lengths).unsqueeze(1)
