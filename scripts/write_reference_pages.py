@@ -40,8 +40,8 @@ def sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[C
         elif section is not None:
             yield from sections(section, f"{prefix}.{name}" if prefix else name)
         if section is EncoderRecipe:
-            for family in FAMILIES:
-                yield f"{name} ({family.config.__name__.removesuffix('Config')})", family.config
+            for config in dict.fromkeys(family.config for family in FAMILIES):
+                yield f"{name} ({config.__name__.removesuffix('Config')})", config
 
 
 def configuration() -> str:

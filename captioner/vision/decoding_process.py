@@ -1,19 +1,19 @@
 """Decodes photos from strangers in other processes, with limits of time and memory.
 
 A file may be made to hold its decoder for minutes, or to crash it. A process can be killed, a
-thread cannot. When a process has started, it writes a line. A request is a line of JSON and the
-file's content; an answer a line of JSON and the pixels.
+thread cannot.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import queue
-import subprocess
-import sys
-import threading
-import time
+import signal
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -22,9 +22,6 @@ from captioner.vision.images import load_image, original_size, with_original_siz
 
 MEMORY = 2 * 1024**3
 """Bytes that a process may allocate, where the system can limit it (Linux)."""
-
-_PROGRAM = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
-"""Of a process. With `-m`, it would import files of the current folder."""
 
 
 class DecodingPool:
@@ -42,15 +39,18 @@ class DecodingPool:
     def load(
         self, content: bytes, name: str, maximum_pixels: int, sufficient_side: int
     ) -> Image.Image:
-        """Load a photo in an idle process, which is waited for.
+        """Load a photo as `load_image` does, in an idle process, which is waited for.
 
-        Raises `UserError` as `load_image` does, and for a photo that takes too long or crashes its
-        decoder.
+        Raises `UserError` also for a photo that takes too long or crashes its decoder.
         """
-        options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
+        options = {
+            "name": name,
+            "maximum_pixels": maximum_pixels,
+            "sufficient_side": sufficient_side,
+        }
         process = self._idle.get()
         try:
-            return process.load(content, name, options)
+            return process.load(content, options)
         finally:
             self._idle.put(process)
 
@@ -65,101 +65,77 @@ class _DecodingProcess:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: multiprocessing.process.BaseProcess | None = None
 
-    def load(self, content: bytes, name: str, options: dict[str, int]) -> Image.Image:
+    def load(self, content: bytes, options: dict[str, Any]) -> Image.Image:
         try:
-            process = self._running()
-        except OSError as error:
-            raise UserError(
-                f"{name} cannot be decoded: no process can be started ({error.strerror})"
-            ) from None
-        end = time.monotonic() + self._seconds
-        timer = threading.Timer(self._seconds, process.kill)
-        timer.start()
-        try:
-            request = {"bytes": len(content), "arguments": {"name": name, **options}}
-            return _ask(process, json.dumps(request).encode() + b"\n" + content)
-        except UserError:
-            raise
-        except Exception:
-            is_late = time.monotonic() >= end
-            self.close()  # It has ended, or the rest of its answer would spoil the next.
+            if self._process is None:
+                self._start()
+            self._pipe.send((content, options))
+            if not self._pipe.poll(self._seconds):
+                raise TimeoutError
+            answer = json.loads(self._pipe.recv_bytes())
+            pixels = self._pipe.recv_bytes()
+        except Exception as error:
+            self.close()
+            is_late = isinstance(error, TimeoutError)
             reason = f"took more than {self._seconds:g} s" if is_late else "crashed"
-            raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
-        finally:
-            timer.cancel()
-            timer.join()
-            if time.monotonic() >= end:  # It may be killed just after the answer.
-                self.close()
+            raise UserError(f"{options['name']} cannot be decoded: the decoder {reason}") from None
+        if "error" in answer:
+            raise UserError(answer["error"])
+        photo = Image.frombytes("RGB", tuple(answer["size"]), pixels)
+        return with_original_size(photo, tuple(answer["original_size"]))
 
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()  # Closes the pipes.
+            self._process.join()
+            self._pipe.close()
             self._process = None
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        """The process, ready for a request. Raises `OSError` where none can be started."""
-        if self._process is None or self._process.poll() is not None:
-            self.close()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, *sys.path],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # Decoders print about damaged files.
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # Each reserves memory.
-                start_new_session=True,  # Ctrl-C leaves it to finish; on Windows by the flag.
-                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-            )
-            assert self._process.stdout is not None
-            self._process.stdout.readline()  # Its start does not count.
-        return self._process
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_decode_photos, args=(other_end,), daemon=True)
+        self._process.start()
+        other_end.close()
+        self._pipe.recv_bytes()  # Its start does not count.
 
 
-def _ask(process: subprocess.Popen[bytes], request: bytes) -> Image.Image:
-    """Send a request and read the photo. Raises `ValueError` for an answer that breaks off."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(request)
-    process.stdin.flush()
-    answer = json.loads(process.stdout.readline())
-    if "error" in answer:
-        raise UserError(answer["error"])
-    width, height = answer["size"]
-    pixels = process.stdout.read(width * height * 3)
-    photo = Image.frombytes("RGB", (width, height), pixels)
-    return with_original_size(photo, tuple(answer["original_size"]))
+def _decode_photos(pipe: Connection) -> None:
+    """Answer requests until the other end is closed.
+
+    Answers are JSON and pixels: an attacker's pickle would run in the server.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C leaves it to finish.
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)  # Decoders print about damaged files.
+    limit_memory()
+    pipe.send_bytes(b"ready")
+    while True:
+        try:
+            content, options = pipe.recv()
+        except EOFError:
+            return
+        pixels = b""
+        try:
+            photo = load_image(content, **options)
+            pixels = photo.tobytes()
+            answer: Any = {"size": photo.size, "original_size": original_size(photo)}
+        except UserError as error:
+            answer = {"error": str(error)}
+        pipe.send_bytes(json.dumps(answer).encode())
+        pipe.send_bytes(pixels)
 
 
-def _limit_memory() -> None:
+def limit_memory() -> None:
+    """Limit this process to `MEMORY` beyond what it has; not on Windows or macOS."""
     try:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    except (ImportError, OSError, ValueError):  # Not on Windows or macOS.
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    except (ImportError, OSError, ValueError):
         pass
-
-
-def main() -> None:
-    """Answer requests from standard input until it ends."""
-    _limit_memory()
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Decoders may print.
-    answers.write(b"ready\n")
-    answers.flush()
-    while line := requests.readline():
-        request = json.loads(line)
-        content = requests.read(request["bytes"])
-        pixels = b""
-        try:
-            photo = load_image(content, **request["arguments"])
-            pixels = photo.tobytes()
-            answer: dict[str, object] = {
-                "size": photo.size,
-                "original_size": original_size(photo),
-            }
-        except UserError as error:
-            answer = {"error": str(error)}
-        answers.write(json.dumps(answer).encode() + b"\n" + pixels)
-        answers.flush()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from http.client import HTTPException
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,7 +46,6 @@ class Encoder(nn.Module, ABC):
 
     annotation_size: D; set on the class where all of the family have the same.
     stages: how many parts `freeze` counts.
-    config: its name and sizes, as a model's `config.json` holds them.
     """
 
     annotation_size: int
@@ -71,7 +70,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def pretrained_weights(self) -> dict[str, Tensor]:
-        """The published weights. Raises `UserError` when there are none or they cannot be had."""
+        """The published weights."""
 
     @classmethod
     def published_preprocessing(cls, config: EncoderConfig) -> Preprocessing | None:
@@ -117,10 +116,7 @@ class Encoder(nn.Module, ABC):
         return {new: state[old] for old, new in names.items() if new.partition(".")[0] in modules}
 
     def fold_batch_norm(self) -> Encoder:
-        """The encoder for inference: batch normalisation is part of its convolutions' weights.
-
-        Itself if there is nothing to fold.
-        """
+        """The encoder for inference: batch normalisation is part of its convolutions' weights."""
         return self
 
     def digest(self) -> str:
@@ -134,10 +130,7 @@ class Encoder(nn.Module, ABC):
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a `.safetensors` file, or of a `.pth`/`.pt` file without running code.
-
-    Raises `UserError` if the file is missing, of another kind, or damaged.
-    """
+    """The tensors of a `.safetensors` file, or of a `.pth`/`.pt` file without running code."""
     if not path.is_file():
         raise UserError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
@@ -147,7 +140,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     try:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises many types of errors for damaged files.
-        raise UserError(f"weights file {path} cannot be read ({_damage(error)})") from None
+        raise UserError(f"weights file {path} cannot be read ({first_sentence(error)})") from None
     if not isinstance(state, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in state.items()
     ):
@@ -156,48 +149,28 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def torchvision_weights(name: str) -> dict[str, Tensor]:
-    """Torchvision's ImageNet weights, downloaded on first use.
-
-    Checks the file's SHA-256 against the digits in its name, also of a file downloaded before.
-
-    Raises `UserError` for other content, and without a network connection.
-    """
+    """Torchvision's ImageNet weights, downloaded on first use, then checked by SHA-256."""
     # Imported here: torchvision takes about as long to import as torch.
     from torchvision.models import get_model_weights
 
     entry: Any = get_model_weights(name).DEFAULT
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
     try:
-        if place.exists():  # Torch checks only what it downloads itself.
-            _check_digest(place)
         state: dict[str, Tensor] = entry.get_state_dict(
             progress=True, check_hash=True, map_location="cpu", weights_only=True
         )
-    except (OSError, HTTPException) as error:
+    except Exception as error:  # No network, another digest, or any error of a damaged file.
         raise UserError(
-            f"the ImageNet weights of {name} could not be downloaded "
-            f"({getattr(error, 'reason', None) or error}); fetch {entry.url} on a machine with "
-            f"a network connection and put it at {place}, or give a weights file by path"
-        ) from None
-    except Exception as error:  # A wrong digest, or any error of reading a damaged file.
-        delete = f"delete {place} and " if place.exists() else ""
-        raise UserError(
-            f"the ImageNet weights of {name} are damaged ({_damage(error)}); {delete}try again"
+            f"the ImageNet weights of {name} could not be downloaded or are damaged "
+            f"({first_sentence(error)}); fetch {entry.url} on a machine with a network connection "
+            f"and put it at {place}, or give a weights file by path"
         ) from None
     return state
 
 
-def _check_digest(place: Path) -> None:
-    """Raise `ValueError` unless a file's SHA-256 begins as its name says: `vgg19-dcbb9e9d.pth`."""
-    expected = place.stem.rpartition("-")[2]
-    if not hashlib.sha256(place.read_bytes()).hexdigest().startswith(expected):
-        raise ValueError(f"their SHA-256 does not begin with {expected}")
-
-
-def _damage(error: Exception) -> str:
-    """The reason why a weights file cannot be read."""
-    if isinstance(error, pickle.UnpicklingError):
-        # Torch's own message advises to run the file's code.
+def first_sentence(error: Exception) -> str:
+    """The first sentence of an error's message."""
+    if isinstance(error, pickle.UnpicklingError):  # Torch advises to run the file's code.
         return "it is damaged, or holds something besides tensors, which is never run"
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    first, *_ = re.split(r"\.?\s*\n|\. ", str(error))
+    return first.rstrip(".") or type(error).__name__

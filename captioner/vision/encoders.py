@@ -7,18 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from captioner.errors import did_you_mean, near_names
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.schema import choices
 from captioner.vision.encoder import WEIGHT_SUFFIXES, Encoder, EncoderConfig, read_weights
-from captioner.vision.network_encoder import (
-    TimmConfig,
-    TimmEncoder,
-    TorchvisionConfig,
-    TorchvisionEncoder,
-)
+from captioner.vision.network_encoder import NetworkConfig, TimmEncoder, TorchvisionEncoder
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.weight_files import fill
 
@@ -39,8 +32,8 @@ class Family(NamedTuple):
 
 FAMILIES = [
     Family(VGGEncoder, VGGConfig),
-    Family(TimmEncoder, TimmConfig, "timm/"),
-    Family(TorchvisionEncoder, TorchvisionConfig, "torchvision/"),
+    Family(TimmEncoder, NetworkConfig, "timm/"),
+    Family(TorchvisionEncoder, NetworkConfig, "torchvision/"),
 ]
 
 
@@ -78,22 +71,18 @@ def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
 
     weights: `pretrained`, `imagenet`, `random`, a `.safetensors` or `.pth` file with the library's
         names (`features.0.weight`, ...; others are ignored), or a model, by name or by folder.
-    Raises `UserError` if the weights cannot be read or do not fit.
     """
     encoder = make_encoder(config)
+    if weights == RANDOM:
+        return encoder.eval()
     if weights in (PRETRAINED, IMAGENET):
-        _fill_encoder(encoder, encoder.pretrained_weights(), "the published weights")
-    elif weights != RANDOM:
+        state, source = encoder.pretrained_weights(), "the published weights"
+    else:
         path = Path(weights)
         if not os.path.isfile(path) and path.suffix not in WEIGHT_SUFFIXES:
             path = complete_folder(model_folder(path)) / WEIGHTS
-        _fill_encoder(encoder, read_weights(path), str(path))
-    return encoder.eval()
-
-
-def _fill_encoder(encoder: Encoder, state: dict[str, Tensor], source: str) -> None:
-    """Fill an encoder from a state's own tensors. Raises `UserError` as `fill`."""
-    sizes = encoder.config.model_dump(exclude={"name"}, exclude_defaults=True).items()
-    of_sizes = ", ".join(f"{name} {value}" for name, value in sizes)
-    description = f"{encoder.config.name} of {of_sizes}" if sizes else encoder.config.name
+        state, source = read_weights(path), str(path)
+    sizes = config.model_dump(exclude={"name"}, exclude_defaults=True)
+    description = ", ".join([config.name, *(f"{name} {value}" for name, value in sizes.items())])
     fill(encoder, encoder.own_tensors(state), f"{source} does not fit {description}")
+    return encoder.eval()

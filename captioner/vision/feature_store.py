@@ -50,7 +50,6 @@ class StoreRecord(Config):
     """What a store holds and what made it.
 
     encoder: its configuration, the digest of its weights, the precision of its products.
-    preprocessing: its fields.
     images: N names, one a photo.
     shape: (L, D) of the annotation vectors of a photo.
     mirrored: whether rows N to 2N - 1 hold the same photos mirrored.
@@ -73,24 +72,21 @@ class StoreRecord(Config):
         found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
         for name in sorted(found.keys() | expected.keys()):
             stored, asked = found.get(name), expected.get(name)
-            if stored != asked:
-                difference = f"was made with {name} {_short(stored)}, not {_short(asked)}"
-                if name == "images":
-                    difference = "holds other images"
-                raise UserError(
-                    f"feature store {folder} {difference}; set another features.folder or delete it"
-                )
+            if stored == asked:
+                continue
+            difference = f"was made with {name} {_short(stored)}, not {_short(asked)}"
+            if name == "images":
+                difference = "holds other images"
+            raise UserError(
+                f"feature store {folder} {difference}; set another features.folder or delete it"
+            )
 
 
 class StoreWriter:
     """Writes the rows of one process into a store; a context that flushes them at its end."""
 
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
-        """Create the store or go on with it, as process `rank` of `ranks`.
-
-        Raises `UserError` for a store of other photos or another encoder or preprocessing, and
-        when the disk has no room for it.
-        """
+        """Create the store or go on with it, as process `rank` of `ranks`."""
         create_store(folder, record)
         self._start = map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
@@ -114,7 +110,6 @@ class StoreWriter:
         """Write annotation vectors (B, L, D) to rows of the store.
 
         unreadable: rows of photos that could not be read.
-        Raises `UserError` when the disk is full or fails.
         """
         expected = (len(rows), *self.record.shape)
         if vectors.shape != expected:
@@ -161,11 +156,7 @@ class FeatureStore:
     """
 
     def __init__(self, folder: Path, record: StoreRecord | None = None) -> None:
-        """Open the store in `folder`.
-
-        record: what the reader expects. Raises `UserError` for a store with another record, for an
-        unfinished store and for a damaged one.
-        """
+        """Open the finished store in `folder`. record: what the reader expects."""
         self.folder = folder
         self.record = read_record(folder)
         if record is not None:
@@ -185,20 +176,14 @@ class FeatureStore:
         return self.record.rows
 
     def read(self, rows: Sequence[int] | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Annotation vectors of the given rows, in the given order: (B, L, D) of `dtype`.
-
-        Raises `UserError` when the file is gone.
-        """
+        """Annotation vectors of the given rows, in the given order: (B, L, D) of `dtype`."""
         picked = numpy.asarray(rows, dtype=numpy.int64)  # (B,)
         # Mapped anew each time: pages that were read count as memory of the process until then.
         return torch.from_numpy(map_rows(self.folder, self.record)[picked]).to(dtype)
 
 
 def create_store(folder: Path, record: StoreRecord) -> None:
-    """Create an empty store, unless `folder` holds one with this very record.
-
-    Raises `UserError` for a store with another record, and when the disk has no room.
-    """
+    """Create an empty store, unless `folder` holds one with this very record."""
     if not (folder / RECORD).exists():
         with folder_lock(folder, "feature store", wait=True):
             if not (folder / RECORD).exists():
@@ -207,7 +192,7 @@ def create_store(folder: Path, record: StoreRecord) -> None:
 
 
 def read_record(folder: Path) -> StoreRecord:
-    """The record of the store in `folder`. Raises `UserError` where it is missing or ill-formed."""
+    """The record of the store in `folder`."""
     path = folder / RECORD
     return from_mapping(StoreRecord, read_json(path, "feature store record"), str(path))
 
@@ -222,7 +207,7 @@ def read_states(folder: Path, count: int) -> Any:
 
 
 def map_rows(folder: Path, record: StoreRecord) -> Any:
-    """The rows of a store, (N, L, D) float16, mapped for reading. Raises `UserError`."""
+    """The rows of a store, (N, L, D) float16, mapped for reading."""
     try:
         rows = numpy.load(folder / ROWS, mmap_mode="r")
     except (OSError, ValueError):

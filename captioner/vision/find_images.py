@@ -11,15 +11,13 @@ from pathlib import Path
 from captioner.errors import UserError
 from captioner.vision.images import IMAGE_SUFFIXES
 
-Report = Callable[[str], None]
-
 _KINDS = {
     "video": ".3gp .avi .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .webm .wmv",
     "raw file": ".arw .cr2 .cr3 .crw .dng .nef .nrw .orf .pef .raf .raw .rw2 .srw",
     "other picture": ".eps .ico .jxl .psd .svg .tga .xcf",
 }
-PASSED_OVER = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
-"""The kind, by lower-case suffix, of files beside photos that are not read."""
+_KIND_OF = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+"""The kinds of files beside photos that are not read, by suffix."""
 
 
 def refuse(sentence: str) -> None:
@@ -29,7 +27,7 @@ def refuse(sentence: str) -> None:
 
 def find_images(
     paths: Iterable[str | os.PathLike[str]],
-    report: Report = refuse,
+    report: Callable[[str], None] = refuse,
     passed_over: Counter[str] | None = None,
 ) -> list[Path]:
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
@@ -39,44 +37,37 @@ def find_images(
     suffix; a path that does not exist is returned as it is, and fails on loading.
 
     report: takes a sentence about a pattern that matches nothing, a folder without images, one that
-        cannot be read, and a link to a folder inside a folder, which is not followed. By default it
-        raises `UserError`.
-    passed_over: counts the files of folders that are not read, by the kinds of `PASSED_OVER`.
+        cannot be read, and a link to a folder inside a folder, which is not followed.
+    passed_over: counts the videos, raw files and other pictures in folders.
     """
     counts = Counter() if passed_over is None else passed_over
     images: list[Path] = []
     for path in paths:
         typed = os.fspath(path)
+        matches = [typed]
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
             matches = sorted(glob.glob(typed, recursive=True))
             if not matches:
                 report(f"{typed} matches no file")
-        else:
-            matches = [typed]
         for match in matches:
             is_folder = os.path.isdir(match)
-            images.extend(_images_below(match, report, counts) if is_folder else [Path(match)])
+            images += _images_below(match, report, counts) if is_folder else [Path(match)]
     return images
 
 
 def passed_over_in_words(passed_over: Counter[str]) -> str:
-    """The counts of `find_images`: "12 videos and 3 raw files were not read"; empty for none."""
+    """The counts of `find_images`: "12 videos and 3 raw files were not read"."""
     parts = [f"{n:,} {kind}{'s' if n > 1 else ''}" for kind, n in passed_over.most_common()]
-    if not parts:
-        return ""
-    listed = ", ".join(parts[:-1]) + " and " * (len(parts) > 1) + parts[-1]
+    listed = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
     return f"{listed} {'was' if passed_over.total() == 1 else 'were'} not read"
 
 
-def _images_below(folder: str, report: Report, passed_over: Counter[str]) -> list[Path]:
-    images, problems = [], 0
-
-    def report_unreadable(error: OSError) -> None:
-        nonlocal problems
-        problems += 1
-        report(f"cannot read folder {error.filename}: {error.strerror or error}")
-
-    for parent, folders, files in os.walk(folder, onerror=report_unreadable):
+def _images_below(
+    folder: str, report: Callable[[str], None], passed_over: Counter[str]
+) -> list[Path]:
+    images: list[Path] = []
+    errors: list[OSError] = []
+    for parent, folders, files in os.walk(folder, onerror=errors.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in folders:
             inside = os.path.join(parent, name)
@@ -86,9 +77,11 @@ def _images_below(folder: str, report: Report, passed_over: Counter[str]) -> lis
             suffix = os.path.splitext(name)[1].lower()
             if suffix in IMAGE_SUFFIXES and not name.startswith("."):
                 images.append(Path(parent, name))
-            elif suffix in PASSED_OVER and not name.startswith("."):
-                passed_over[PASSED_OVER[suffix]] += 1
-    if not images and not problems:
+            elif suffix in _KIND_OF and not name.startswith("."):
+                passed_over[_KIND_OF[suffix]] += 1
+    for error in errors:
+        report(f"cannot read folder {error.filename}: {error.strerror or error}")
+    if not images and not errors:
         suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
         report(f"folder {folder} holds no images (files ending in {suffixes})")
     return sorted(images)

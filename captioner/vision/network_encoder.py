@@ -5,10 +5,10 @@ Timm: https://huggingface.co/docs/timm.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,11 +17,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.vision.encoder import Encoder, EncoderConfig, torchvision_weights
+from captioner.vision.encoder import Encoder, EncoderConfig, first_sentence, torchvision_weights
 from captioner.vision.preprocessing import Preprocessing
-
-LONGEST = 1_024
-"""The largest L."""
 
 _POOLINGS = {"avgpool", "adaptive_avg_pool2d", "mean"}
 """Nodes of torchvision's networks behind the last feature map."""
@@ -36,6 +33,11 @@ _NORMALISE_AGAIN = {"googlenet", "inception_v3"}
 class NetworkConfig(EncoderConfig):
     """A network by its name in a library, behind the name of the library: `timm/resnet101`."""
 
+    name: str = Field(
+        description='timm/ and a name of timm\'s, which needs "captioner[timm]", or torchvision/ '
+        "and a name of torchvision's classifiers"
+    )
+
     @property
     def library_name(self) -> str:
         """Its name in the library."""
@@ -43,17 +45,14 @@ class NetworkConfig(EncoderConfig):
 
 
 class NetworkEncoder(Encoder):
-    """A network cut behind its last feature map.
-
-    D and L are measured, without computing.
-    """
+    """A network cut behind its last feature map, whose shape is measured."""
 
     stages = 10
     config: NetworkConfig
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__(config)
-        self._shapes: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self._shapes: dict[tuple[int, int], tuple[int, ...]] = {}
         # Not on `meta`: buffers that are not saved would stay there.
         with torch.device("cpu"):
             self.network = self.make_network()
@@ -62,34 +61,24 @@ class NetworkEncoder(Encoder):
 
     @abstractmethod
     def make_network(self) -> nn.Module:
-        """The network with random weights. Raises `UserError` if it has no feature map."""
+        """The network with random weights."""
 
     @classmethod
     @abstractmethod
     def published_preprocessing(cls, config: Any) -> Preprocessing:
-        """The preprocessing of the published weights. Raises `UserError` for an unknown name."""
+        """The preprocessing of the published weights."""
 
     @abstractmethod
     def feature_map(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
 
-    def forward(self, images: Tensor, flatten: bool = True) -> Tensor:
-        """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, D).
-
-        flatten: without it, (B, D, rows, columns).
-        """
-        feature_map = self.feature_map(images)
-        return feature_map.flatten(start_dim=2).transpose(1, 2) if flatten else feature_map
+    def forward(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, D)."""
+        return self.feature_map(images).flatten(start_dim=2).transpose(1, 2)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns. Raises `UserError` for L above 1,024 and a size that it cannot read."""
-        size, rows, columns = self._measure(height, width)
-        if rows * columns > LONGEST:
-            raise UserError(
-                f"{self.config.name} makes {rows} x {columns} annotation vectors of an image of "
-                f"{height} x {width} pixels, {rows * columns * size * 2:,} bytes in a feature "
-                f"store; at most {LONGEST:,} are supported: lower preprocessing.size"
-            )
+        """Rows and columns. Raises `UserError` for a size that the network cannot read."""
+        _, rows, columns = self._measure(height, width)
         return rows, columns
 
     def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -99,34 +88,24 @@ class NetworkEncoder(Encoder):
         return {new: state[old] for old, new in names.items() if new in own}
 
     @torch.no_grad()
-    def _measure(self, height: int, width: int) -> tuple[int, int, int]:
-        """D, rows and columns of an image's feature map, by a pass on the device `meta`."""
+    def _measure(self, height: int, width: int) -> tuple[int, ...]:
+        """D, rows and columns of an image's feature map, by a pass without computing."""
         if (height, width) not in self._shapes:
-            tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-            on_meta = {name: tensor.to("meta") for name, tensor in tensors.items()}
-            dtype = next(self.parameters()).dtype
+            tensors = [*self.parameters(), *self.buffers()]
+            on_meta = copy.deepcopy(self, {id(tensor): tensor.to("meta") for tensor in tensors})
             try:
                 with torch.device("meta"):
-                    images = torch.zeros(2, 3, height, width, dtype=dtype)
-                    options = {"flatten": False}
-                    # Untied, or a layer with two names would stay on `meta`.
-                    call = partial(torch.func.functional_call, self, tie_weights=False)
-                    shape = call(on_meta, images, options).shape
+                    images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
+                    shape = tuple(on_meta.feature_map(images).shape)
             except Exception as error:  # Networks raise many types of errors.
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
                 raise UserError(
-                    f"{self.config.name} cannot read images of {height} x {width} pixels ({reason})"
+                    f"{self.config.name} cannot read images of {height} x {width} pixels "
+                    f"({first_sentence(error)})"
                 ) from None
             if len(shape) != 4:
                 raise UserError(f"{self.config.name} has no spatial feature map")
-            self._shapes[height, width] = (shape[1], shape[2], shape[3])
+            self._shapes[height, width] = shape[1:]
         return self._shapes[height, width]
-
-
-class TimmConfig(NetworkConfig):
-    """A network of timm."""
-
-    name: str = Field(description='timm/ and a name of timm\'s, which needs `"captioner[timm]"`')
 
 
 class TimmEncoder(NetworkEncoder):
@@ -134,8 +113,6 @@ class TimmEncoder(NetworkEncoder):
 
     Its final normalisation, if it has one before the pooling, is applied.
     """
-
-    config: TimmConfig
 
     def make_network(self) -> nn.Module:
         """The network, pruned."""
@@ -176,37 +153,27 @@ class TimmEncoder(NetworkEncoder):
         )
 
     def pretrained_weights(self) -> dict[str, Tensor]:
-        """Timm's, downloaded on first use. Raises `UserError` without a network connection."""
+        """Timm's, downloaded on first use."""
         try:
             state: dict[str, Tensor] = self._create(pretrained=True).state_dict()
         except Exception as error:  # Any error of the network or of a damaged file.
-            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
             raise UserError(
-                f"the weights of {self.config.name} could not be downloaded ({reason}); run this "
-                "once with a network connection, or give a weights file with timm's names by path"
+                f"the weights of {self.config.name} could not be downloaded "
+                f"({first_sentence(error)}); run this once with a network connection, or give a "
+                "weights file with timm's names by path"
             ) from None
         return state
 
     def _create(self, pretrained: bool) -> Any:
-        create = partial(
-            _timm(self.config).create_model, self.config.library_name, pretrained=pretrained
-        )
-        try:
-            return create(dynamic_img_size=True)  # Position embeddings for images of any size.
+        timm, name = _timm(self.config), self.config.library_name
+        try:  # Position embeddings for images of any size.
+            return timm.create_model(name, pretrained=pretrained, dynamic_img_size=True)
         except TypeError:  # It has none.
-            return create()
-
-
-class TorchvisionConfig(NetworkConfig):
-    """A network of torchvision."""
-
-    name: str = Field(description="torchvision/ and a name of torchvision's classifiers")
+            return timm.create_model(name, pretrained=pretrained)
 
 
 class TorchvisionEncoder(NetworkEncoder):
     """A network of torchvision, cut before its pooling; a ViT without its class token."""
-
-    config: TorchvisionConfig
 
     def make_network(self) -> nn.Module:
         """The network up to its last feature map, by torchvision's feature extractor."""
@@ -237,7 +204,7 @@ class TorchvisionEncoder(NetworkEncoder):
     def feature_map(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
         features: Tensor = self.network(images)["map"]
-        if features.ndim == 3:
+        if features.ndim == 3:  # Tokens (B, 1 + L, D).
             side = math.isqrt(features.shape[1] - 1)
             features = features[:, 1:].transpose(1, 2).reshape(len(features), -1, side, side)
         return features
@@ -260,12 +227,12 @@ class TorchvisionEncoder(NetworkEncoder):
         )
 
     def pretrained_weights(self) -> dict[str, Tensor]:
-        """Torchvision's newest, checked by the digest in the file's name."""
+        """Torchvision's newest."""
         return torchvision_weights(self.config.library_name)
 
 
 def _timm(config: NetworkConfig) -> Any:
-    """The package. Raises `UserError` if it is missing or does not know the name."""
+    """The package, which knows the network."""
     try:
         import timm
     except ImportError:
@@ -277,10 +244,8 @@ def _timm(config: NetworkConfig) -> Any:
 
 
 def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
-    """Raise `UserError` with the five nearest names unless the library knows the name."""
-    known = sorted(known)
     if config.library_name not in known:
         library = config.name.partition("/")[0]
-        near = near_names(config.library_name, known, count=5, cutoff=0)
+        near = near_names(config.library_name, sorted(known), count=5, cutoff=0)
         nearest = did_you_mean([f"{library}/{name}" for name in near])
         raise UserError(f"{library} has no network {config.library_name!r}{nearest}")

@@ -64,13 +64,8 @@ class Preprocessing(Config):
         return self
 
     def __call__(self, image: Image.Image) -> Tensor:
-        """The photo as (3, size, size), float32, normalised.
-
-        Converts to RGB as `load_image` does, and raises `UserError` as it does.
-        """
-        if image.mode != "RGB":
-            image = load_image(image)
-        resized = image.resize(
+        """The photo as (3, size, size), float32, normalised; in RGB, as `load_image` gives it."""
+        resized = (image if image.mode == "RGB" else load_image(image)).resize(
             (self.size, self.size),
             resample=Image.Resampling[self.interpolation.upper()],
             box=self.region(*image.size),
@@ -145,21 +140,17 @@ class Photo(NamedTuple):
 
     pixels: (3, size, size), float32, normalised.
     image: the upright RGB image that they were made of, with as many pixels as they need.
-    size: width and height in the file, upright.
-    region: left, top, right and bottom of what `pixels` show, in the pixels of `size`.
+    region: left, top, right and bottom of what `pixels` show, in pixels of the file.
     """
 
     pixels: Tensor
     image: Image.Image
-    size: tuple[int, int]
     region: tuple[float, float, float, float]
 
 
 def read_photo(
     source: ImageSource,
     preprocessing: Preprocessing,
-    *,
-    name: str | None = None,
     augment: Callable[[Image.Image], Image.Image] | None = None,
 ) -> Photo:
     """Read a photo for an encoder; training, evaluation and captioning see the same pixels.
@@ -167,10 +158,8 @@ def read_photo(
     Decodes only as much of a large photo as the preprocessing needs: 2 MB of a photo of
     12 megapixels, which takes 36 MB.
 
-    source, name: as for `load_image`. augment: changes the image before preprocessing; `region`
-        does not follow it.
+    augment: changes the image before preprocessing; `region` does not follow it.
     """
-    image = load_image(source, name=name, sufficient_side=preprocessing.sufficient_side)
-    size = original_size(image)
+    image = load_image(source, sufficient_side=preprocessing.sufficient_side)
     pixels = preprocessing(augment(image) if augment else image)
-    return Photo(pixels, image, size, preprocessing.region(*size))
+    return Photo(pixels, image, preprocessing.region(*original_size(image)))

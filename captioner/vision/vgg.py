@@ -57,7 +57,7 @@ class VGGConfig(EncoderConfig):
 
     @property
     def has_batch_norm(self) -> bool:
-        """Whether its name ends in `_bn`."""
+        """Whether batch normalisation follows each convolution."""
         return self.name.endswith("_bn")
 
 
@@ -125,7 +125,7 @@ class VGGEncoder(Encoder):
         return folded.eval()
 
     def pretrained_weights(self) -> dict[str, Tensor]:
-        """Torchvision's. Raises `UserError` for a network narrower than the published one."""
+        """Torchvision's, for networks as wide as the published ones."""
         if self.config.width != 1.0:
             raise UserError(
                 f"ImageNet weights exist for width 1.0 only, not for {self.config.name} of width "

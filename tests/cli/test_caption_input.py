@@ -43,7 +43,7 @@ def test_a_photo_on_standard_input_stands_among_others(
     assert {path.name for path in Path("maps").iterdir()} == {"b.png", "standard_input.png"}
     give(Path("a.png").read_bytes()[:60])
     assert main([*command, "--overwrite"]) == 2
-    assert capsys.readouterr().err.startswith("captioner: standard input is ")
+    assert capsys.readouterr().err.startswith("captioner: cannot read standard input: ")
 
 
 def test_a_list_of_names_stays_a_list(folder: Path, give: Give, capsys: Output) -> None:

@@ -210,7 +210,7 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
     good = [photo.read_bytes() for photo in photos]
     photos[0].write_bytes(good[0][:40])
     photos[1].write_bytes(b"")
-    with pytest.raises(UserError, match=r"2\.png.*; .*4\.png is empty .*on_problem=skip"):
+    with pytest.raises(UserError, match=r"2\.png.*; .*4\.png is not an image .*on_problem=skip"):
         train_run(recipe_of(config), tmp_path / "refused")
     train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "skipped")
     printed = capsys.readouterr().out

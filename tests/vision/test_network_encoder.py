@@ -19,6 +19,7 @@ from captioner.caption import load_model
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
+from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import build_encoder, encoder_config, make_encoder
 from captioner.vision.network_encoder import NetworkConfig, NetworkEncoder
 from captioner.vision.preprocessing import Preprocessing
@@ -40,13 +41,16 @@ def recipe_of(folder: Path, name: str, *changes: str) -> CaptioningRecipe:
     return read_recipe(path, changes)
 
 
+def network(name: str) -> Encoder:
+    return make_encoder(encoder_config({"name": name})).eval()
+
+
 @pytest.mark.parametrize(
     ("name", "size", "map_shape", "annotation_size"),
     [
         ("timm/test_resnet", 64, (2, 2), 96),
         ("timm/test_convnext", 96, (3, 3), 64),
         ("timm/test_vit", 64, (4, 4), 64),
-        ("timm/test_efficientnet", 64, (2, 2), 64),
         ("torchvision/resnet18", 96, (3, 3), 512),
         pytest.param("torchvision/efficientnet_b0", 64, (2, 2), 1280, marks=pytest.mark.slow),
         pytest.param("timm/vgg11", 64, (2, 2), 512, marks=pytest.mark.slow),
@@ -102,17 +106,16 @@ def test_measuring_leaves_a_layer_with_two_names_where_it_is() -> None:
     assert not any(each.is_meta for each in encoder.parameters())
 
 
-@pytest.mark.parametrize("name", ["timm/test_vit", "torchvision/resnet18"])
-def test_stored_features_belong_to_one_network(tmp_path: Path, name: str) -> None:
-    model = load_model(train_run(recipe_of(tmp_path, name), tmp_path / "run"))
+def test_stored_features_belong_to_one_network(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, "timm/test_vit")
+    model = load_model(train_run(recipe, tmp_path / "run"))
     (store,) = (tmp_path / "run" / "features").iterdir()
-    assert store.name.startswith(f"{name.replace('/', '-')}-64-")
+    assert store.name.startswith("timm-test_vit-64-")
     record = json.loads((store / "train" / "record.json").read_text(encoding="utf-8"))
-    assert record["encoder"]["name"] == name
+    assert record["encoder"]["name"] == "timm/test_vit"
     assert record["encoder"]["weights"] == model.encoder.digest()
     assert record["preprocessing"]["mean"] == list(model.preprocessing.mean)
-    rows, columns = model.map_shape
-    assert record["shape"] == [rows * columns, model.encoder.annotation_size]
+    assert record["shape"] == [16, 64]
 
 
 def test_preprocessing_and_sizes_come_from_the_library() -> None:
@@ -127,12 +130,9 @@ def test_preprocessing_and_sizes_come_from_the_library() -> None:
         "standard_deviation": [0.26862954, 0.26130258, 0.27577711],
         "interpolation": "bicubic",
     }
-    given = {
-        **clip,
-        "decoder": decoder,
-        "preprocessing": {"size": 112, "interpolation": "bilinear"},
-    }
-    filled = with_encoder_sections(given)["preprocessing"]
+    own = {"size": 112, "interpolation": "bilinear"}
+    filled = with_encoder_sections({**clip, "decoder": decoder, "preprocessing": own})
+    filled = filled["preprocessing"]
     assert (filled["resize_shorter"], filled["interpolation"]) == (124, "bilinear")
     small = {"size": 112}
     filled = with_encoder_sections({"preprocessing": small})  # VGG-19
@@ -149,14 +149,14 @@ def test_preprocessing_and_sizes_come_from_the_library() -> None:
     ("name", "size", "map_shape"),
     [
         ("timm/test_resnet", (100, 224), (4, 7)),
-        ("timm/test_convnext", (64, 96), (2, 3)),
+        ("timm/test_efficientnet", (64, 64), (2, 2)),
         ("timm/test_vit", (48, 80), (3, 5)),
         ("torchvision/resnet18", (64, 96), (2, 3)),
         ("timm/test_vit", (224, 224), (14, 14)),
     ],
 )
 def test_maps_of_any_shape(name: str, size: tuple[int, int], map_shape: tuple[int, int]) -> None:
-    encoder = make_encoder(encoder_config({"name": name})).eval()
+    encoder = network(name)
     assert encoder.map_shape(*size) == map_shape
     with torch.no_grad():
         annotations = encoder(torch.randn(2, 3, *size))
@@ -165,7 +165,7 @@ def test_maps_of_any_shape(name: str, size: tuple[int, int], map_shape: tuple[in
 
 def test_the_class_token_is_left_out_and_cells_are_row_by_row() -> None:
     torch.manual_seed(0)
-    encoder: Any = make_encoder(encoder_config({"name": "timm/test_vit"})).eval()
+    encoder: Any = network("timm/test_vit")
     photo = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
         tokens = encoder.network.forward_features(photo)  # the class token first
@@ -193,76 +193,51 @@ def test_frozen_layers_stay_in_evaluation_mode() -> None:
         ("torchvision/squeezenet1_0", "has no spatial feature map before a pooling"),
     ],
 )
-def test_a_name_that_cannot_be_used_is_refused(tmp_path: Path, name: str, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
-        recipe_of(tmp_path, name)
-    if "did you mean" in str(error.value):
-        assert str(error.value).count(" or ") == 4
+def test_a_name_that_cannot_be_used_is_refused(name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        network(name)
 
 
-def test_a_network_without_a_map_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    import timm
-
-    monkeypatch.setattr(timm, "create_model", lambda *_, **__: torch.nn.Linear(3, 3))
-    with pytest.raises(UserError, match="timm/test_vit has no spatial feature map"):
-        make_encoder(encoder_config({"name": "timm/test_vit"}))
-
-
-def test_an_image_of_a_size_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    encoder = make_encoder(encoder_config({"name": "timm/test_vit"}))
-    with pytest.raises(UserError, match=r"makes 40 x 40 annotation vectors .* 204,800 bytes in a"):
-        encoder.map_shape(640, 640)
-    with pytest.raises(UserError, match="timm/test_vit cannot read images of 50 x 50 pixels"):
-        encoder.map_shape(50, 50)
-    with pytest.raises(UserError, match="memory_size 7 is not 64, the size of the encoder's"):
-        train_run(recipe_of(tmp_path, "timm/test_vit", "decoder.memory_size=7"), tmp_path / "run")
-
-
-def test_without_timm_a_model_says_what_to_install(
+def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = train_run(recipe_of(tmp_path, "timm/test_resnet"), tmp_path / "run")
+    import timm
+
+    with pytest.raises(UserError, match="timm/test_vit cannot read images of 50 x 50 pixels"):
+        network("timm/test_vit").map_shape(50, 50)
+    with pytest.raises(UserError, match="memory_size 7 is not 64, the size of the encoder's"):
+        train_run(recipe_of(tmp_path, "timm/test_vit", "decoder.memory_size=7"), tmp_path / "run")
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: torch.nn.Linear(3, 3))
+    with pytest.raises(UserError, match="timm/test_vit has no spatial feature map"):
+        network("timm/test_vit")
     monkeypatch.setitem(sys.modules, "timm", None)
     sentence = r'timm/test_resnet needs the package timm: pip install "captioner\[timm\]"'
     with pytest.raises(UserError, match=sentence):
-        captioner.load(folder)
+        network("timm/test_resnet")
 
 
-# Published weights.
-
-
-def test_timms_weights_are_taken_and_their_absence_is_a_sentence(
+def test_published_weights_are_taken_and_their_absence_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import timm
 
     config = encoder_config({"name": "timm/test_vit"})
     published = timm.create_model("test_vit").state_dict()
-
-    def download(*_: object, **__: object) -> dict[str, torch.Tensor]:
-        return dict(published)
-
-    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", download)
+    loader = "timm.models._builder.load_state_dict_from_hf"
+    monkeypatch.setattr(loader, lambda *_, **__: dict(published))
     encoder = build_encoder(config, "pretrained")
     own = encoder.state_dict()
-    assert all(
-        torch.equal(own[f"network.{name}"], published[name])
-        for name in published
-        if "head" not in name
-    )
+    names = [name for name in published if "head" not in name]
+    assert all(torch.equal(own[f"network.{name}"], published[name]) for name in names)
     save_file(published, tmp_path / "file.safetensors")
     assert build_encoder(config, str(tmp_path / "file.safetensors")).digest() == encoder.digest()
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("Name or service not known.\nRetry")
 
-    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", fail)
-    with pytest.raises(UserError) as error:
+    monkeypatch.setattr(loader, fail)
+    with pytest.raises(UserError, match=r"be downloaded \(Name or service not known\); [^\n]*$"):
         build_encoder(config, "pretrained")
-    assert str(error.value).startswith(
-        "the weights of timm/test_vit could not be downloaded (Name or service not known); "
-    )
-    assert "\n" not in str(error.value)
 
 
 def test_torchvisions_weights_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

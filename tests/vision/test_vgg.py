@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
-from captioner.errors import UserError
 from captioner.schema import choices
-from captioner.vision.encoders import build_encoder
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, VGGName
 
 
@@ -177,9 +172,3 @@ def test_context_is_folded_saved_and_frozen_with_the_last_stage() -> None:
     assert all(parameter.requires_grad for parameter in encoder.context.parameters())
     encoder.freeze(5, batch_norm=False)
     assert not any(parameter.requires_grad for parameter in encoder.context.parameters())
-
-
-def test_weights_with_context_do_not_fit_an_encoder_without(tmp_path: Path) -> None:
-    save_file(with_context(tiny("vgg11"), 2).state_dict(), tmp_path / "w.safetensors")
-    with pytest.raises(UserError, match=r"w\.safetensors does not fit vgg11 .*context"):
-        build_encoder(VGGConfig(name="vgg11", width=0.05), str(tmp_path / "w.safetensors"))

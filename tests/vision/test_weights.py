@@ -1,8 +1,7 @@
-"""Weights from files and from the network: what fits is loaded, what does not is named."""
+"""Weights from files and from the network; what does not fit is in `test_vision_refusals`."""
 
 from __future__ import annotations
 
-import http.client
 import io
 import os
 import urllib.error
@@ -79,18 +78,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     return answers
 
 
-# From a file.
-
-
-@pytest.mark.parametrize("suffix", [".pth", ".pt", ".safetensors"])
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
 def test_a_whole_network_in_a_file_is_loaded(
     tmp_path: Path, state: dict[str, Tensor], suffix: str
 ) -> None:
     path = tmp_path / f"weights{suffix}"
-    if suffix == ".safetensors":
-        save_file(state, path)
-    else:
-        torch.save(state, path)
+    (save_file if suffix == ".safetensors" else torch.save)(state, path)
     encoder = build_encoder(SMALL, str(path))
     assert not encoder.training
     loaded = encoder.state_dict()
@@ -108,123 +101,55 @@ def test_a_model_is_named_as_everywhere(tmp_path: Path, state: dict[str, Tensor]
     save_file({f"encoder.{n}": t for n, t in state.items()}, run / "model" / "model.safetensors")
     loaded = build_encoder(SMALL, str(run)).state_dict()
     assert torch.equal(loaded["features.0.weight"], state["features.0.weight"])
-    with pytest.raises(UserError, match=r"'defualt' is neither .*did you mean 'default'"):
-        build_encoder(SMALL, "defualt")
 
 
-def refused(path: Path, config: VGGConfig = SMALL) -> str:
-    with pytest.raises(UserError) as error:
-        build_encoder(config, str(path))
-    sentence = str(error.value)
-    assert str(path) in sentence
-    assert "\n" not in sentence
-    return sentence
-
-
-def test_tensors_that_do_not_fit_are_named(tmp_path: Path, state: dict[str, Tensor]) -> None:
-    path = tmp_path / "weights.safetensors"
-    name = "features.1.running_mean"
-    save_file({key: tensor for key, tensor in state.items() if key != name}, path)
-    assert f"does not fit vgg11_bn of width 0.05: tensor {name!r} is missing" in refused(path)
-    save_file(state, path)
-    assert "vgg11 of width 0.05: tensor 'features.1.bias' does not belong" in refused(
-        path, VGGConfig(name="vgg11", width=0.05)
-    )
-
-
-def test_files_that_hold_no_tensors_are_refused(tmp_path: Path, state: dict[str, Tensor]) -> None:
-    assert "does not exist" in refused(tmp_path / "absent.pth")
-    assert "does not exist" in refused(tmp_path)
-    (tmp_path / "weights.h5").write_bytes(b"x")
-    assert "is neither .safetensors nor .pth" in refused(tmp_path / "weights.h5")
-    for value in ([1, 2], {"features.0.weight": [1.0]}, {0: torch.zeros(1)}, {"state_dict": state}):
-        torch.save(value, tmp_path / "other.pth")
-        assert "does not hold named tensors" in refused(tmp_path / "other.pth")
-
-
-@pytest.mark.parametrize("content", [b"", b"<html>", b"PK\x03\x04half a file"])
-@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_damaged_files_are_refused(tmp_path: Path, suffix: str, content: bytes) -> None:
-    path = tmp_path / f"weights{suffix}"
-    path.write_bytes(content)
-    assert "cannot be read" in refused(path)
-
-
-def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
+def test_code_in_a_file_is_not_run(
+    place: Path, server: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = tmp_path / "made"
     path = tmp_path / "weights.pth"
-    torch.save({"features.0.weight": RunsCode(made)}, path)
+    state: dict[str, Any] = {"features.0.weight": RunsCode(made)}
+    torch.save(state, path)
     with pytest.raises(UserError, match=r"weights\.pth cannot be read .*never run"):
         read_weights(path)
+    server(AssertionError("no download is due"))
+    publish_weights(monkeypatch, place.parent, "vgg11", state)
+    with pytest.raises(UserError, match="never run"):
+        build_encoder(FULL, "imagenet")
     assert not made.exists()
     torch.load(path, weights_only=False)
     assert made.exists()  # it would have been, by a reader that runs code
 
 
-# ImageNet's, from the network.
-
-
 @pytest.mark.parametrize(
-    ("error", "reason"),
+    ("answer", "reason"),
     [
-        (urllib.error.URLError("Name or service not known"), "Name or service not known"),
+        (urllib.error.URLError("Name or service not known"), "urlopen error Name or service not"),
         (TimeoutError("timed out"), "timed out"),
-        (http.client.IncompleteRead(b""), "IncompleteRead(0 bytes read)"),
+        (b"<html>Please sign in</html>", "invalid hash value"),
     ],
 )
 def test_without_a_network_one_sentence_says_what_to_fetch_and_where_to_put_it(
-    place: Path, server: Callable[[Any], None], error: Exception, reason: str
+    place: Path, server: Callable[[Any], None], answer: Any, reason: str
 ) -> None:
-    server(error)
+    server(answer)
     with pytest.raises(UserError) as caught:
         build_encoder(FULL, "imagenet")
     sentence = str(caught.value)
     assert "https://download.pytorch.org/models/vgg11-8a719046.pth" in sentence
     assert f"put it at {place}" in sentence
-    assert f"({reason})" in sentence
+    assert reason in sentence
     assert "\n" not in sentence
     assert not list(place.parent.iterdir())
-
-
-def test_a_download_with_other_content_is_refused(
-    place: Path, server: Callable[[Any], None]
-) -> None:
-    server(b"<html>Please sign in</html>")
-    with pytest.raises(
-        UserError, match=r"weights of vgg11 are damaged \(invalid hash .* try again"
-    ):
-        build_encoder(FULL, "imagenet")
-    assert not place.exists()
-
-
-def test_a_damaged_file_from_before_is_to_be_deleted(
-    place: Path, server: Callable[[Any], None]
-) -> None:
-    server(AssertionError("no download is due"))
-    place.write_bytes(b"PK\x03\x04half a file")
-    with pytest.raises(UserError) as error:
-        build_encoder(FULL, "imagenet")
-    assert str(error.value) == (
-        "the ImageNet weights of vgg11 are damaged (their SHA-256 does not begin with 8a719046); "
-        f"delete {place} and try again"
-    )
-
-
-def test_code_in_a_downloaded_file_is_not_run(
-    place: Path, server: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server(AssertionError("no download is due"))
-    state: dict[str, Any] = {"features.0.weight": RunsCode(tmp_path / "made")}
-    publish_weights(monkeypatch, place.parent, "vgg11", state)
-    with pytest.raises(UserError, match="never run"):
-        build_encoder(FULL, "imagenet")
-    assert not (tmp_path / "made").exists()
 
 
 def test_the_weights_put_in_their_place_are_used(
     place: Path, server: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server(AssertionError("no download is due"))
+    place.write_bytes(b"PK\x03\x04half a file")
+    with pytest.raises(UserError, match=rf"are damaged \(PytorchStreamReader .*put it at {place}"):
+        build_encoder(FULL, "imagenet")
     state = VGGEncoder(FULL).state_dict()
     whole = {**state, "classifier.6.bias": torch.zeros(1000)}
     publish_weights(monkeypatch, place.parent, "vgg11", whole)
@@ -232,24 +157,12 @@ def test_the_weights_put_in_their_place_are_used(
     assert all(torch.equal(tensor, state[name]) for name, tensor in loaded.items())
 
 
-def test_a_narrower_network_has_no_imagenet_weights() -> None:
-    with pytest.raises(UserError, match=r"width 1\.0 only, not for vgg11_bn of width 0.05"):
-        build_encoder(SMALL, "imagenet")
-
-
-# Fingerprints.
-
-
-def test_the_same_weights_have_the_same_digest(state: dict[str, Tensor]) -> None:
-    first, second = build_encoder(SMALL, "random"), build_encoder(SMALL, "random")
-    assert first.digest() != second.digest()
-    second.load_state_dict(first.state_dict())
-    assert first.digest() == second.digest()
-    assert second.to(memory_format=torch.channels_last).digest() == first.digest()
-
-
-def test_every_weight_counts() -> None:
-    encoder = build_encoder(SMALL, "random")
+def test_a_digest_is_that_of_the_weights(state: dict[str, Tensor]) -> None:
+    encoder, second = build_encoder(SMALL, "random"), build_encoder(SMALL, "random")
+    assert encoder.digest() != second.digest()
+    second.load_state_dict(encoder.state_dict())
+    assert encoder.digest() == second.digest()
+    assert second.to(memory_format=torch.channels_last).digest() == encoder.digest()
     found = {encoder.digest()}
     for tensor in encoder.state_dict().values():
         with torch.no_grad():
