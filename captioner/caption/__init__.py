@@ -4,7 +4,6 @@ from captioner.caption.base import CaptionDecoder
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_model
-from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.losses import (
     CaptioningBatch,
     CaptioningLoss,
@@ -12,7 +11,7 @@ from captioner.caption.losses import (
     SelfCriticalConfig,
 )
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.self_critical import Reward, SelfCriticalLoss
+from captioner.caption.reinforce import HardAttentionLoss, Reward, SelfCriticalLoss
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.outcomes import Failed
 

@@ -16,6 +16,7 @@ from torch.nn import functional
 from captioner.attention import Memory
 from captioner.decoding import Decoder, TeacherForced
 from captioner.errors import UserError
+from captioner.files import refuse_os_errors
 from captioner.schema import SIZE, Config
 from captioner.text.vocabulary import Vocabulary
 
@@ -67,7 +68,6 @@ class Standardisation(nn.Module):
         """Estimate mean and deviation from batches of annotation vectors (B, L, D).
 
         The deviation of a nearly constant channel is raised to a twentieth of the median.
-        Raises `UserError` for vectors that are all equal.
         """
         count = 0
         total = torch.zeros(len(self.mean), dtype=torch.float64)  # (D,)
@@ -144,34 +144,27 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tu
     a word's vectors counts.
 
     size: E. Returns the indices (N,) of the words, long, and their vectors (N, E), float32.
-    Raises `UserError` naming the file for one that cannot be read or has no word of the vocabulary
-    with E numbers, and the line for a vector of something else than finite numbers.
     """
-    vectors: dict[int, Tensor] = {}
-    try:
-        # Words may contain broken UTF-8, and Unicode's line ends.
-        with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            for number, line in enumerate(file, start=1):
-                word, *numbers = line.rstrip().rsplit(" ", size)
-                (index,) = vocabulary.encode([word])
-                if len(numbers) == size and index != Vocabulary.unknown and index not in vectors:
-                    vectors[index] = _vector(numbers, f"word vectors {path}, line {number}")
-    except OSError as error:
-        raise UserError(f"word vectors {path} cannot be read ({error.strerror})") from None
+    vectors: dict[int, list[float]] = {}
+    # Words may contain broken UTF-8, and Unicode's line ends.
+    with (
+        refuse_os_errors(f"cannot read word vectors {path}"),
+        open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file,
+    ):
+        for number, line in enumerate(file, start=1):
+            word, *numbers = line.rstrip().rsplit(" ", size)
+            (index,) = vocabulary.encode([word])
+            if len(numbers) == size and index != Vocabulary.unknown and index not in vectors:
+                try:
+                    vectors[index] = [float(text) for text in numbers]
+                except ValueError as error:
+                    raise UserError(f"word vectors {path}, line {number}: {error}") from None
     if not vectors:
         raise UserError(
             f"word vectors {path} has none of the {len(vocabulary):,} words with {size} numbers, "
             "which decoder.embedding_size asks for"
         )
-    return torch.tensor(list(vectors)), torch.stack(list(vectors.values()))
-
-
-def _vector(numbers: list[str], where: str) -> Tensor:
-    """The numbers (E,), float32."""
-    try:
-        vector = torch.tensor([float(text) for text in numbers], dtype=torch.float32)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from None
-    if not vector.isfinite().all():
-        raise UserError(f"{where} has a number that is not finite")
-    return vector
+    values = torch.tensor(list(vectors.values()), dtype=torch.float32)  # (N, E)
+    if not values.isfinite().all():
+        raise UserError(f"word vectors {path} has a number that is not finite")
+    return torch.tensor(list(vectors)), values

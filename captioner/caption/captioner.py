@@ -71,8 +71,6 @@ class Captioner:
     search: the default options. card: the text of the model card. confidence: of a calibrated model
         (`captioner calibrate`). trigrams: keys of the triples of tokens that people wrote, to which
         the search keeps; see `Constraints`.
-
-    Raises `UserError` if the parts do not fit together.
     """
 
     encoder: Encoder
@@ -85,16 +83,16 @@ class Captioner:
     trigrams: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.decoder.config.memory_size != self.encoder.annotation_size:
+        size, words = self.decoder.config.memory_size, self.decoder.embedding.num_embeddings
+        if size != self.encoder.annotation_size:
             raise UserError(
-                f"decoder memory_size {self.decoder.config.memory_size} is not "
-                f"{self.encoder.annotation_size}, "
-                "the size of the encoder's annotation vectors"
+                f"decoder memory_size {size} is not {self.encoder.annotation_size}, the size of "
+                "the encoder's annotation vectors"
             )
-        if self.decoder.embedding.num_embeddings != len(self.vocabulary):
+        if words != len(self.vocabulary):
             raise UserError(
-                f"the decoder was made for {self.decoder.embedding.num_embeddings} words, but the "
-                f"vocabulary has {len(self.vocabulary)}"
+                f"the decoder was made for {words} words, but the vocabulary has "
+                f"{len(self.vocabulary)}"
             )
         if 0 in self.map_shape:
             raise UserError(
@@ -131,50 +129,23 @@ class Captioner:
     def for_inference(self, precision: torch.dtype = torch.float32) -> Captioner:
         """Fold the encoder's batch normalisation and cast its weights, in place; returns itself.
 
-        Faster, but not to be trained or saved. Annotation vectors are float32 tensors with the
-        rounding of `precision`. The search is in float32: many captions have a close second, and
-        rounding its products too would let other ones win.
+        Faster, but not to be trained or saved. The search stays in float32: many captions have a
+        close second, which would win by the rounding.
         """
         self.encoder = self.encoder.fold_batch_norm().to(precision)
         return self
 
     @overload
-    def caption(
-        self, photos: ImageSource, *, on_error: Literal["skip"], batch_size: int = 16, **search: Any
-    ) -> Caption | Failed: ...
+    def caption(self, photos: Any, *, on_error: Literal["skip"], **options: Any) -> Any: ...
 
     @overload
-    def caption(self, photos: ImageSource, *, batch_size: int = 16, **search: Any) -> Caption: ...
+    def caption(self, photos: ImageSource, **options: Any) -> Caption: ...
 
     @overload
-    def caption(
-        self,
-        photos: Iterator[ImageSource],
-        *,
-        on_error: Literal["skip"],
-        batch_size: int = 16,
-        **search: Any,
-    ) -> Iterator[Caption | Failed]: ...
+    def caption(self, photos: Iterator[ImageSource], **options: Any) -> Iterator[Caption]: ...
 
     @overload
-    def caption(
-        self, photos: Iterator[ImageSource], *, batch_size: int = 16, **search: Any
-    ) -> Iterator[Caption]: ...
-
-    @overload
-    def caption(
-        self,
-        photos: Iterable[ImageSource],
-        *,
-        on_error: Literal["skip"],
-        batch_size: int = 16,
-        **search: Any,
-    ) -> list[Caption | Failed]: ...
-
-    @overload
-    def caption(
-        self, photos: Iterable[ImageSource], *, batch_size: int = 16, **search: Any
-    ) -> list[Caption]: ...
+    def caption(self, photos: Iterable[ImageSource], **options: Any) -> list[Caption]: ...
 
     def caption(
         self,
@@ -193,8 +164,6 @@ class Captioner:
         on_error: `raise` raises `UserError` for a photo that cannot be read; `skip` gives a
             `Failed` with the reason in place of its caption.
         search: fields of `SearchOptions`, such as `beam=10` or `n_best=3`, over the model's own.
-
-        Raises `UserError` as `SearchOptions.override` does, and for a batch size below 1.
         """
         one = _is_one_photo(photos)
         is_list = isinstance(photos, Sized) and not one
@@ -332,7 +301,6 @@ def caption_photos(
         are otherwise in memory for a whole batch; None: all.
     translate: applied to the captions of each batch, such as `translate_captions`.
     workers: threads that caption a batch each; see `in_background`. One at most draws samples.
-    Raises `UserError`, before it reads any photo, for a batch size below 1.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
@@ -350,12 +318,10 @@ def caption_photos(
             region = captioner.preprocessing.region(*original_size(photo))
             yield Captioned(name, caption.of_photo(photo, region))
 
-    def outcomes(batch: list[_Loaded | Failed]) -> list[Captioned | Failed]:
-        return with_results(batch, write)
-
     batches = _load(captioner, iter(photos), batch_size, drawn_side)
     workers = min(workers, 1) if search.sample else workers
-    return chain.from_iterable(in_background(outcomes, batches, workers))
+    outcomes = in_background(lambda batch: with_results(batch, write), batches, workers)
+    return chain.from_iterable(outcomes)
 
 
 def _load(
@@ -377,11 +343,14 @@ def named_photos(
 
     sufficient_side: for `load_image`. standard_input: the content of the photo `-`.
     """
-    load = partial(load_image, sufficient_side=sufficient_side)
-    given = {}
-    if standard_input is not None:
-        given["-"] = partial(load, standard_input, name="standard input")
-    return [(path, given.get(path, partial(load, path))) for path in paths]
+
+    def load(path: str) -> Image.Image:
+        if path == "-" and standard_input is not None:
+            name = "standard input"
+            return load_image(standard_input, name=name, sufficient_side=sufficient_side)
+        return load_image(path, sufficient_side=sufficient_side)
+
+    return [(path, partial(load, path)) for path in paths]
 
 
 def photo_paths(
@@ -394,16 +363,16 @@ def photo_paths(
     photos: list[str] = []
     failed: list[Failed] = []
     for path in paths:
-        problems: list[str] = []
         if not path:
-            problems.append("an empty path names no photo")
+            failed.append(Failed(path, "an empty path names no photo"))
         elif path == "-":  # Standard input; a file of that name is ./-.
             photos.append(path)
         elif is_address(path) and not os.path.lexists(path):
-            problems.append(f"{path} {IS_ADDRESS}")
+            failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
         else:
+            problems: list[str] = []
             photos += map(os.fspath, find_images([path], problems.append, passed_over))
-        failed += [Failed(path, problem) for problem in problems]
+            failed += [Failed(path, problem) for problem in problems]
     return list(dict.fromkeys(photos)), failed
 
 

@@ -35,7 +35,7 @@ from captioner.model_folders import (
     read_model_config,
     saving,
 )
-from captioner.schema import Config, from_mapping, to_mapping
+from captioner.schema import Config, flat, from_mapping, to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoders import encoder_config, make_encoder
@@ -97,43 +97,30 @@ def save_model(
     """Write a captioner to a folder; whenever it is stopped, the old model loads or the new one.
 
     dtype: of the stored weights; computation is in float32.
-    Raises `UserError` if the folder cannot be written.
     """
-    config = ModelConfig(
-        format=FORMAT,
-        encoder=captioner.encoder.config,
-        decoder=captioner.decoder.config,
-        preprocessing=captioner.preprocessing,
-        search=captioner.search,
-        confidence=captioner.confidence,
-    )
+    sections = _sections(captioner)
+    config = {"format": FORMAT, **{name: to_mapping(each) for name, each in sections.items()}}
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     if captioner.trigrams is not None:
         triples = trigrams_of_keys(captioner.trigrams.cpu(), len(captioner.vocabulary))  # (N, 3)
         tensors[_TRIGRAMS] = triples.short() if len(captioner.vocabulary) < 2**15 else triples
-    mapping = to_mapping(config)
-    if captioner.confidence is None:
-        del mapping["confidence"]
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, tensors)
         captioner.vocabulary.save(files / VOCABULARY)
-        write_json(files / CONFIG, mapping)
+        write_json(files / CONFIG, config)
         if captioner.card:
             write_text(files / CARD, captioner.card)
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Read the config of a model folder. Raises `UserError` naming the file and the field."""
+    """Read the config of a model folder."""
     folder = complete_folder(folder)
     mapping = read_model_config(folder, "captioner")
     return from_mapping(ModelConfig, mapping, str(folder / CONFIG))
 
 
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
-    """Load a captioner from a folder that `save_model` wrote.
-
-    Raises `UserError` naming the file, and the field or tensor that is missing or does not fit.
-    """
+    """Load a captioner from a folder that `save_model` wrote."""
     folder = complete_folder(folder)
     config = read_config(folder)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
@@ -141,12 +128,9 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     with torch.device("meta"):
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
-    tensors = {
-        name: tensor
-        for name, tensor in read_tensors(folder / WEIGHTS).items()
-        if not name.startswith(_FAMILIARITY)
-    }
-    trigrams = tensors.pop(_TRIGRAMS, None)
+    stored = read_tensors(folder / WEIGHTS)
+    trigrams = stored.pop(_TRIGRAMS, None)
+    tensors = {name: each for name, each in stored.items() if not name.startswith(_FAMILIARITY)}
     fill(nn.ModuleDict({"encoder": encoder, "decoder": decoder}), tensors, folder / WEIGHTS)
     settings = config.preprocessing, config.search, read_card(folder), config.confidence
     try:
@@ -170,10 +154,7 @@ def _keys(trigrams: Tensor | None, vocabulary_size: int, path: Path) -> Tensor |
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
-    """Write a confidence to the config of the model folder it was fitted for.
-
-    Raises `UserError` if the config cannot be read or written.
-    """
+    """Write a confidence to the config of the model folder it was fitted for."""
     path = complete_folder(folder) / CONFIG
     mapping = read_json(path, "model config")
     write_json(path, {**mapping, "confidence": to_mapping(confidence)})
@@ -184,8 +165,6 @@ def describe(captioner: Captioner, folder: Path) -> str:
 
     Also the device and the precision in which commands run it here, by default.
     """
-    parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
-    counts = {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
     weights = complete_folder(folder) / WEIGHTS
     lines = [
         f"model folder   {folder}",
@@ -193,21 +172,26 @@ def describe(captioner: Captioner, folder: Path) -> str:
         f"vocabulary     {len(captioner.vocabulary):,} words",
         f"runs on        {default_machine()}",
     ]
-    configs = {
+    parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
+    for name, config in _sections(captioner).items():
+        count = ""
+        if name in parts:
+            count = f"{sum(each.numel() for each in parts[name].parameters()):,} parameters"
+        lines += ["", f"{name:<15}{count}".rstrip()]
+        lines += [f"  {field}: {value}" for field, value in flat(to_mapping(config)).items()]
+    if captioner.card:
+        lines += ["", gist(captioner.card, folder)]
+    return "\n".join(lines)
+
+
+def _sections(captioner: Captioner) -> dict[str, Config]:
+    """The fields of `ModelConfig` beside `format`; `confidence` of a calibrated model only."""
+    sections: dict[str, Config] = {
         "encoder": captioner.encoder.config,
         "decoder": captioner.decoder.config,
         "preprocessing": captioner.preprocessing,
         "search": captioner.search,
     }
-    for name, config in configs.items():
-        count = f"{counts[name]:,} parameters" if name in counts else ""
-        lines += ["", f"{name:<15}{count}".rstrip()]
-        lines += [f"  {field}: {value}" for field, value in to_mapping(config).items()]
     if captioner.confidence is not None:
-        confidence = captioner.confidence
-        lines += ["", "confidence"]
-        lines += [f"  weight of {n}: {v:.4g}" for n, v in to_mapping(confidence.weights).items()]
-        lines += [f"  unsure_below: {confidence.unsure_below:g}"]
-    if captioner.card:
-        lines += ["", gist(captioner.card, folder)]
-    return "\n".join(lines)
+        sections["confidence"] = captioner.confidence
+    return sections

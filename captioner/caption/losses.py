@@ -5,7 +5,7 @@ Xu et al. 2015, section 4.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -20,22 +20,12 @@ from captioner.errors import UserError
 from captioner.schema import LENGTH, Config
 from captioner.vision.encoder import Encoder
 
-WEIGHT = 1e6
-"""The largest weight of a term of the loss."""
-
-
-_SOFT_FIELDS: dict[str, Any] = {
-    "doubly_stochastic": 0.0,
-    "doubly_stochastic_target": "one",
-    "grounding": 0.0,
-}
-"""Fields of soft attention, with the values that hard attention needs."""
-
-_HARD_FIELDS = ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling", "draws")
+Weight = Annotated[float, Field(ge=0, le=1e6)]
+"""Of a term of the loss."""
 
 
 class SelfCriticalConfig(Config):
-    """Self-critical sequence training: see `captioner.caption.self_critical`."""
+    """Self-critical sequence training: see `captioner.caption.reinforce`."""
 
     removed: ClassVar[dict[str, str]] = {
         "word_precision_weight": "use content_words_weight, which does not reward short captions"
@@ -49,20 +39,16 @@ class SelfCriticalConfig(Config):
     samples: int = Field(
         5, ge=1, le=10_000, description="captions drawn for each photo; 2 or more with new"
     )
-    cross_entropy_weight: float = Field(
-        0.0, ge=0, le=WEIGHT, description="weight of the cross-entropy of the photo's own caption"
+    cross_entropy_weight: Weight = Field(
+        0.0, description="weight of the cross-entropy of the photo's own caption"
     )
-    content_words_weight: float = Field(
+    content_words_weight: Weight = Field(
         0.0,
-        ge=0,
-        le=WEIGHT,
         description="weight, beside CIDEr-D, of the content words that a reference has less those "
         "that none has",
     )
-    fluency_weight: float = Field(
+    fluency_weight: Weight = Field(
         0.0,
-        ge=0,
-        le=WEIGHT,
         description="weight, beside CIDEr-D, of minus the share of bigrams and trigrams that "
         "nobody wrote in the training captions and data.texts; an English article before a plural "
         "counts as two",
@@ -74,9 +60,7 @@ class SelfCriticalConfig(Config):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.baseline == "new" and self.samples < 2:
-            raise ValueError(
-                f"samples {self.samples} is not at least 2, which the baseline 'new' needs"
-            )
+            raise ValueError(f"samples {self.samples} is not at least 2, as baseline 'new' needs")
         return self
 
 
@@ -88,16 +72,11 @@ class ObjectiveConfig(Config):
     et al. 2019).
     """
 
-    doubly_stochastic: float = Field(
-        1.0,
-        ge=0,
-        le=WEIGHT,
-        description="lambda of equation 14; 0 leaves the term out, as hard attention needs",
-    )
+    doubly_stochastic: Weight = Field(1.0, description="lambda of equation 14; soft attention only")
     doubly_stochastic_target: Literal["one", "share"] = Field(
         "one",
         description="sum of a place's attention over a caption: one (the paper) or share, T / L, "
-        "which T words can reach",
+        "which T words can reach; soft attention only",
     )
     label_smoothing: float = Field(
         0.0,
@@ -105,24 +84,18 @@ class ObjectiveConfig(Config):
         lt=1,
         description="probability spread over the whole vocabulary (Szegedy et al. 2016, section 7)",
     )
-    grounding: float = Field(
+    grounding: Weight = Field(
         0.0,
-        ge=0,
-        le=WEIGHT,
         description="weight of the attention that misses what a word names, by data.instances "
         "(Liu et al. 2017); soft attention only, not in the paper",
     )
-    reward_weight: float = Field(
+    reward_weight: Weight = Field(
         0.1,
-        ge=0,
-        le=WEIGHT,
         description="lambda_r of the learning rule after equation 12, as in the authors' code; "
         "hard attention only",
     )
-    entropy_weight: float = Field(
+    entropy_weight: Weight = Field(
         0.002,
-        ge=0,
-        le=WEIGHT,
         description="lambda_e of the learning rule after equation 12, as in the authors' code; "
         "hard attention only",
     )
@@ -149,34 +122,21 @@ class ObjectiveConfig(Config):
         None, description="train on the reward of the decoder's own captions; soft attention only"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
-            for name in ("label_smoothing", "scheduled_sampling", "grounding"):
-                if getattr(self, name) > 0:
-                    raise ValueError(
-                        f"{name} {getattr(self, name)} has no effect: "
-                        "self_critical.cross_entropy_weight is 0"
-                    )
-        return self
-
     def check_selection(self, selection: str) -> None:
-        """Raise `UserError` naming a field that has no meaning for `soft` or `hard` attention."""
-        fields = type(self).model_fields
-        other, values = "hard", {name: fields[name].default for name in _HARD_FIELDS}
-        if selection == "hard":
-            other, values = "soft", _SOFT_FIELDS
-            if self.self_critical is not None:
+        """Raise `UserError` naming a field that was set for the other kind of attention."""
+        other = "hard" if selection == "soft" else "soft"
+        for name in _FIELDS_FOR[other]:
+            if getattr(self, name) not in (type(self).model_fields[name].default, 0):
                 raise UserError(
-                    "objective.self_critical is for soft attention: a caption's probability under "
-                    "hard attention is a sum over all places it may have looked at"
+                    f"objective.{name} is for {other} attention, and decoder.selection is "
+                    f"{selection}: leave it out"
                 )
-        for name, value in values.items():
-            if getattr(self, name) != value:
-                raise UserError(
-                    f"objective.{name} {getattr(self, name)!r} is for {other} attention; set it to "
-                    f"{value!r} for {selection}"
-                )
+
+
+_FIELDS_FOR = {
+    "soft": ("doubly_stochastic", "doubly_stochastic_target", "grounding", "self_critical"),
+    "hard": ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling", "draws"),
+}
 
 
 class CaptioningBatch(NamedTuple):
@@ -208,14 +168,13 @@ class CaptioningBatch(NamedTuple):
 
     def to(self, device: torch.device | str) -> CaptioningBatch:
         """Move the batch to a device, the source as float32."""
-        return self._replace(
-            source=self.source.to(device, non_blocking=True).float(),  # Stored as float16.
-            inputs=self.inputs.to(device, non_blocking=True),
-            targets=self.targets.to(device, non_blocking=True),
-            mask=self.mask.to(device, non_blocking=True),
-            photos=None if self.photos is None else self.photos.to(device, non_blocking=True),
-            places=None if self.places is None else self.places.to(device, non_blocking=True),
-        )
+        moved: dict[str, Any] = {
+            name: tensor.to(device, non_blocking=True)
+            for name, tensor in self._asdict().items()
+            if isinstance(tensor, Tensor) and name != "rows"
+        }
+        moved["source"] = moved["source"].float()  # Stored as float16.
+        return self._replace(**moved)
 
     def annotations(self, encoder: Encoder | None) -> Tensor:
         """The annotation vectors (B, L, D) of every caption's photo.
@@ -234,16 +193,12 @@ class CaptioningLoss(nn.Module):
     """Cross-entropy with doubly stochastic regularisation, for soft attention.
 
     encoder: given when it is trained together with the decoder, from photos.
-    Raises `UserError` for objective fields of the other kind of attention.
     """
 
     selection: ClassVar[str] = "soft"
 
     def __init__(
-        self,
-        decoder: CaptionDecoder,
-        objective: ObjectiveConfig,
-        encoder: Encoder | None = None,
+        self, decoder: CaptionDecoder, objective: ObjectiveConfig, encoder: Encoder | None = None
     ) -> None:
         super().__init__()
         if decoder.config.selection != self.selection:
@@ -308,7 +263,7 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one"
     mass = (weights * mask.unsqueeze(-1)).sum(dim=1)  # (B, L)
     target_mass: Tensor | float = 1.0
     if target == "share":
-        words = mask.sum(dim=1, keepdim=True).to(weights.dtype)  # (B, 1)
+        words = mask.sum(dim=1, keepdim=True, dtype=weights.dtype)  # (B, 1)
         target_mass = words / weights.shape[-1]  # (B, 1)
     return (target_mass - mass).square().sum(dim=1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -36,16 +35,11 @@ from captioner.runs.captioning_recipe import captioning_recipe
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
-HARD = {"doubly_stochastic": 0.0}
 CAPTION = Caption("a", ("a",), -1.5, (-1.0,), torch.zeros(1, 4, 4))
 
 
 def objective(selection: str, **fields: Any) -> Callable[[], object]:
     return lambda: ObjectiveConfig(**fields).check_selection(selection)
-
-
-def self_critical(**fields: Any) -> Callable[[], object]:
-    return lambda: ObjectiveConfig(**fields, self_critical=SelfCriticalConfig())
 
 
 def transformer(**fields: Any) -> Callable[[], object]:
@@ -59,39 +53,24 @@ def recipe(**decoder: Any) -> Callable[[], object]:
 @pytest.mark.parametrize(
     ("use", "sentence"),
     [
-        (objective("hard"), "objective.doubly_stochastic 1.0 is for soft attention; set it to 0.0"),
+        (objective("hard", doubly_stochastic=0.5), "doubly_stochastic is for soft attention"),
         (
-            objective("hard", **HARD, doubly_stochastic_target="share"),
-            "objective.doubly_stochastic_target 'share' is for soft attention; set it to 'one'",
+            objective("hard", doubly_stochastic_target="share"),
+            "target is for soft",
         ),
-        (objective("hard", **HARD, grounding=0.1), "objective.grounding 0.1 is for soft attention"),
+        (objective("hard", grounding=0.1), "objective.grounding is for soft attention"),
         (
-            objective("soft", reward_weight=1.0),
-            "objective.reward_weight 1.0 is for hard attention; set it to 0.1 for soft",
+            objective("hard", self_critical=SelfCriticalConfig()),
+            "self_critical is for soft atten",
         ),
-        (objective("soft", semi_sampling=0.0), "objective.semi_sampling 0.0 is for hard attention"),
-        (self_critical(label_smoothing=0.1), "label_smoothing 0.1 has no effect: self_critical."),
-        (self_critical(scheduled_sampling=0.1), "scheduled_sampling 0.1 has no effect: self_"),
-        (self_critical(grounding=0.1), "grounding 0.1 has no effect: self_critical.cross_ent"),
-        (
-            lambda: ObjectiveConfig(
-                **HARD, self_critical=SelfCriticalConfig(cross_entropy_weight=0.2)
-            ).check_selection("hard"),
-            "objective.self_critical is for soft attention: a caption's probability under",
-        ),
-        (lambda: SelfCriticalConfig(samples=1), "samples 1 is not at least 2, which the baseline"),
+        (objective("soft", reward_weight=1.0), "reward_weight is for hard attention, and decoder."),
+        (lambda: SelfCriticalConfig(samples=1), "samples 1 is not at least 2, as baseline"),
         (lambda: Standardisation(4).fit([torch.ones(2, 3, 4)]), "cannot be standardised: all are"),
         (transformer(embedding_size=10), "embedding_size 10 is not even and a multiple of 3 heads"),
         (transformer(embedding_size=9), "embedding_size 9 is not even and a multiple of 3 heads"),
         (transformer(embedding_size=12, map_layer=2), "map_layer 2 is not one of the 2 layers"),
-        (
-            transformer(embedding_size=12, selection="hard"),
-            "selection 'hard' is for kind lstm",
-        ),
-        (
-            recipe(kind="transfomer"),
-            "decoder.kind 'transfomer' is not one of lstm, transformer",
-        ),
+        (transformer(embedding_size=12, selection="hard"), "selection 'hard' is for kind lstm"),
+        (recipe(kind="transfomer"), "decoder.kind 'transfomer' is not one of lstm, transformer"),
         (recipe(kind="transformer", gate="none"), "decoder.gate is for kind lstm, and kind is tra"),
         (recipe(heads=4), "decoder.heads is for kind transformer, and kind is lstm"),
         (recipe(kind="transformer", heds=4), "unknown field 'decoder.heds'; did you mean 'decoder"),
@@ -113,9 +92,9 @@ def test_a_loss_of_the_other_attention_is_a_programmers_mistake() -> None:
     soft, hard = small_decoder(), small_decoder(selection="hard")
     scst = ObjectiveConfig(self_critical=SelfCriticalConfig())
     for make in (
-        lambda: CaptioningLoss(hard, ObjectiveConfig(**HARD)),
+        lambda: CaptioningLoss(hard, ObjectiveConfig()),
         lambda: SelfCriticalLoss(hard, scst, lambda rows, captions: rows),
-        lambda: HardAttentionLoss(soft, ObjectiveConfig(**HARD)),
+        lambda: HardAttentionLoss(soft, ObjectiveConfig()),
     ):
         with pytest.raises(ValueError, match=r"this loss trains (soft|hard) attention"):
             make()
@@ -164,9 +143,9 @@ def test_what_is_no_photo_is_refused(tiny_captioner: Captioner, given: Any, sent
         ("dog\t1\t2\t3\n", "none of the 5 words"),
         ("", "none of the 5 words"),
         ("cat 1 2 3\n\ndog 1 two 3\n", "line 3: "),
-        ("dog 1 nan 3\n", "line 1 has a number that is not finite"),
-        ("dog 1 1e39 3\n", "line 1 has a number that is not finite"),
-        (None, "vectors.txt cannot be read (No such file"),
+        ("dog 1 nan 3\n", "vectors.txt has a number that is not finite"),
+        ("dog 1 1e39 3\n", "vectors.txt has a number that is not finite"),
+        (None, "vectors.txt: No such file"),
     ],
 )
 def test_word_vectors_that_cannot_be_used_are_refused(
@@ -216,16 +195,12 @@ def test_a_damaged_file_is_named(
         (
             None,
             {"format": "captioner caption model 2"},
-            "is not the config of a captioner: its format is 'captioner caption model 2', not",
+            "its format is 'captioner",
         ),
         (None, {"format": None}, "a run's model is in its folder model"),
         (None, {"extra": 1}, "unknown field 'extra'"),
         (None, {"confidence": {"weights": {}}}, "field 'confidence.weights.intercept' is missing"),
-        (
-            None,
-            {"confidence": {"familiarity": {}, "weights": 3}},
-            "confidence.weights: expected fields with values",
-        ),
+        (None, {"confidence": {"familiarity": {}, "weights": 3}}, "weights: expected fields with"),
         ("encoder", {"depth": 3}, "unknown field 'encoder.depth'"),
         ("decoder", {"gate": "matrix"}, "decoder.gate 'matrix' is not one of"),
         ("decoder", {"memory_size": 100}, "tensor 'decoder.attention.score.key_projection.weight"),
@@ -267,9 +242,3 @@ def test_tensors_that_do_not_fit_are_named(
     tensors = {**load_file(path), name: tensor}
     save_file({key: each for key, each in tensors.items() if each is not None}, path)
     assert f"tensor '{name}' {problem}" in refused(tiny_model, "model.safetensors")
-
-
-def test_a_vocabulary_of_another_model_is_refused(tiny_model: Path) -> None:
-    path = tiny_model / "vocabulary.json"
-    path.write_text(json.dumps({"words": [*json.loads(path.read_text())["words"], "more"]}))
-    assert "tensor 'decoder.embedding.weight'" in refused(tiny_model, "model.safetensors")

@@ -12,9 +12,9 @@ from gradient_samples import PLACES, STEPS, WORDS, gradients, make_batch, small_
 from torch import Tensor
 
 from captioner.attention import HardSelection
-from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss
 from captioner.decoding import cross_entropies
 
 

@@ -8,9 +8,9 @@ from decoder_samples import stepped
 from gradient_samples import WORDS, make_batch, small_decoder
 from torch import Tensor
 
-from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, scheduled_inputs
 from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss
 
 SOURCE = make_batch().source
 """The annotation vectors of a photo (1, L, D)."""

@@ -14,10 +14,9 @@ from gradient_samples import WORDS, gradients, make_batch, small_decoder
 from torch import Tensor
 
 from captioner.attention import Memory
-from captioner.caption.hard_attention import HardAttentionLoss
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
-from captioner.caption.self_critical import SelfCriticalLoss
+from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.decoding import BeamSearch, Strategy
 from captioner.text.vocabulary import Vocabulary
 

@@ -1,0 +1,240 @@
+"""Losses whose gradient is REINFORCE's: hard attention, and self-critical training.
+
+Hard attention draws the places it looks at: Xu et al. 2015, section 4.1. Self-critical training
+draws captions and rewards them by the metric that scores them: Rennie et al. 2017, *Self-Critical
+Sequence Training for Image Captioning*, sections 3 and 4; Luo 2020, *A Better Variant of
+Self-Critical Sequence Training*, section 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from captioner.attention import Memory
+from captioner.caption.base import CaptionDecoder, evaluation_mode
+from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropies, decode
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import Encoder
+
+
+class HardAttentionLoss(CaptioningLoss):
+    """The lower bound on log p(y | a) of hard attention, with its gradient.
+
+    L_s = sum_s p(s | a) log p(y | s, a), equation 10, estimated by one draw s of a position for
+    each word of a caption; the gradient is the paper's learning rule, which follows equation 12.
+    Choices that the paper leaves open:
+
+    - The reward of a draw is log p(y | s, a) of the whole caption without padding, the same for
+      each of its positions. Label smoothing applies to all of equation 10: log p(y | s, a) is then,
+      in the baseline too, minus the smoothed cross-entropy.
+    - The baseline b is in nats a word, and a caption of T words is compared with T b, as longer
+      captions are less probable. For captions of one length, as in the authors' code, this is the
+      paper's. It is updated after use, from the captions drawn in the batch: a draw compared with
+      itself would bias the gradient. It starts at -log V, the value of an untrained decoder. Where
+      gradients are accumulated it is updated after each part.
+    - With several draws a caption (`ObjectiveConfig.draws`) each is compared with the mean of the
+      others instead of b.
+    - The entropy is that of each word's distribution over positions, given the earlier draws.
+    - Semi-sampling is drawn once a caption. A caption with expected values has no draw, no score
+      function and no part in the baseline: its gradient is that of soft attention. (In the
+      authors' code its score function is sample / alpha = 1 everywhere, which softmax maps to 0.)
+
+    baseline: a buffer, so that checkpoints contain it.
+    """
+
+    selection = "hard"
+    decoder: ShowAttendTellDecoder
+    baseline: Tensor
+
+    def __init__(
+        self,
+        decoder: ShowAttendTellDecoder,
+        objective: ObjectiveConfig,
+        encoder: Encoder | None = None,
+    ) -> None:
+        super().__init__(decoder, objective, encoder)
+        words = decoder.embedding.num_embeddings
+        self.register_buffer("baseline", torch.tensor(-math.log(words)))
+
+    def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
+        """The loss of a batch under the key `loss`, and quantities to report.
+
+        `loss`: mean over captions of minus the lower bound, less the entropy term, in nats a
+            caption; its gradient is minus the learning rule. `cross_entropy`: nats a word, without
+            smoothing. `entropy`: of the distribution over positions, nats a word. `baseline`:
+            before this batch, nats a word.
+
+        Draws come from the batch's seed, on the device of the batch.
+        """
+        device = batch.inputs.device
+        generator = torch.Generator(device).manual_seed(batch.seed)
+        draws = self.objective.draws  # N, rows of a source
+        chance = torch.rand(len(batch.inputs), generator=generator, device=device)  # (B,)
+        expected = (chance < self.objective.semi_sampling).unsqueeze(1).expand(-1, draws)  # (B, N)
+        memory = self.decoder.remember(batch.annotations(self.encoder))
+        fed = self.fed_words(batch, memory)  # (B, T)
+        forced = self.decoder(memory, fed.unsqueeze(1).expand(-1, draws, -1), generator, expected)
+        assert forced.log_probability is not None
+        assert forced.entropy is not None
+        mask = batch.mask.unsqueeze(1)  # (B, 1, T)
+        entropies = cross_entropies(
+            forced.logits.flatten(end_dim=1),  # (B * N, T, V)
+            batch.targets.repeat_interleave(draws, dim=0),
+            batch.mask.repeat_interleave(draws, dim=0),
+            self.objective.label_smoothing,
+        )
+        loss, plain = (each.view(-1, draws) for each in entropies)  # (B, N) each
+        words = mask.sum(dim=2)  # (B, 1)
+        entropy = (forced.entropy * mask).sum(dim=2)  # (B, N)
+        log_draw = (forced.log_probability * mask).sum(dim=2)  # (B, N), log p(s | a)
+        gradient_only = log_draw - log_draw.detach()  # (B, N), zeros
+        reward = -loss.detach()  # (B, N)
+        baseline = self.baseline.clone()
+        expected_reward = words * baseline  # (B, 1)
+        if draws > 1:
+            expected_reward = (reward.sum(dim=1, keepdim=True) - reward) / (draws - 1)  # (B, N)
+        advantage = (reward - expected_reward).masked_fill(expected, 0.0)  # (B, N)
+        objective = (
+            -loss
+            + self.objective.reward_weight * advantage * gradient_only
+            + self.objective.entropy_weight * entropy
+        )  # (B, N)
+        if self.training:
+            self._update_baseline(reward, words, ~expected)
+        total = draws * batch.mask.sum().clamp(min=1)
+        return {
+            "loss": -objective.mean(),
+            "cross_entropy": plain.sum() / total,
+            "entropy": (entropy.sum() / total).detach(),
+            "baseline": baseline,
+        }
+
+    @torch.no_grad()
+    def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
+        """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word. reward, drawn (B, N), words (B, 1).
+
+        The mean is over all ranks. A batch without a draw does not change the baseline.
+        """
+        sums = torch.stack([(reward * drawn).sum(), (words * drawn).sum().to(reward.dtype)])  # (2,)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(sums)
+        total, count = sums.unbind()
+        decay = self.objective.baseline_decay
+        new = decay * self.baseline + (1 - decay) * total / count.clamp(min=1)
+        self.baseline.copy_(torch.where(count > 0, new, self.baseline))
+
+
+Reward = Callable[[Tensor, Sequence[Sequence[Sequence[int]]]], Tensor]
+"""Maps the rows (B,) of photos and K captions of each, as tokens, to rewards (B, K).
+
+`<end>` is the last token of captions that ended.
+"""
+
+
+class SelfCriticalLoss(CaptioningLoss):
+    """Minus the expected reward of generated captions, with the gradient of REINFORCE.
+
+    Samples captions of each photo with the decoder loop, without a gradient, and rewards them.
+    Teacher forcing then gives their log-probabilities; the gradient is that of -(r - b) log p with
+    reward r and baseline b, Rennie et al. 2017, equation 7. log p includes the end token, except
+    for captions cut at the maximum length, which did not draw it.
+
+    Both passes run without dropout, so that the gradient is in expectation that of the expected
+    reward. An encoder that is trained too stays in training mode for both.
+
+    reward: see `Reward`.
+    """
+
+    def __init__(
+        self,
+        decoder: CaptionDecoder,
+        objective: ObjectiveConfig,
+        reward: Reward,
+        encoder: Encoder | None = None,
+    ) -> None:
+        super().__init__(decoder, objective, encoder)
+        assert objective.self_critical is not None
+        self.config = objective.self_critical
+        self.reward = reward
+
+    def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
+        """The loss of a batch under the key `loss`, and quantities to report.
+
+        `loss`: mean over photos and samples of -(r - b) log p, plus the weighted loss of the
+            reference captions; only its gradient has a meaning. `reward`: mean over the samples.
+            `greedy_reward`: of greedy search, where it is the baseline. `length`: mean of the
+            samples, in words. `finished`: share of the samples that ended before the maximum.
+        """
+        config = self.config
+        assert batch.rows is not None
+        annotations = batch.annotations(self.encoder)
+        device = annotations.device
+        with evaluation_mode(self.decoder):
+            memory = self.decoder.remember(annotations)
+            generator = torch.Generator(device).manual_seed(batch.seed)
+            samples = self._captions(memory, Sampling(generator, config.samples))
+            rewards = self.reward(batch.rows, samples).to(device, non_blocking=True)  # (B, K)
+            report = {"reward": rewards.mean()}
+            if config.baseline == "greedy":
+                baseline = self.reward(batch.rows, self._captions(memory, BeamSearch(1)))
+                baseline = baseline.to(device, non_blocking=True)  # (B, 1)
+                report["greedy_reward"] = baseline.mean()
+            else:
+                others = rewards.sum(dim=1, keepdim=True) - rewards  # (B, K)
+                baseline = others / (config.samples - 1)  # (B, K)
+            log_probability = self._log_probability(memory, samples)  # (B, K)
+        loss = -((rewards - baseline) * log_probability).mean()
+        if config.cross_entropy_weight > 0:
+            plain = self.cross_entropy_loss(batch, annotations)
+            loss = loss + config.cross_entropy_weight * plain["loss"]
+            report.update((name, value) for name, value in plain.items() if name != "loss")
+        ended = [caption[-1:] == [Vocabulary.end] for each in samples for caption in each]
+        words = sum(len(caption) for each in samples for caption in each) - sum(ended)
+        report["length"] = torch.full((), words / len(ended), device=device)
+        report["finished"] = torch.full((), sum(ended) / len(ended), device=device)
+        return {"loss": loss, **{name: value.detach() for name, value in report.items()}}
+
+    def _captions(self, memory: Memory, strategy: Strategy) -> list[list[list[int]]]:
+        """Generate captions of each photo, as tokens; `<end>` is the last of those that ended.
+
+        No token is forbidden: the model's probability of a forbidden token is not 0.
+        """
+        longest = self.config.maximum_length
+        decoded = decode(
+            self.decoder,
+            memory,
+            start=Vocabulary.start,
+            end=Vocabulary.end,
+            strategy=strategy,
+            constraints=Constraints(maximum_length=longest),
+            keep_attention=False,
+        )
+        torch.clear_autocast_cache()  # See `scheduled_inputs`.
+        return [
+            [
+                each.tokens if len(each.tokens) == longest else [*each.tokens, Vocabulary.end]
+                for each in hypotheses
+            ]
+            for hypotheses in decoded
+        ]
+
+    def _log_probability(self, memory: Memory, captions: list[list[list[int]]]) -> Tensor:
+        """log p (B, K) of the captions of `_captions`, with its gradient."""
+        rows = [torch.tensor(caption) for each in captions for caption in each]
+        targets = pad_sequence(rows, batch_first=True)  # (B * K, T)
+        lengths = torch.tensor([[len(row)] for row in rows])  # (B * K, 1)
+        mask = torch.arange(targets.shape[1]) < lengths  # (B * K, T)
+        device = memory.values.device
+        targets, mask = (each.to(device, non_blocking=True) for each in (targets, mask))
+        inputs = functional.pad(targets[:, :-1], (1, 0), value=Vocabulary.start)  # (B * K, T)
+        inputs = inputs.view(len(captions), -1, inputs.shape[1])  # (B, K, T)
+        logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
+        return -cross_entropies(logits, targets, mask).smoothed.view(inputs.shape[:2])  # (B, K)
