@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_MODULES = {
-    "Caption": "caption",
-    "Captioner": "caption",
-    "Failed": "outcomes",
-    "SearchOptions": "decoding",
-    "Translation": "translate",
-    "TranslationSearch": "translate",
-    "Translator": "translate",
-    "load": "models",
-    "load_translator": "models",
-    "translate_captions": "translate.translated_captions",
-}
-"""The module of every name that is imported when it is first used."""
-
 __all__ = [
     "Caption",
     "Captioner",
@@ -54,10 +40,21 @@ __all__ = [
     "translate_captions",
 ]
 
+_MODULES = {
+    "caption": ("Caption", "Captioner"),
+    "decoding": ("SearchOptions",),
+    "models": ("load", "load_translator"),
+    "outcomes": ("Failed",),
+    "translate": ("Translation", "TranslationSearch", "Translator"),
+    "translate.translated_captions": ("translate_captions",),
+}
+"""The names that are imported when they are first used, by module."""
+
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(import_module(f"captioner.{_MODULES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"captioner.{module}"), name)
     raise AttributeError(f"module 'captioner' has no attribute {name!r}")
 
 

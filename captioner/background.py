@@ -21,7 +21,7 @@ def workers_for(device: torch.device, items: int, batch_size: int) -> int:
     """How many batches to compute at once; 0 if there is one only, which then takes all cores.
 
     On a CPU a batch for each of its threads: that keeps cores busy which would wait for each other
-    at every operation. Elsewhere one, for the sake of reading the next.
+    at every operation. Elsewhere one, to read the next meanwhile.
     """
     if items <= batch_size:
         return 0
@@ -31,7 +31,7 @@ def workers_for(device: torch.device, items: int, batch_size: int) -> int:
 def in_background(
     compute: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """Yield what is computed of each item, in order. Items are read in the calling thread.
+    """Yield the result of each item, in order. Items are read in the calling thread.
 
     workers: threads that share the processor's, with as many items ahead; 0: compute each item
         before the next is read.

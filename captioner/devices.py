@@ -10,8 +10,9 @@ from torch import Tensor
 from captioner.errors import UserError
 
 
-def choose_device(name: str = "auto") -> torch.device:
+def choose_device(chosen: torch.device | str = "auto") -> torch.device:
     """The device `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available."""
+    name = str(chosen)
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")

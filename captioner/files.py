@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,96 +28,15 @@ def refuse_os_errors(problem: str) -> Iterator[None]:
         raise UserError(f"{problem}: {error.strerror or error}") from None
 
 
-@contextlib.contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a temporary path to write to, which replaces `path` on a clean exit.
-
-    The temporary file is in the same folder (made if missing) and has the same suffix. It is
-    flushed to disk before it is renamed, and the folder after, so that a power loss leaves the old
-    file or the new; it is removed when the block raises. Permissions stay. A link stays; its target
-    is replaced. Pipes and devices are written to.
-    """
-    try:
-        target = Path(os.path.realpath(path))
-        replaced = target.is_file() or not target.exists()
-        if replaced:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(
-            dir=target.parent if replaced else None,
-            prefix=_TEMPORARY,
-            suffix=target.suffix,
-        )
-        os.close(descriptor)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot write {path}: {_reason(error)}") from None
-    temporary = Path(name)
-    try:
-        yield temporary
-        if replaced:
-            mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-            with temporary.open("rb+") as file:
-                os.chmod(temporary, mode)  # Once open: it may forbid writing.
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-            flush_folder(target.parent)
-        else:
-            with temporary.open("rb") as file, target.open("wb") as stream:
-                shutil.copyfileobj(file, stream)
-            temporary.unlink()
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # Windows removes no file that may not be written.
-            temporary.chmod(0o600)
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise UserError(f"cannot write {path}: {_reason(error)}") from None
-        raise
-
-
-@contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a temporary folder to fill, which becomes `path` on a clean exit.
-
-    It is beside `path`, and removed when the block raises. It does not flush files; `atomic_path`
-    does.
-
-    Raises `UserError` when `path` is a file or a folder that is not empty, or cannot be made.
-    """
-    try:
-        target = Path(os.path.realpath(path))
-        if target.is_dir() and any(target.iterdir()):
-            raise UserError(f"folder {path} is there already, and not empty")
-        if target.exists() and not target.is_dir():
-            raise UserError(f"{path} is a file, not a folder")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_TEMPORARY}{target.name}-"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot make folder {path}: {_reason(error)}") from None
-    try:
-        yield temporary
-        os.chmod(temporary, 0o777 & ~_umask())
-        if target.is_dir():  # Windows does not replace even an empty one.
-            target.rmdir()
-        os.rename(temporary, target)
-        flush_folder(target.parent)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise UserError(f"cannot make folder {path}: {_reason(error)}") from None
-        raise
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder in one step: killed on the way, it leaves temporary files only."""
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_TEMPORARY))
-    os.rename(folder, temporary / folder.name)
-    flush_folder(folder.parent)
-    shutil.rmtree(temporary, ignore_errors=True)
+def temporary_path(folder: Path, suffix: str = "") -> Path:
+    """A new path in a folder, which `remove_temporaries` removes."""
+    return folder / f"{_TEMPORARY}{uuid.uuid4().hex}{suffix}"
 
 
 def remove_temporaries(folder: Path, age: float = 3600.0) -> None:
     """Remove temporary files and folders that killed processes left in a folder.
 
-    age: seconds since they were changed; 0 where no other process can be writing.
+    age: seconds since they were changed; 0 if no other process can be writing.
     """
     for path in sorted(folder.glob(f"{_TEMPORARY}*")):
         with contextlib.suppress(OSError):  # They harm nobody.
@@ -126,6 +46,38 @@ def remove_temporaries(folder: Path, age: float = 3600.0) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink()
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields a temporary path to write to, which replaces `path` on a clean exit.
+
+    The temporary file is in the same folder (made if missing) and has the same suffix. It is
+    flushed to disk before it is renamed, and the folder after, so that a power loss leaves the old
+    file or the new; it is removed when the block raises. Permissions stay. A link stays; its target
+    is replaced. Pipes and devices are written to.
+    """
+    with refuse_os_errors(f"cannot write {path}"):
+        target = Path(os.path.realpath(path))
+        is_replaced = target.is_file() or not target.exists()
+        folder = target.parent if is_replaced else Path(tempfile.gettempdir())
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = temporary_path(folder, target.suffix)
+        temporary.touch(exist_ok=False)
+        try:
+            yield temporary
+            if is_replaced:
+                with temporary.open("rb+") as file:
+                    if target.exists():
+                        shutil.copymode(target, temporary)  # Once open: it may forbid writing.
+                    os.fsync(file.fileno())
+                os.replace(temporary, target)
+                flush_folder(folder)
+            else:
+                with temporary.open("rb") as file, target.open("wb") as stream:
+                    shutil.copyfileobj(file, stream)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def flush_folder(folder: Path) -> None:
@@ -144,20 +96,18 @@ def folder_lock(folder: str | os.PathLike[str], what: str, wait: bool = False) -
 
     The lock is on a file `.lock` in it, which stays, and ends with the process.
 
-    what: the folder's role, for messages. wait: wait for another process to release the lock.
-    Raises `UserError` when another process holds it, and when it cannot be made or written to.
+    what: the folder's role, for messages. wait: wait for another process to release the lock,
+        which otherwise is a `UserError`.
     """
-    # Imported here: few commands lock anything.
-    from filelock import FileLock, Timeout
+    from filelock import FileLock, Timeout  # Imported here: few commands lock anything.
 
-    try:
+    with refuse_os_errors(f"cannot make {what} {folder}"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         lock = FileLock(Path(folder) / ".lock")
-        lock.acquire(timeout=-1 if wait else 0)
-    except Timeout:
-        raise UserError(f"{what} {folder} is in use by another process") from None
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise UserError(f"cannot make {what} {folder}: {_reason(error)}") from None
+        try:
+            lock.acquire(timeout=-1 if wait else 0)
+        except Timeout:
+            raise UserError(f"{what} {folder} is in use by another process") from None
     try:
         yield
     finally:
@@ -190,22 +140,18 @@ def json_text(value: Any, indent: int | None = 2) -> str:
 
 
 def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
-    """Read a UTF-8 text file.
-
-    what: the file's role, for messages.
-    """
+    """Read a UTF-8 text file. what: the file's role, for messages."""
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{what} {path} does not exist") from None
-    except IsADirectoryError:
-        raise UserError(f"{what} {path} is a folder, not a file") from None
     except UnicodeDecodeError as error:
         raise UserError(
             f"{what} {path} is not UTF-8 text (byte {error.start}): save it as UTF-8"
         ) from None
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {what} {path}: {_reason(error)}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {what} {path}: {reason}") from None
 
 
 def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
@@ -249,13 +195,3 @@ def real_path(path: str | os.PathLike[str]) -> str:
         return os.path.normcase(os.path.realpath(path))
     except ValueError:  # A name that no file can have.
         return os.fspath(path)
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -12,22 +12,28 @@ from typing import Any
 
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import (
-    atomic_folder,
     atomic_path,
+    flush_folder,
     read_json,
     read_text,
-    remove_folder,
+    refuse_os_errors,
     remove_temporaries,
+    temporary_path,
 )
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 _SAVED = ".saved"
+
+MODEL = "model"
+"""In a run's folder: the folder of the best model."""
 
 FORMATS = {
     "captioner": "captioner caption model 1",
     "translator": "captioner translation model 1",
 }
 """The field `format` of the config of each kind of model."""
+
+_PACKAGED = Path(__file__).parent / "models"
 
 
 @contextlib.contextmanager
@@ -37,13 +43,20 @@ def saving(folder: Path) -> Iterator[Path]:
     At any moment `complete_folder` finds the old files or the new ones, whole: the temporary
     folder becomes `.saved` in one step, and is removed when its files are copied.
     """
-    remove_temporaries(folder)
-    saved = folder / _SAVED
-    if saved.is_dir():
+    saved, temporary = folder / _SAVED, temporary_path(folder)
+    with refuse_os_errors(f"cannot write model folder {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_temporaries(folder)
+        if saved.is_dir():
+            _replace_by(saved)
+        temporary.mkdir()
+        try:
+            yield temporary
+            os.rename(temporary, saved)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        flush_folder(folder)
         _replace_by(saved)
-    with atomic_folder(saved) as temporary:
-        yield temporary
-    _replace_by(saved)
 
 
 def complete_folder(folder: str | Path) -> Path:
@@ -56,13 +69,10 @@ def _replace_by(saved: Path) -> None:
     for file in saved.iterdir():
         with atomic_path(saved.parent / file.name) as temporary:
             shutil.copyfile(file, temporary)
-    remove_folder(saved)
-
-
-MODEL = "model"
-"""In a run's folder: the folder of the best model."""
-
-_PACKAGED = Path(__file__).parent / "models"
+    copied = temporary_path(saved.parent)
+    os.rename(saved, copied)
+    flush_folder(saved.parent)
+    shutil.rmtree(copied, ignore_errors=True)
 
 
 def packaged_models() -> list[str]:
@@ -75,14 +85,14 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
 
     A name wins over a path; write `./default` for a folder of that name.
     """
-    if str(name_or_path) in packaged_models():
+    packaged = packaged_models()
+    if str(name_or_path) in packaged:
         return _PACKAGED / str(name_or_path)
     path = Path(name_or_path)
     if not os.path.isdir(path):  # Unlike `Path.is_dir`, False for names too long.
-        packaged = packaged_models()
         raise UserError(
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
-            f"({', '.join(packaged) or 'there are none'}){did_you_mean(near_names(path, packaged))}"
+            f"({', '.join(packaged)}){did_you_mean(near_names(path, packaged))}"
         )
     is_run = (complete_folder(path / MODEL) / CONFIG).is_file() and not (path / WEIGHTS).is_file()
     return path / MODEL if is_run else path
@@ -95,10 +105,7 @@ def is_of_format(folder: str | Path, format: str) -> bool:
 
 
 def read_model_config(folder: Path, kind: str) -> Any:
-    """Read the config of a model folder as JSON.
-
-    kind: the expected one of `FORMATS`.
-    """
+    """Read the config of a model folder as JSON. kind: the expected one of `FORMATS`."""
     if not folder.is_dir():
         raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
@@ -114,6 +121,10 @@ def read_model_config(folder: Path, kind: str) -> Any:
     return mapping
 
 
+def _format_of(mapping: Any) -> object:
+    return mapping.get("format") if isinstance(mapping, dict) else None
+
+
 def read_card(folder: Path) -> str:
     """Read the model card; "" if there is none."""
     path = folder / CARD
@@ -126,7 +137,3 @@ def gist(card: str, folder: Path) -> str:
     start, section, _ = text.partition("\n## ")
     rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
     return start.rstrip() + rest
-
-
-def _format_of(mapping: Any) -> object:
-    return mapping.get("format") if isinstance(mapping, dict) else None

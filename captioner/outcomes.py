@@ -24,7 +24,7 @@ class Failed:
 
 
 def attempt(name: str, read: Callable[[], Input]) -> Input | Failed:
-    """What `read` returns; a `Failed` if it raises `UserError` or runs out of memory."""
+    """The result of `read`; a `Failed` if it raises `UserError` or runs out of memory."""
     try:
         return read()
     except UserError as error:
@@ -45,18 +45,17 @@ def with_results(
 def shape_as_given(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
     """Outcomes in the form of what was given: one, an iterator, or for other collections a list.
 
-    Raises `UserError` with the reason of the first `Failed`, unless `on_error` is `skip`, and for
-    an `on_error` that is neither `raise` nor `skip`.
+    on_error: `raise` the reason of the first `Failed` as `UserError`, or `skip`: it is an outcome.
     """
     if on_error not in ("raise", "skip"):
         raise UserError(f"on_error {on_error!r} is neither 'raise' nor 'skip'")
-    results = outcomes if on_error == "skip" else map(_kept, outcomes)
+    results = outcomes if on_error == "skip" else map(_unless_failed, outcomes)
     if is_one:
         return next(results)
     return results if isinstance(given, Iterator) else list(results)
 
 
-def _kept(outcome: Any) -> Any:
+def _unless_failed(outcome: Any) -> Any:
     if isinstance(outcome, Failed):
         raise UserError(outcome.reason)
     return outcome

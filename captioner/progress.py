@@ -18,6 +18,24 @@ _LINE = (
 )
 
 
+class _Bar(tqdm):  # type: ignore[type-arg]
+    monitor_interval = 0  # No thread.
+
+
+class _Lines(_Bar):
+    """A bar as plain lines."""
+
+    _printed: float = 0
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """Print the line, except for the empty bar at the start and a count printed before."""
+        if self.n > max(self.initial, self._printed):
+            self._printed = self.n
+            # In one piece: `torchrun` starts several processes, without buffers.
+            sys.stderr.write(f"{self}\n")
+            sys.stderr.flush()
+
+
 def progress_bar(
     what: str, total: int, unit: str = "items", start: int = 0, shown: bool = True
 ) -> tqdm[Any]:
@@ -28,25 +46,5 @@ def progress_bar(
     options: dict[str, Any] = {"desc": what, "total": total, "unit": f" {unit}", "initial": start}
     if sys.stderr.isatty():
         return _Bar(**options, disable=not shown, dynamic_ncols=True, bar_format=_BAR)
-    return _Lines(**options, disable=not shown, mininterval=LINE_SECONDS, bar_format=_LINE)
-
-
-class _Bar(tqdm):  # type: ignore[type-arg]
-    monitor_interval = 0  # No thread.
-
-
-class _Lines(_Bar):
-    """A bar as plain lines, one each `mininterval` seconds and one at the end."""
-
-    _printed: float = 0
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options, file=io.StringIO(), miniters=1)
-
-    def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        """Print the line, except for the empty bar at the start and a count printed before."""
-        if self.n > max(self.initial, self._printed):
-            self._printed = self.n
-            # In one piece: `torchrun` starts several processes, without buffers.
-            sys.stderr.write(f"{self}\n")
-            sys.stderr.flush()
+    options |= {"mininterval": LINE_SECONDS, "miniters": 1, "file": io.StringIO()}
+    return _Lines(**options, disable=not shown, bar_format=_LINE)

@@ -9,9 +9,10 @@ YAML, saved JSON, the command line's options and `docs/configuration.md` are mad
 
 from __future__ import annotations
 
+import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -41,9 +42,7 @@ class Config(BaseModel):
 
     An integer is accepted for a float; no bool or text is accepted for a number. A check of
     several fields is a `model_validator` that raises `ValueError` with a sentence that begins with
-    the name of one of them.
-
-    Raises `UserError` naming the field.
+    the name of one of them. Users get `UserError` with the name of the field.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -66,7 +65,7 @@ class Config(BaseModel):
         return sorted(cls.model_fields)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with other values, checked anew. Raises `UserError` naming the field."""
+        """A copy with other values, checked anew."""
         return type(self)(**{**dict(self), **changes})
 
 
@@ -87,11 +86,7 @@ Text = InstanceOf[str]
 
 
 def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
-    """Validate a mapping as YAML or JSON gives it.
-
-    where: names the file in messages.
-    Raises `UserError` naming the field that is unknown, missing, ill-typed or out of range.
-    """
+    """Validate a mapping as YAML or JSON gives it. where: names the file in messages."""
     try:
         return kind.model_validate(dict(mapping) if isinstance(mapping, Mapping) else mapping)
     except ValidationError as error:
@@ -148,61 +143,43 @@ def section_of(annotation: Any) -> type[Config] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Config) else None
 
 
-def _names(kind: type[Config], prefix: str = "") -> Iterator[str]:
-    """Dotted names of all fields, those of nested sections included."""
-    for name in [*kind.model_fields, *(set(kind.field_names()) - set(kind.model_fields))]:
-        yield prefix + name
-        field = kind.model_fields.get(name)
-        section = section_of(field.annotation) if field is not None else None
-        if section is not None:
-            yield from _names(section, f"{prefix}{name}.")
-
-
-_WANTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_parsing_size": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "string_unicode": "text",
-    "path_type": "a path",
-    "is_instance_of": "text",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "dict_type": "names with values",
+_TYPES = {
+    "bool": "true or false",
+    "dict": "names with values",
+    "finite": "a finite number",
+    "float": "a number",
+    "int": "a whole number",
+    "is": "text",
+    "list": "a list",
+    "path": "a path",
+    "string": "text",
+    "tuple": "a list",
 }
+"""What a value should be, by the first word of pydantic's code."""
+
 _LIMITS = {
     "greater_than_equal": ("ge", "at least"),
     "less_than_equal": ("le", "at most"),
     "greater_than": ("gt", "above"),
     "less_than": ("lt", "below"),
 }
-_SIZES = {
-    "too_long": ("at most", "max_length", "item"),
-    "too_short": ("at least", "min_length", "item"),
-    "string_too_long": ("at most", "max_length", "character"),
-    "string_too_short": ("at least", "min_length", "character"),
-}
+_UNKNOWN = ("extra_forbidden", "invalid_key")
 
 
 def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
-    first = next((each for each in errors if _is_unknown(each["type"])), errors[0])
-    place, code = first["loc"], first["type"]
-    if _is_unknown(code):
-        return _unknown(kind, place)
-    if code == "value_error" and place:
-        message, section = str(first["ctx"]["error"]), _section_at(kind, place)
-        starts = message.partition(" ")[0].partition(".")[0]
-        if section is not None and starts in section.field_names():
-            return f"{_dotted(place)}.{message}"
-    return error_sentence(first, place)
+    first = next((each for each in errors if each["type"] in _UNKNOWN), errors[0])
+    place = first["loc"]
+    if first["type"] in _UNKNOWN:
+        return _unknown_field(kind, *map(str, place))
+    sentence = error_sentence(first, place)
+    section = _section_at(kind, place)
+    if first["type"] == "value_error" and place and section is not None:
+        field = re.match(r"\w+", str(first["ctx"]["error"]))
+        if field is not None and field[0] in section.field_names():
+            return sentence.replace(": ", ".", 1)
+    return sentence
 
 
 def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
@@ -215,10 +192,6 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
         return f"{_dotted(place[:-1])} has too few items"
     if code == "missing":
         return f"field {path!r} is missing"
-    if code in _SIZES:
-        words, name, noun = _SIZES[code]
-        count = context[name]
-        return f"{path} should have {words} {count:,} {noun}{'s' * (count != 1)}"
     if code == "literal_error":
         names = context["expected"].replace("'", "").replace(" or ", ", ")
         near = did_you_mean(near_names(value, names.split(", ")))
@@ -230,38 +203,32 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
     if code in _LIMITS:
         name, words = _LIMITS[code]
         return f"{path} {_show(value)} is not {words} {_number(context[name])}"
-    if code in _WANTED:
-        return f"{path} should be {_WANTED[code]}, found {_show(value)}"
+    if code.endswith(("too_long", "too_short")):  # "List should have at most 3 items".
+        return f"{path} {error['msg'].partition(' ')[2]}"
+    if wanted := _TYPES.get(code.partition("_")[0]):
+        return f"{path} should be {wanted}, found {_show(value)}"
     return f"{path}: {error['msg']}"
 
 
-def _is_unknown(code: str) -> bool:
-    return code in ("extra_forbidden", "invalid_key")
-
-
-def _unknown(kind: type[Config], place: tuple[int | str, ...]) -> str:
+def _unknown_field(kind: type[Config], *place: str) -> str:
     """Names the unknown field, and the fields that may have been meant."""
     *inside, name = place
-    prefix = _dotted(tuple(inside))
-    shown = _dotted(place) if isinstance(name, str) else f"{_dotted((*inside, ''))}{name}"
-    message = f"unknown field {shown!r}"
-    section = _section_at(kind, tuple(inside))
+    path = ".".join(place)
+    section = _section_at(kind, inside)
     if section is not None and name in section.removed:
-        return f"field {shown!r} was removed: {section.removed[str(name)]}"
-    siblings = section.field_names() if section is not None else []
+        return f"field {path!r} was removed: {section.removed[name]}"
     everywhere = list(_names(kind))
-    meant = [each for each in everywhere if each.rpartition(".")[2] == name]
-    if not meant and isinstance(name, str):
-        near = near_names(name, siblings, 1)
-        meant = [f"{prefix}.{each}" if prefix else each for each in near]
-        last = {each.rpartition(".")[2]: each for each in reversed(everywhere)}
-        meant = meant or [last[each] for each in near_names(name, last, 1, 0.75)]
-    if meant:
-        return f"{message}{did_you_mean(meant[:3])}"
-    return f"{message}; the fields are {', '.join(siblings)}"
+    last = {each.rpartition(".")[2]: each for each in reversed(everywhere)}
+    meant = (
+        [each for each in everywhere if each.rpartition(".")[2] == name]
+        or near_names(path, everywhere, 1)
+        or [last[each] for each in near_names(name, last, 1, 0.75)]
+    )
+    known = f"; the fields are {', '.join(section.field_names() if section else [])}"
+    return f"unknown field {path!r}{did_you_mean(meant[:3]) or known}"
 
 
-def _section_at(kind: type[Config], place: tuple[int | str, ...]) -> type[Config] | None:
+def _section_at(kind: type[Config], place: Iterable[int | str]) -> type[Config] | None:
     """The section that a place of pydantic's names; lists hold none."""
     section: type[Config] | None = kind
     for step in place:
@@ -270,14 +237,21 @@ def _section_at(kind: type[Config], place: tuple[int | str, ...]) -> type[Config
     return section
 
 
+def _names(kind: type[Config], prefix: str = "") -> Iterator[str]:
+    """Dotted names of all fields, those of nested sections included."""
+    for name in kind.field_names():
+        yield prefix + name
+        field = kind.model_fields.get(name)
+        section = section_of(field.annotation) if field is not None else None
+        if section is not None:
+            yield from _names(section, f"{prefix}{name}.")
+
+
 def _dotted(place: tuple[int | str, ...]) -> str:
     text = ""
     for step in place:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            text += ("." if text else "") + (step if step.isprintable() else _show(step))
-    return text
+        text += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return text.removeprefix(".")
 
 
 def _number(value: Any) -> str:

@@ -18,12 +18,10 @@ _DIGEST = "sha256"
 """In the header of a file: the digest of its tensors."""
 
 
-def named_tensors(
-    modules: Mapping[str, nn.Module], dtype: torch.dtype | None = None
-) -> dict[str, Tensor]:
-    """Return the tensors of modules on the CPU, named `part.name`, ready to be written.
+def named_tensors(modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[str, Tensor]:
+    """The tensors of modules by part on the CPU, named `part.name`, ready to be written.
 
-    modules: by part. dtype: type of floating-point tensors; None keeps the type of each.
+    dtype: type of floating-point tensors; the others keep theirs.
     """
     return {
         name: (tensor.to(dtype) if tensor.is_floating_point() else tensor)
@@ -46,8 +44,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read all tensors of a file.
 
-    Raises `UserError` if it is missing or damaged: if the digest in it is of other tensors, or,
-    without a digest, if a tensor holds NaN or infinity.
+    A file is damaged if its digest is of other tensors, or, without a digest, if a tensor holds NaN
+    or infinity.
     """
     if not path.is_file():
         raise UserError(f"model weights {path} do not exist")
@@ -96,29 +94,15 @@ def fill(
 
     tensors: the names of the module's tensors follow `prefix`; names without it are ignored.
     Values are converted to the type and memory format of the module. A module on the device `meta`
-    is moved to the CPU, in float32 also where torch's default type is another.
-    source: where the tensors come from; begins the error message.
-
-    Raises `UserError` naming the first tensor that is missing, unknown, or of another shape or
-    kind of number; then nothing is filled.
+    is moved to the CPU, in float32 also if torch's default type is another.
+    source: of the tensors; begins the message that names the first one that does not fit, and then
+    nothing is filled.
     """
     expected = module.state_dict() if isinstance(module, nn.Module) else module
     given = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
     for name in sorted(expected.keys() | given.keys()):
-        if name not in given:
-            raise UserError(f"{source}: tensor {prefix + name!r} is missing")
-        if name not in expected:
-            raise UserError(f"{source}: tensor {prefix + name!r} does not belong to this model")
-        if given[name].shape != expected[name].shape:
-            raise UserError(
-                f"{source}: tensor {prefix + name!r} is {tuple(given[name].shape)}, "
-                f"not {tuple(expected[name].shape)}"
-            )
-        if given[name].is_floating_point() != expected[name].is_floating_point():
-            raise UserError(
-                f"{source}: tensor {prefix + name!r} is of type {given[name].dtype}, "
-                f"not {expected[name].dtype}"
-            )
+        if problem := _misfit(expected.get(name), given.get(name)):
+            raise UserError(f"{source}: tensor {prefix + name!r} {problem}")
     if isinstance(module, nn.Module) and any(tensor.is_meta for tensor in expected.values()):
         on_cpu = {name: _like(tensor, given[name]) for name, tensor in expected.items()}
         module.load_state_dict(on_cpu, assign=True)
@@ -126,6 +110,19 @@ def fill(
     with torch.no_grad():
         for name, tensor in expected.items():
             tensor.copy_(given[name])
+
+
+def _misfit(expected: Tensor | None, given: Tensor | None) -> str:
+    """Why a tensor does not fit; "" if it does."""
+    if given is None:
+        return "is missing"
+    if expected is None:
+        return "does not belong to this model"
+    if given.shape != expected.shape:
+        return f"is {tuple(given.shape)}, not {tuple(expected.shape)}"
+    if given.is_floating_point() != expected.is_floating_point():
+        return f"is of type {given.dtype}, not {expected.dtype}"
+    return ""
 
 
 def _like(meta: Tensor, tensor: Tensor) -> Tensor:

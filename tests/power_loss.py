@@ -15,9 +15,6 @@ from typing import Any
 
 import pytest
 
-Names = dict[str, int]
-"""Paths in the folder, and the number of the file that each names; 0 for a folder."""
-
 CHANGES = ("fsync", "replace", "rename", "unlink", "rmdir", "mkdir")
 
 
@@ -73,7 +70,8 @@ class Disk:
                         (copy / name).write_bytes(content)
                 yield copy
 
-    def _names(self) -> Names:
+    def _names(self) -> dict[str, int]:
+        """Paths in the folder, and the number of the file that each names; 0 for a folder."""
         inodes = {
             path.relative_to(self.folder).as_posix(): 0 if path.is_dir() else path.stat().st_ino
             for path in self.folder.rglob("*")

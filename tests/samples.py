@@ -100,14 +100,15 @@ def publish_weights(
     return place
 
 
-def heavy_imports(code: str, *arguments: str) -> str:
-    """Which of what takes time to import is there when a fresh Python has run `code`: "[]"."""
-    heavy = {"sympy", "triton", "torch._dynamo", "torch._inductor", "torch.onnx"}
-    heavy |= {"torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu"}
-    shown = f"; import sys; print(sorted({heavy!r} & sys.modules.keys()))"
-    command = [sys.executable, "-c", code + shown, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+def imported(code: str, *names: str) -> list[str]:
+    """Which of these modules a fresh Python has imported after running the code."""
+    script = (
+        f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\n"
+        f"print(*({set(names)} & sys.modules.keys()), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.split()
 
 
 def four_photos_config(folder: Path) -> Path:

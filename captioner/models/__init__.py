@@ -29,14 +29,13 @@ def load(
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
     precision: of the matrix products: `float32`, `bfloat16`, or `auto` for bfloat16 on a CPU with
         instructions for it. To train or save a model, use `captioner.caption.load_model` instead.
-    Raises `UserError` for a missing or invalid model, a missing device, and an unknown precision.
     """
     # Imported here: they import torch.
     from captioner.caption import load_model
     from captioner.cpu import choose_precision
     from captioner.devices import choose_device
 
-    chosen = choose_device(device) if isinstance(device, str) else device
+    chosen = choose_device(device)
     model = load_model(model_folder(name_or_path), chosen)
     return model.for_inference(choose_precision(precision, chosen))
 
@@ -48,13 +47,13 @@ def load_translator(
 ) -> Translator:
     """Load a translator: the packaged one by default, another by name or folder.
 
-    device, precision: as for `load`. Raises `UserError` likewise.
+    device, precision: as for `load`.
     """
     from captioner.cpu import choose_precision
     from captioner.devices import choose_device
     from captioner.translate import load_translator as load_from
 
-    chosen = choose_device(device) if isinstance(device, str) else device
+    chosen = choose_device(device)
     translator = load_from(model_folder(name_or_path), chosen)
     translator.precision = choose_precision(precision, chosen)
     return translator
