@@ -15,10 +15,11 @@ import sys
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from captioner.cli.program import run_program
 from captioner.devices import choose_device
-from captioner.evaluation.translations import TranslationReport, score_translator
+from captioner.evaluation.translations import TranslationScores, score_translator
 from captioner.models import load_translator
 from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
 from captioner.translate import Translator
@@ -40,25 +41,25 @@ LINES = (
 
 def compare(
     name: str, translator: Translator, source: Path, references: Path, exponents: Sequence[float]
-) -> TranslationReport:
+) -> TranslationScores:
     """Translate with each exponent, print a row of the table, and return the best report."""
     reports = {}
     for exponent in exponents:
         search = translator.search.replace(beam=BEAM, length_normalisation=exponent)
         reports[exponent] = score_translator(translator, source, references, search, BATCH_SIZE)
-    best = max(reports, key=lambda exponent: reports[exponent].scores.bleu)
-    scores = reports[best].scores
+    best = max(reports, key=lambda exponent: reports[exponent].bleu)
+    scores = reports[best]
     parameters = sum(weight.numel() for weight in translator.model.parameters())
     cells = (
         *(name, f"{parameters / 1e6:.2f}", f"{scores.bleu:.1f}", f"{scores.chrf:.1f}"),
         *(f"{scores.brevity_penalty:.3f}", f"{best:g}"),
-        ", ".join(f"{at:g}: {report.scores.bleu:.1f}" for at, report in reports.items()),
+        ", ".join(f"{at:g}: {report.bleu:.1f}" for at, report in reports.items()),
     )
     print(f"| {' | '.join(cells)} |", flush=True)
     return reports[best]
 
 
-def draw_lengths(path: Path, reports: list[tuple[str, TranslationReport]]) -> None:
+def draw_lengths(path: Path, reports: list[tuple[str, TranslationScores]]) -> None:
     """Plot BLEU against the length of the source, as Bahdanau et al. 2014, figure 2."""
     from matplotlib.figure import Figure  # Imported here: matplotlib takes half a second.
 
@@ -66,9 +67,9 @@ def draw_lengths(path: Path, reports: list[tuple[str, TranslationReport]]) -> No
     axis = figure.subplots()
     labels: list[str] = []
     for (name, report), (colour, dashes, mark) in zip(reports, cycle(LINES), strict=False):
-        scores = [bucket.bleu for bucket in report.lengths]
+        scores = [bucket["BLEU"] for bucket in report.lengths]
         axis.plot(scores, dashes, color=colour, marker=mark, linewidth=2, label=name)
-        labels = [f"{each.first} to {each.last}\n({each.sentences:,})" for each in report.lengths]
+        labels = [_label(bucket, "\n") for bucket in report.lengths]
     axis.set_xticks(range(len(labels)), labels)
     axis.set(xlabel="words of the source (sentences)", ylabel="BLEU")
     axis.set_ylim(bottom=0)
@@ -76,6 +77,11 @@ def draw_lengths(path: Path, reports: list[tuple[str, TranslationReport]]) -> No
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
     save_figure(path, figure)
+
+
+def _label(bucket: dict[str, Any], between: str) -> str:
+    first, last = bucket["words"]
+    return f"{first} to {last}{between}({bucket['sentences']:,})"
 
 
 def main() -> None:
@@ -113,12 +119,13 @@ def main() -> None:
         for name, translator in zip(names, translators, strict=True)
     ]
     first = reports[0][1]
-    columns = [f"{each.first} to {each.last} ({each.sentences:,})" for each in first.lengths]
+    columns = [_label(bucket, " ") for bucket in first.lengths]
     print(f"\n| words of the source (sentences) | {' | '.join(columns)} |")
     print("|---" * (len(columns) + 1) + "|")
     for name, report in reports:
-        print(f"| {name} | {' | '.join(f'{bucket.bleu:.1f}' for bucket in report.lengths)} |")
-    print(f"\nBLEU {first.scores.bleu_signature}\nchrF {first.scores.chrf_signature}")
+        cells = " | ".join(f"{bucket['BLEU']:.1f}" for bucket in report.lengths)
+        print(f"| {name} | {cells} |")
+    print(f"\nBLEU {first.bleu_signature}\nchrF {first.chrf_signature}")
     if arguments.picture:
         draw_lengths(arguments.picture, reports)
 

@@ -30,19 +30,17 @@ class Bleu(Metric):
     """
 
     @property
-    def hypothesis_length(self) -> int:
-        """Words of all captions."""
-        return int(self.terms[:, 8].sum())
+    def lengths(self) -> dict[str, float]:
+        """Words of all captions and of their references, and the brevity penalty, by name.
 
-    @property
-    def reference_length(self) -> int:
-        """Words of their references."""
-        return int(self.terms[:, 9].sum())
-
-    @property
-    def brevity_penalty(self) -> float:
-        """1 if the captions are longer than their references, below 1 otherwise."""
-        return float(_brevity_penalty(self.terms.sum(axis=0)))
+        The penalty is 1 if the captions are longer, below 1 otherwise.
+        """
+        totals = self.terms.sum(axis=0)
+        return {
+            "brevity_penalty": float(_brevity_penalty(totals)),
+            "hypothesis_length": int(totals[8]),
+            "reference_length": int(totals[9]),
+        }
 
 
 def bleu(corpus: Corpus) -> Bleu:

@@ -8,7 +8,7 @@ with a share of 0, so that their captions get a low confidence.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,55 +29,34 @@ from captioner.vision.preprocessing import read_photo
 NOTHING_SHARE = 0.02
 """What all pictures of nothing count beside all photos."""
 
-
-@dataclass(frozen=True)
-class Fifth:
-    """The fifth of the photos with confidences around `expected`; both are means."""
-
-    expected: float
-    observed: float
-    photos: int
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """Confidences held against the observed share of content words.
-
-    expected, observed: means over all photos. fifths: by confidence, the lowest first.
-    unsure: share of photos whose caption is unsure. sure_without: share of photos whose caption
-    is sure and has no content word of a reference.
-    """
-
-    photos: int
-    expected: float
-    observed: float
-    fifths: tuple[Fifth, ...]
-    unsure: float
-    sure_without: float
+NOTHING_PICTURES = 16
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """By validation split, and the share of pictures of nothing that are unsure."""
+    """How reliable a confidence is on each validation split, by name, as from `_reliability`.
 
-    splits: dict[str, Reliability]
+    nothing_unsure: the share of pictures of nothing that are unsure.
+    """
+
+    splits: dict[str, dict[str, Any]]
     nothing_unsure: float
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, for JSON."""
-        return asdict(self)
+        return vars(self)
 
     def table(self) -> str:
         """Lines of text."""
         rows: list[Row] = []
         for name, found in self.splits.items():
             rows.append((name, "expected", "observed", "photos"))
-            for number, fifth in enumerate(found.fifths, start=1):
-                rows.append((f"  fifth {number}", fifth.expected, fifth.observed, fifth.photos))
+            for number, fifth in enumerate(found["fifths"], start=1):
+                rows.append((f"  fifth {number}", *fifth.values()))
             rows += [
-                ("  all", found.expected, found.observed, found.photos),
-                ("  unsure", found.unsure),
-                ("  sure, and no content word true", found.sure_without),
+                ("  all", found["expected"], found["observed"], found["photos"]),
+                ("  unsure", found["unsure"]),
+                ("  sure, and no content word true", found["sure_without"]),
             ]
         return text_table([*rows, ("pictures of nothing: unsure", self.nothing_unsure)])
 
@@ -104,9 +83,8 @@ def calibrate(
 
     training: photos the model was trained on, which cannot be validation photos.
     validation: other photos, by the name of their split.
-    Raises `UserError` for too few photos, photos in both, and a photo that cannot be read.
     """
-    options = options or CalibrationOptions()
+    limit = (options or CalibrationOptions()).unsure_below
     for name, examples in validation.items():
         if len(examples) < LEAST_PHOTOS:
             raise UserError(
@@ -118,24 +96,23 @@ def calibrate(
             raise UserError(
                 f"{len(shared)} photos of {name} are training photos, {shared[0]!r} among them"
             )
-    found = {
-        name: _observe(captioner, examples, name, batch_size)
-        for name, examples in validation.items()
-    }
-    nothing = _observe_nothing(captioner, next(iter(validation.values())))
+    groups = [
+        _observe(captioner, examples, name, batch_size) for name, examples in validation.items()
+    ]
+    groups.append(_observe_nothing(captioner, next(iter(validation.values()))))
     generator = np.random.default_rng(0)
-    halves: tuple[list[_Observed], list[_Observed]] = [], []
-    for observed in (*found.values(), nothing):
-        order = generator.permutation(len(observed.captions)).tolist()
-        for half, part in zip(halves, (order[::2], order[1::2]), strict=True):
-            half.append(observed.take(part))
-    fitted = [_fit(half[:-1], half[-1], options.unsure_below) for half in halves]
-    *of_splits, of_nothing = (
-        _reliability([(fitted[1], one), (fitted[0], other)])
+    orders = [generator.permutation(len(group.captions)).tolist() for group in groups]
+    halves = [
+        [group.take(order[first::2]) for group, order in zip(groups, orders, strict=True)]
+        for first in (0, 1)
+    ]
+    of_first, of_second = (_fit(half, limit) for half in halves)
+    *splits, nothing = (
+        _reliability([(of_second, one), (of_first, other)])
         for one, other in zip(*halves, strict=True)
     )
-    captioner.confidence = _fit(list(found.values()), nothing, options.unsure_below)
-    return CalibrationReport(dict(zip(found, of_splits, strict=True)), of_nothing.unsure)
+    captioner.confidence = _fit(groups, limit)
+    return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
 
 
 def _observe(
@@ -167,7 +144,7 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> _Obse
     """Captions of a few photos with their pixels shuffled, of which nothing is true."""
     generator = np.random.default_rng(0)
     pictures = []
-    for example in examples[:16]:
+    for example in examples[:NOTHING_PICTURES]:
         pixels = np.asarray(read_photo(example.path, captioner.preprocessing).image)
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
@@ -175,40 +152,43 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> _Obse
     return _Observed(captions, torch.zeros(len(captions)).double())
 
 
-def _fit(photos: Sequence[_Observed], nothing: _Observed, unsure_below: float) -> Confidence:
-    groups = [*photos, nothing]
-    features = torch.cat([regressors(group.captions) for group in groups])  # (N, R)
-    shares = torch.cat([group.shares for group in groups])  # (N,)
-    # Splits count alike, whatever their sizes.
-    weights = [1 / len(photos)] * len(photos) + [NOTHING_SHARE]
-    total = sum(len(group.captions) for group in photos)
+def _fit(groups: Sequence[_Observed], unsure_below: float) -> Confidence:
+    """Fit to the splits, which count alike, whatever their sizes, and to pictures of nothing."""
+    sizes = [len(group.captions) for group in groups]
+    splits = len(groups) - 1
+    weights = [1 / splits] * splits + [NOTHING_SHARE]
+    total = sum(sizes[:-1])
     counts = torch.cat(
         [
-            torch.full((len(group.captions),), weight * total / len(group.captions)).double()
-            for weight, group in zip(weights, groups, strict=True)
+            torch.full((size,), weight * total / size).double()
+            for weight, size in zip(weights, sizes, strict=True)
         ]
     )  # (N,)
-    return Confidence(
-        weights=fit_weights(features, shares, counts),
-        unsure_below=unsure_below,
-    )
+    features = torch.cat([regressors(group.captions) for group in groups])  # (N, R)
+    shares = torch.cat([group.shares for group in groups])  # (N,)
+    return Confidence(weights=fit_weights(features, shares, counts), unsure_below=unsure_below)
 
 
-def _reliability(parts: Sequence[tuple[Confidence, _Observed]]) -> Reliability:
+def _reliability(parts: Sequence[tuple[Confidence, _Observed]]) -> dict[str, Any]:
+    """Confidences held against the observed share of content words, by name.
+
+    expected, observed: means over all photos. fifths: the same of a fifth of the photos, by
+    confidence, the lowest first. unsure: share of photos whose caption is unsure. sure_without:
+    share of photos whose caption is sure and has no content word of a reference.
+    """
     judged = [caption for fitted, part in parts for caption in fitted.judge(part.captions)]
     scores = torch.tensor([caption.confidence for caption in judged], dtype=torch.float64)  # (N,)
     shares = torch.cat([observed.shares for _, observed in parts])  # (N,)
     sure = torch.tensor([bool(caption.sure) for caption in judged])  # (N,)
+
+    def means(rows: Tensor) -> dict[str, float]:
+        expected, observed = float(scores[rows].mean()), float(shares[rows].mean())
+        return {"expected": expected, "observed": observed, "photos": len(rows)}
+
     order = scores.argsort()
-    fifths = tuple(
-        Fifth(float(scores[rows].mean()), float(shares[rows].mean()), len(rows))
-        for rows in order.tensor_split(5)
-    )
-    return Reliability(
-        len(scores),
-        float(scores.mean()),
-        float(shares.mean()),
-        fifths,
-        float((~sure).double().mean()),
-        float((sure & (shares == 0)).double().mean()),
-    )
+    return {
+        **means(order),
+        "fifths": [means(rows) for rows in order.tensor_split(5)],
+        "unsure": float((~sure).double().mean()),
+        "sure_without": float((sure & (shares == 0)).double().mean()),
+    }

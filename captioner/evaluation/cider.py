@@ -35,7 +35,6 @@ class DocumentFrequency:
         """Count over the tokenised references of each image.
 
         N-grams of one image, four of five, are left out: they count as such anyway.
-        Raises `UserError` for fewer than two images.
         """
         if len(references) < 2:
             raise UserError(
@@ -50,14 +49,10 @@ class DocumentFrequency:
 
 
 def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None) -> Metric:
-    """CIDEr-D of a corpus, from 0 to 10 as in the COCO evaluation.
+    """CIDEr-D of a corpus, from 0 to 10 as in the COCO evaluation: 1.0 is printed as 100 in papers.
 
-    1.0 is what papers print as 100.
-
-    document_frequency: by default counted over these references, as the COCO evaluation does.
-
-    Raises `UserError` for a single image without a document frequency: each n-gram would occur in
-    every image, and the score would be 0.
+    document_frequency: by default counted over these references, as the COCO evaluation does. With
+        a single image each n-gram would occur in every image, and the score would be 0.
     """
     if document_frequency is None and corpus.images == 1:
         raise UserError(

@@ -8,7 +8,6 @@ by Excitation Backprop*.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -123,80 +122,50 @@ def target_cells(
     Exact: the union of the boxes and of the mask's square pixels.
     """
     rows, columns = map_shape
-    # In cells of the map.
-    across = _Axis(columns, photo_size[0] / target.size[0], region[0], region[2])
-    down = _Axis(rows, photo_size[1] / target.size[1], region[1], region[3])
-    boxes = [
-        (across.cells(left), down.cells(top), across.cells(right), down.cells(bottom))
-        for left, top, right, bottom in target.boxes
-    ]
-    x_cuts = across.cuts([edge for box in boxes for edge in box[::2]], target.size[0], target.mask)
-    y_cuts = down.cuts([edge for box in boxes for edge in box[1::2]], target.size[1], target.mask)
-    # Nothing changes between two cuts, so the middle of a piece decides for all of it.
-    inside = _inside(target, boxes, across, down, _middles(x_cuts), _middles(y_cuts))
-    coverage = _shares(y_cuts, rows) @ inside @ _shares(x_cuts, columns).T  # (rows, columns)
+    left, top, right, bottom = region
+    # The edges of the cells, and of the pieces in which nothing changes, in the target's pixels.
+    x_edges = np.linspace(left, right, columns + 1) * (target.size[0] / photo_size[0])
+    y_edges = np.linspace(top, bottom, rows + 1) * (target.size[1] / photo_size[1])
+    x_cuts = _cuts(x_edges, target, 0)
+    y_cuts = _cuts(y_edges, target, 1)
+    inside = _inside(target, _middles(x_cuts), _middles(y_cuts))
+    coverage = _shares(y_cuts, y_edges) @ inside @ _shares(x_cuts, x_edges).T  # (rows, columns)
     if coverage.sum() <= 1e-9:
         return None
-    middles = (_middles(np.arange(columns + 1.0)), _middles(np.arange(rows + 1.0)))
-    centres = _inside(target, boxes, across, down, *middles)
+    centres = _inside(target, _middles(x_edges), _middles(y_edges))
     return TargetCells(np.clip(coverage, 0.0, 1.0), centres)
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """Converts a coordinate of the target's picture to cells of the map, along one side.
-
-    count: cells. scale: pixels of the photo for one of the target's picture. first, last: edges
-    of the region in pixels of the photo.
-    """
-
-    count: int
-    scale: float
-    first: float
-    last: float
-
-    def cells(self, coordinate: float) -> float:
-        """Pixels of the target's picture -> cells from the edge."""
-        return (coordinate * self.scale - self.first) / (self.last - self.first) * self.count
-
-    def pixels(self, cells: Floats) -> Floats:
-        """Cells from the edge -> pixels of the target's picture."""
-        return (self.first + cells / self.count * (self.last - self.first)) / self.scale
-
-    def cuts(self, edges: list[float], size: int, mask: NDArray[np.bool_] | None) -> Floats:
-        """The edges within the map of cells, boxes and the mask's pixels."""
-        found = np.concatenate([np.arange(self.count + 1.0), np.asarray(edges, dtype=np.float64)])
-        if mask is not None:
-            found = np.concatenate([found, self.cells(np.arange(size + 1.0))])  # type: ignore[arg-type]
-        return np.unique(np.clip(found, 0.0, self.count))
+def _cuts(edges: Floats, target: Target, axis: int) -> Floats:
+    """The edges of cells, boxes and the mask's pixels along an axis, x or y, within the map."""
+    of_boxes = [edge for box in target.boxes for edge in box[axis::2]]
+    of_pixels = np.arange(0.0 if target.mask is None else target.size[axis] + 1.0)
+    return np.unique(np.clip(np.concatenate([edges, of_boxes, of_pixels]), edges[0], edges[-1]))
 
 
 def _middles(cuts: Floats) -> Floats:
     return (cuts[1:] + cuts[:-1]) / 2
 
 
-def _shares(cuts: Floats, cells: int) -> Floats:
+def _shares(cuts: Floats, edges: Floats) -> Floats:
     """The share (cells, pieces) of each cell that each piece between two cuts takes."""
-    belongs = np.floor(_middles(cuts)).astype(np.int64)  # (pieces,)
-    shares = np.zeros((cells, len(belongs)))
-    shares[belongs, np.arange(len(belongs))] = np.diff(cuts)
+    cell = np.searchsorted(edges, _middles(cuts), side="right") - 1  # (pieces,)
+    shares = np.zeros((len(edges) - 1, len(cell)))
+    shares[cell, np.arange(len(cell))] = np.diff(cuts) / np.diff(edges)[cell]
     return shares
 
 
-def _inside(
-    target: Target, boxes: list[Box], across: _Axis, down: _Axis, x: Floats, y: Floats
-) -> NDArray[np.bool_]:
-    """Whether (y, x) points, in cells, lie in the target."""
+def _inside(target: Target, x: Floats, y: Floats) -> NDArray[np.bool_]:
+    """Whether (y, x) points of the target's picture lie in the target."""
     inside = np.zeros((len(y), len(x)), dtype=bool)
-    for left, top, right, bottom in boxes:
+    for left, top, right, bottom in target.boxes:
         inside |= np.outer((top <= y) & (y < bottom), (left <= x) & (x < right))
     if target.mask is not None:
-        width, height = target.size
-        column = np.floor(across.pixels(x)).astype(np.int64)
-        row = np.floor(down.pixels(y)).astype(np.int64)
-        here = np.outer((row >= 0) & (row < height), (column >= 0) & (column < width))
-        row, column = np.clip(row, 0, height - 1), np.clip(column, 0, width - 1)
-        inside |= here & target.mask[row[:, None], column]
+        row, column = (
+            np.clip(np.floor(each).astype(np.int64), 0, size - 1)
+            for each, size in zip((y, x), target.mask.shape, strict=True)
+        )
+        inside |= target.mask[row[:, None], column]
     return inside
 
 

@@ -133,9 +133,7 @@ class CaptionScores:
         """The scores of `by_name` with their circumstances; lengths are in words."""
         found: dict[str, Any] = dict(self.by_name())
         if isinstance(bleu := self.metrics.get("BLEU"), Bleu):
-            found["brevity_penalty"] = bleu.brevity_penalty
-            found["hypothesis_length"] = bleu.hypothesis_length
-            found["reference_length"] = bleu.reference_length
+            found |= bleu.lengths
         found["images"] = self.images
         found["references_without_caption"] = self.texts.references_without_caption
         if self.confidence is not None:
@@ -174,9 +172,9 @@ class CaptionScores:
         for name, score in self.by_name().items():
             yield name, score, intervals.get(name, "")
         if isinstance(bleu := self.metrics.get("BLEU"), Bleu):
-            yield "brevity penalty", bleu.brevity_penalty
-            closest = f"closest references: {bleu.reference_length:,}"
-            yield "words", bleu.hypothesis_length, closest
+            penalty, own, closest = bleu.lengths.values()
+            yield "brevity penalty", penalty
+            yield "words", own, f"closest references: {closest:,}"
         yield "images", self.images
         if further := self.texts.references_without_caption:
             yield "not captioned", further, "more images that have references"

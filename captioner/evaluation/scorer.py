@@ -124,16 +124,11 @@ class Scorer:
     def _others(self, texts: CaptionTexts, name: str) -> CaptionTexts:
         """The captions to compare with."""
         captions = read_results(str(self.against))
-        ours = set(map(str, texts.images))
-        for images, others, here, there in (
-            (ours, captions.keys(), name, self.against),
-            (captions.keys(), ours, self.against, name),
-        ):
-            if lacking := sorted(images - others):
-                raise UserError(
-                    f"only the same images can be compared: {there} lacks {len(lacking):,} of "
-                    f"{here}, image {lacking[0]} for one"
-                )
+        if differing := captions.keys() ^ set(map(str, texts.images)):
+            raise UserError(
+                f"only the same images can be compared: {name} and {self.against} differ in "
+                f"{len(differing):,}, image {min(differing)} for one"
+            )
         written = [captions[str(image)] for image in texts.images]
         corpus = Corpus.of(map(tokenize_unsplit, written), texts.corpus.references)
         return replace(texts, captions=written, corpus=corpus)

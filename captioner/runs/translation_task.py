@@ -135,7 +135,7 @@ class TranslationTask:
     def score(self, translations: list[str]) -> tuple[dict[str, float], dict[str, Any]]:
         """The scores, and the record of them with sacrebleu's signatures."""
         scores = evaluate_translations(translations, [pair.target for pair in self.validated])
-        return scores.as_dict(), vars(scores).copy()
+        return scores.by_name(), scores.as_dict()
 
     def save(self, folder: Path) -> None:
         """Write the translator to a folder."""

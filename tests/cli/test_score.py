@@ -72,7 +72,7 @@ def test_a_single_image(folder: Path, capsys: Output, refused: Refused) -> None:
         ([*FILES, "--instances", "absent.json"], "absent.json"),
         ([*FILES, "--metrics", "BLEU", "--document-frequency", "d"], "--document-frequency has no"),
         ([*FILES, "--training-captions", "absent.json"], "absent.json"),
-        ([*FILES, "--against", "one.json"], "one.json lacks 2 of results.json"),
+        ([*FILES, "--against", "one.json"], "results.json and one.json differ in 2, image 1"),
     ],
 )
 def test_a_mistake_is_one_sentence(

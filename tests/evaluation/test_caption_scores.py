@@ -1,10 +1,11 @@
+"""Captions given as strings: scores by name, image by image, as a table."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
 
-from captioner.errors import UserError
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
@@ -27,23 +28,18 @@ CORPUS = Corpus.of(WORDS, REFERENCE_WORDS)
 
 def test_every_metric_by_name() -> None:
     scores = evaluate_captions(HYPOTHESES, REFERENCES).as_dict()
-    expected = bleu(CORPUS)
     assert scores == {
-        "BLEU-1": expected.scores[0],
-        "BLEU-2": expected.scores[1],
-        "BLEU-3": expected.scores[2],
-        "BLEU-4": expected.scores[3],
+        **dict(zip(("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"), bleu(CORPUS).scores, strict=True)),
         "ROUGE-L": rouge_l(CORPUS).score,
         "CIDEr-D": cider_d(CORPUS).score,
         "word-precision": 1.0,
         "captions with none": 0.0,
-        "brevity_penalty": expected.brevity_penalty,
+        "brevity_penalty": pytest.approx(1.0),
         "hypothesis_length": 9,
         "reference_length": 4 + 5,
         "images": 2,
         "references_without_caption": 0,
     }
-    assert scores["brevity_penalty"] == pytest.approx(1.0)
 
 
 def test_one_image_with_a_document_frequency() -> None:
@@ -53,27 +49,12 @@ def test_one_image_with_a_document_frequency() -> None:
     assert alone.as_dict()["document_frequency"] == {"images": 2}
     last = alone.table().splitlines()[-1]
     assert last.split() == ["rarity", "2", "images", "of", "the", "document", "frequency"]
-    with pytest.raises(UserError, match=r"single image .*--document-frequency FILE"):
-        evaluate_captions(HYPOTHESES[:1], REFERENCES[:1])
 
 
 def test_without_bleu_there_is_nothing_of_bleu() -> None:
     scores = evaluate_captions(HYPOTHESES, REFERENCES, metrics=["CIDEr-D"])
     assert list(scores.as_dict()) == ["CIDEr-D", "images", "references_without_caption"]
     assert [line.split()[0] for line in scores.table().splitlines()] == ["CIDEr-D", "images"]
-
-
-@pytest.mark.parametrize(
-    ("metrics", "sentence"),
-    [
-        ((), "not a list of some of BLEU"),
-        ("BLEU", "not a list of some of BLEU"),
-        (("BLEU", "CIDEr"), "metric 'CIDEr' is not one of BLEU, ROUGE-L, CIDEr-D, word-prec"),
-    ],
-)
-def test_metrics_that_there_are_not(metrics, sentence) -> None:
-    with pytest.raises(UserError, match=sentence):
-        evaluate_captions(HYPOTHESES, REFERENCES, metrics=metrics)
 
 
 def test_scores_image_by_image() -> None:
@@ -84,7 +65,6 @@ def test_scores_image_by_image() -> None:
         "word-precision",
     ]
     assert (first["image_id"], first["caption"]) == (7, "A dog runs.")
-    assert (second["image_id"], second["caption"]) == ("b.jpg", "Two cats sleep on a mat")
     alone = bleu(Corpus.of(WORDS[1:], REFERENCE_WORDS[1:]))
     assert second["BLEU-2"] == pytest.approx(alone.scores[1])
     assert (first["CIDEr-D"] + second["CIDEr-D"]) / 2 == pytest.approx(scores.by_name()["CIDEr-D"])
@@ -102,19 +82,3 @@ def test_the_table_reads_well() -> None:
     assert lines[-2].split() == ["words", "9", "closest", "references:", "9"]
     beside = replace(scores, intervals={"ROUGE-L": Interval(0.25, 0.75)}).table().splitlines()
     assert beside[: len(lines)] == [*lines[:4], f"{lines[4]}  [0.2500, 0.7500]", *lines[5:]]
-
-
-@pytest.mark.parametrize(
-    ("hypotheses", "references", "sentence"),
-    [
-        (["a", None], [["a"], ["b"]], "a caption of image 1 is not a string"),
-        (["a"], [["a"], ["b"]], "1 captions but references for 2 images"),
-        (["a", "b"], [None, ["b"]], "image 0 has no list of reference captions"),
-        (["a"], ["a dog"], "image 0 has no list of reference captions"),
-        (["a"], [[]], "image 0 has no list of reference captions"),
-        ([], [], "no captions to score"),
-    ],
-)
-def test_what_does_not_belong_together_is_refused(hypotheses, references, sentence) -> None:
-    with pytest.raises(UserError, match=sentence):
-        evaluate_captions(hypotheses, references)

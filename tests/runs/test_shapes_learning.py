@@ -101,15 +101,16 @@ def test_it_says_what_is_there(scores: MapScores) -> None:
 def test_a_map_belongs_to_the_step_that_emits_its_word(scores: MapScores) -> None:
     """It lies on what the word names; one word early or late, it would lie on something else."""
     found = scores.grounded
-    assert found.words > 400
-    assert found.mass.uniform < 0.25
-    assert found.mass.attention > 2 * found.mass.uniform
-    assert found.mass.attention > 2 * found.mass.centre
-    assert found.pointing.attention > 2 * found.pointing.centre
-    for shift in (found.early, found.late):
-        assert shift.words > 60
-        assert shift.own > 1.5 * shift.shifted
-    assert scores.spread.moving
+    mass, pointing = found["mass_inside"], found["pointing_game"]
+    assert found["words"] > 400
+    assert mass["uniform"] < 0.25
+    assert mass["attention"] > 2 * mass["uniform"]
+    assert mass["attention"] > 2 * mass["centre"]
+    assert pointing["attention"] > 2 * pointing["centre"]
+    for shift in (found["one_word_early"], found["one_word_late"]):
+        assert shift["words"] > 60
+        assert shift["own"] > 1.5 * shift["shifted"]
+    assert scores.spread["moving"]
 
 
 @pytest.mark.slow
@@ -129,8 +130,9 @@ def test_a_transformer_says_what_is_there_and_looks_at_it(
     scores = score(learn(tmp_path_factory, TRANSFORMER, 0.001))
     assert scores.exact >= 0.9
     found = scores.grounded
-    assert found.mass.attention > 1.6 * found.mass.uniform
-    assert found.mass.attention > 1.2 * found.mass.centre
-    for shift in (found.early, found.late):
-        assert shift.own > 1.5 * shift.shifted
-    assert scores.spread.moving
+    mass = found["mass_inside"]
+    assert mass["attention"] > 1.6 * mass["uniform"]
+    assert mass["attention"] > 1.2 * mass["centre"]
+    for shift in (found["one_word_early"], found["one_word_late"]):
+        assert shift["own"] > 1.5 * shift["shifted"]
+    assert scores.spread["moving"]

@@ -49,7 +49,7 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
     assert translator.search.beam == 2
     assert translator.maximum_source_length == 100
     scores = json.loads((folder / "scores.json").read_text())
-    assert "version:" in scores["bleu_signature"]
+    assert "version:" in scores["signatures"]["BLEU"]
     written = (tmp_path / "run" / "translations.txt").read_text().splitlines()
     _, validation = read_texts(recipe().data)
     found = translator.translate([pair.source for pair in validation.pairs])

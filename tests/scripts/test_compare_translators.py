@@ -65,15 +65,15 @@ def test_each_has_the_scores_it_has_alone(tmp_path: Path, models: list[Path], te
             )
             for at in EXPONENTS
         }
-        best = max(EXPONENTS, key=lambda at: reports[at].scores.bleu)
+        best = max(EXPONENTS, key=lambda at: reports[at].bleu)
         weights = sum(weight.numel() for weight in translator.model.parameters())
-        scores = reports[best].scores
+        scores = reports[best]
         assert [cell.strip() for cell in line.strip("|").split("|")] == [
             *(name, f"{weights / 1e6:.2f}", f"{scores.bleu:.1f}", f"{scores.chrf:.1f}"),
             *(f"{scores.brevity_penalty:.3f}", f"{best:g}"),
-            ", ".join(f"{at:g}: {report.scores.bleu:.1f}" for at, report in reports.items()),
+            ", ".join(f"{at:g}: {report.bleu:.1f}" for at, report in reports.items()),
         ]
-        buckets = [f"{bucket.bleu:.1f}" for bucket in reports[best].lengths]
+        buckets = [f"{bucket['BLEU']:.1f}" for bucket in reports[best].lengths]
         assert f"| {name} | {' | '.join(buckets)} |" in lines
     assert "| words of the source (sentences) | 1 to 5 (2) | 6 to 10 (2) |" in lines
     assert any(line.startswith("BLEU nrefs:1|") for line in lines)

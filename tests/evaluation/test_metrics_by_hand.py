@@ -1,0 +1,202 @@
+"""Metrics with worked figures: rarity, word precision, diversity, fluency, CHAIR."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captioner.data.synonyms import Synonyms
+from captioner.evaluation.cider import DocumentFrequency
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.hallucination import chair, hallucination_table
+from captioner.evaluation.score import evaluate_captions
+from captioner.evaluation.word_precision import content_share, content_stems, word_precision
+from captioner.evaluation.wording import fluency, text_diversity
+from captioner.text.ngrams import PeoplesNgrams
+
+words = st.lists(st.sampled_from(["a", "dog", "22\xa03/4", "555\xa0123 4567", "\xa0"]), max_size=5)
+
+
+def split(texts: list[str]) -> list[list[str]]:
+    return [text.split() for text in texts]
+
+
+@given(st.lists(st.tuples(words, st.lists(words, min_size=1, max_size=3)), min_size=1, max_size=4))
+def test_splitting_equals_a_corpus_of_split_words(
+    pairs: list[tuple[list[str], list[list[str]]]],
+) -> None:
+    found = Corpus.of([own for own, _ in pairs], [others for _, others in pairs]).split
+    expected = Corpus.of(
+        split([" ".join(own) for own, _ in pairs]),
+        [split([" ".join(tokens) for tokens in others]) for _, others in pairs],
+    )
+    assert list(found.captions) == list(expected.captions)
+    assert list(found.references) == list(expected.references)
+    assert found.lengths.tolist() == expected.lengths.tolist()
+
+
+def test_document_frequency() -> None:
+    frequency = DocumentFrequency.from_references(
+        [split(["a red dog", "red"]), split(["a cat"]), split(["a red cat", "red"])]
+    )
+    assert frequency.images == 3
+    # Those of one image alone are left out, also where it has them twice.
+    assert frequency.counts == {"a": 3, "red": 2, "cat": 2, "a red": 2}
+
+
+# Word precision
+
+CAPTIONS = [
+    "two dogs running on the grass",  # two, dog, run, grass: 3 of 4
+    "a cat on a sofa",  # cat, sofa: 0 of 2
+    "there is one of them",  # no content word
+    "a red bus and a red car",  # red, bus, red, car: 3 of 4; red counts twice
+]
+REFERENCES = [
+    ["a dog runs", "some grass"],
+    ["a dog", "on a dog in the sand"],
+    ["a dog"],
+    ["red cars"],
+]
+
+
+def test_content_words_are_compared_by_stem() -> None:
+    assert content_stems(["the", "dogs", "are", "running"]) == ["dog", "run"]
+    assert content_share(["a", "dog"], [[], ["the", "dogs"]]) == 1
+    assert content_share(["is", "n't", "the"], [["the"]]) is None
+
+
+def test_word_precision() -> None:
+    metric = word_precision(Corpus.of(split(CAPTIONS), map(split, REFERENCES)))
+    np.testing.assert_array_equal(metric.per_image, [0.75, 0.0, math.nan, 0.75])
+    assert metric.scores.tolist() == [pytest.approx((0.75 + 0 + 0.75) / 3), 2 / 4]
+    resampled = metric.of_totals(4 * metric.terms[[2, 0]])  # The third image only, then the first.
+    np.testing.assert_allclose(resampled, [[0, 1], [0.75, 0]])
+    nothing = word_precision(Corpus.of([["the"], []], [[["the"]], [["a", "dog"]]]))
+    assert nothing.scores.tolist() == [0, 1]
+    scores = evaluate_captions(CAPTIONS, REFERENCES, metrics=["word-precision"])
+    assert scores.by_name() == {"word-precision": pytest.approx(0.5), "captions with none": 0.5}
+    assert [row["word-precision"] for row in scores.per_image()] == [0.75, 0.0, None, 0.75]
+
+
+# Wording
+
+
+@pytest.mark.parametrize(
+    ("caption", "repeated"),
+    [
+        ("a b a", (0, 0, 0, 0)),
+        ("a a", (1, 0, 0, 0)),
+        ("a a a", (1, 1, 0, 0)),  # "a a" from the first word and from the second
+        ("a a a a", (1, 1, 1, 0)),
+        ("a b c d x a b c d", (0, 1, 1, 1)),
+        ("", (0, 0, 0, 0)),
+    ],
+)
+def test_what_counts_as_a_repetition(caption: str, repeated: tuple[int, ...]) -> None:
+    found = text_diversity([caption.split()])
+    assert tuple(found[f"repeated-{n}"] for n in (1, 2, 3, 4)) == repeated
+
+
+def test_diversity() -> None:
+    captions = split(["a dog on a a mat", *["a dog on a mat"] * 2, "a cat and a cat"])
+    training = iter(split(["a dog on a mat", "a cat", ""]))
+    assert text_diversity(captions)["seen_in_training"] is None
+    assert text_diversity(captions, training) == {
+        "distinct_captions": 3,
+        "distinct_share": 0.75,
+        "seen_in_training": 0.5,
+        "vocabulary": 6,  # a dog on mat cat and
+        "mean_length": 21 / 4,
+        "repeated-1": 0.25,
+        "repeated-2": 0.25,
+        "repeated-3": 0,
+        "repeated-4": 0,
+    }
+
+
+def test_fluency() -> None:
+    lines = ["a dog runs", "a dog runs away", "the dog runs", "a cat sits", "the cat"]
+    people = PeoplesNgrams(split(lines))
+    captions = split(["the dog runs away", "a cat runs", "a dog runs", "the cat"])
+    references = [split(["a cat sits"]), split(["a dog", "a dog runs away"]), [], []]
+    scores = fluency(captions, references, people)
+    # Nobody wrote "cat runs"; of the references nobody else wrote "a cat sits", nor "a dog <end>".
+    assert scores["fluent"] == 3 / 4
+    assert scores["people_fluent"] == 0
+    mean = sum(map(people.log_probability, captions)) / 4
+    assert scores["log_probability"] == pytest.approx(mean)
+    assert scores["misplaced_articles"] == scores["people_misplaced_articles"] == 0
+
+
+# CHAIR
+
+SYNONYMS = Synonyms(
+    {
+        ("dog",): "dog",
+        ("puppy",): "dog",
+        ("hot", "dog"): "hot dog",
+        ("cat",): "cat",
+        ("man",): "person",
+        ("dog", "house"): None,
+    }
+)
+KNOWN = frozenset({"person", "cat", "dog", "hot dog"})
+
+
+def test_hallucination() -> None:
+    captions = split(
+        [
+            "a dog and a puppy chase a cat",  # dog is there, cat is not
+            "a man eats a hot dog",  # person by a reference, hot dog by annotation
+            "a house",  # names nothing; a dog is there
+            "a cat in a dog house",  # nothing is there
+        ]
+    )
+    references = [["a dog", "a puppy"], ["the man", "food"], ["a house"], ["a dog house"]]
+    categories = [["dog"], {"hot dog"}, frozenset({"dog", "kite"}), ()]
+    found = chair(captions, list(map(split, references)), categories, SYNONYMS, KNOWN)
+    assert found == {
+        "CHAIR-i": 2 / 5,  # dog and puppy are one thing of the first caption
+        "CHAIR-s": 2 / 4,
+        "recall": 3 / 4,
+        "mentions": 5,
+        "hallucinated_mentions": 2,
+        "present": 4,
+        "hallucinating_captions": 2,
+        "captions": 4,
+        "most_hallucinated": {"cat": 2},
+        "categories": 4,
+        "dropped_categories": [],
+    }
+    assert hallucination_table(found).splitlines() == [
+        "CHAIR-i       0.4000  2 of 5 mentions",
+        "CHAIR-s       0.5000  2 of 4 captions",
+        "recall        0.7500  3 of 4 things present",
+        "hallucinated  cat 2",
+    ]
+    nothing = chair([["a", "house"]], [[["a", "house"]]], [[]], SYNONYMS, KNOWN)
+    assert list(nothing.values())[:3] == [None, 0.0, None]
+    assert hallucination_table(nothing).splitlines()[0].split()[:2] == ["CHAIR-i", "-"]
+
+
+def test_the_most_hallucinated_come_first() -> None:
+    captions = split(["cat", "dog", "dog", "man"])
+    found = chair(captions, [[["house"]]] * 4, [[]] * 4, SYNONYMS, KNOWN)
+    assert list(found["most_hallucinated"].items()) == [("dog", 2), ("cat", 1), ("person", 1)]
+
+
+def test_what_could_not_be_annotated_does_not_count() -> None:
+    captions = split(["a dog and a cat", "a hot dog and a man"])
+    references = [split(["a house"]), split(["a hot dog"])]
+    found = chair(captions, references, [["dog"], []], SYNONYMS, frozenset({"dog", "person"}))
+    # Cats are not annotated, and neither are hot dogs, which are no dogs for it.
+    assert (found["mentions"], found["present"]) == (2, 1)
+    assert found["most_hallucinated"] == {"person": 1}
+    assert (found["categories"], found["dropped_categories"]) == (2, ["hot dog", "cat"])
+    last = hallucination_table(found).splitlines()[-1]
+    assert last.endswith("2 others are not in the annotations and do not count")
