@@ -122,6 +122,16 @@ class ObjectiveConfig(Config):
         None, description="train on the reward of the decoder's own captions; soft attention only"
     )
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
+            for name in ("label_smoothing", "scheduled_sampling", "grounding"):
+                if getattr(self, name) > 0:
+                    raise ValueError(
+                        f"{name} has no effect: self_critical.cross_entropy_weight is 0"
+                    )
+        return self
+
     def check_selection(self, selection: str) -> None:
         """Raise `UserError` naming a field that was set for the other kind of attention."""
         other = "hard" if selection == "soft" else "soft"

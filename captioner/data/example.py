@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -56,6 +56,7 @@ class Example:
         return [tokenize(caption) for caption in self.captions]
 
 
+@dataclass
 class Problems:
     """The problems of one source: sentences by kind, such as "line 12 has no words".
 
@@ -64,17 +65,11 @@ class Problems:
     not say it.
     """
 
-    def __init__(
-        self,
-        on_problem: OnProblem = "refuse",
-        source: str = "",
-        skipping: str = f"--on-problem skip, {IN_TRAINING},",
-    ) -> None:
-        self.on_problem = on_problem
-        self.source = source
-        self.skipping = skipping
-        self.note = ""
-        self.kinds: dict[str, list[str]] = {}
+    on_problem: OnProblem = "refuse"
+    source: str = ""
+    skipping: str = f"--on-problem skip, {IN_TRAINING},"
+    note: str = ""
+    kinds: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, kind: str, sentence: str) -> None:
         """Record a problem; `settle` reports all together."""
@@ -135,14 +130,12 @@ class Collector:
         self.splits: dict[ImageId, str | None] = {}
         self._check_files = check_files
         self._photos: dict[ImageId, _Photo] = {}
-        self._owners: dict[Path, _Photo] = {}
-        self._caption_keys: set[Hashable] = set()
 
     def __contains__(self, image_id: ImageId) -> bool:
         return image_id in self._photos
 
     def add_image(self, image_id: ImageId, path: Path, record: str) -> bool:
-        """Add an image; False, and a problem, if its name or file was added before.
+        """Add an image; False, and a problem, if it was added before.
 
         record: the record's name, for messages.
         """
@@ -150,11 +143,7 @@ class Collector:
             first = self._photos[image_id].record
             self.problems.add("duplicate image", f"{record} is the same as {first}")
             return False
-        if path in self._owners:
-            first = self._owners[path].record
-            self.problems.add("duplicate image", f"{record} has the file of {first}")
-            return False
-        self._photos[image_id] = self._owners[path] = _Photo(record, path)
+        self._photos[image_id] = _Photo(record, path)
         return True
 
     def is_in_split(self, image_id: ImageId, split: str | None, record: str) -> bool:
@@ -170,24 +159,13 @@ class Collector:
         return False
 
     def add_caption(
-        self,
-        image_id: ImageId,
-        text: str,
-        record: str,
-        key: Hashable = None,
-        tokens: Sequence[str] | None = None,
+        self, image_id: ImageId, text: str, record: str, tokens: Sequence[str] | None = None
     ) -> None:
-        """Add a caption to an image.
-
-        record: the record's name, for messages. key: unique among the source's captions; None: not
-        checked. tokens: the source's own words of the caption.
-        """
+        """Add a caption to an image. tokens: the source's own words of the caption."""
         text = text.strip()
         if image_id not in self._photos:
             sentence = f"{record} is of image {image_id}, which is not there"
             self.problems.add("caption without an image", sentence)
-        elif key is not None and key in self._caption_keys:
-            self.problems.add("duplicate caption", f"{record} is given twice")
         elif not _has_words(text) or (tokens is not None and not any(map(_has_words, tokens))):
             self.problems.add("empty caption", f"{record} has no words")
         elif not all(map(is_valid_unicode, (text, *(tokens or ())))):
@@ -196,14 +174,13 @@ class Collector:
             self._photos[image_id].captions.append(text)
             if tokens is not None:
                 self._photos[image_id].tokens.append(tuple(tokens))
-        self._caption_keys.add(key)
 
     def examples(self) -> Iterator[Example]:
         """Yield the photos with captions, in the order in which they were added.
 
         Raises `UserError` for a refused problem and if no photo is left.
         """
-        paths = list(self._owners)
+        paths = [photo.path for photo in self._photos.values()]
         if self._check_files and len(paths) > 1 and not any(map(os.path.isfile, paths)):
             raise UserError(
                 f"{self.problems.source}: none of its {len(paths):,} photos exists, the first "

@@ -106,7 +106,7 @@ def read_coco(annotations: Path, images: Path, split: str | None, collector: Col
         collector.add_image(image["id"], path, f"image {image['id']}")
     for entry in document.annotations:
         record = f"annotation {entry['id']}"
-        collector.add_caption(entry["image_id"], entry["caption"], record, key=entry["id"])
+        collector.add_caption(entry["image_id"], entry["caption"], record)
 
 
 def _annotation_file(annotations: Path, split: str | None) -> Path:
@@ -165,7 +165,7 @@ def read_karpathy(annotations: Path, images: Path, split: str | None, collector:
         if collector.add_image(image_id, path, record):
             for place, sentence in enumerate(entry["sentences"]):
                 name = f"sentence {place} of {record}"
-                collector.add_caption(image_id, sentence["raw"], name, None, sentence.get("tokens"))
+                collector.add_caption(image_id, sentence["raw"], name, sentence.get("tokens"))
 
 
 def read_flickr8k(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
@@ -200,9 +200,8 @@ def read_flickr8k(annotations: Path, images: Path, split: str | None, collector:
         if listed is None and name not in collector:
             collector.add_image(name, images / name, f"image {name} (line {number})")
         if name in collector:
-            key = (name, int(match["number"]))
             record = f"caption {name}#{match['number']} (line {number})"
-            collector.add_caption(name, match["caption"], record, key=key)
+            collector.add_caption(name, match["caption"], record)
 
 
 def _list_file(token_file: Path, split: str) -> Path:

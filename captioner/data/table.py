@@ -167,12 +167,16 @@ def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[int, Ma
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
         header = next(reader, [])
-        _check_header(header, file)
-        line = reader.line_num + 1
+        columns = _columns(tuple(header))
+        lacking = [column for column in ("image", "caption") if column not in columns]
+        if lacking:
+            faults = (f'no column "{each}" ({", ".join(_COLUMNS[each])})' for each in lacking)
+            raise UserError(f"table {file} has {' and '.join(faults)} in its first line")
         for cells in reader:
             if not any(map(str.strip, cells)):
-                pass  # Spreadsheets write rows of separators below a table.
-            elif len(cells) == len(header):
+                continue  # Spreadsheets write rows of separators below a table.
+            line = reader.line_num
+            if len(cells) == len(header):
                 yield line, dict(zip(header, cells, strict=True))
             else:
                 kind = "ill-formed line"
@@ -180,27 +184,9 @@ def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[int, Ma
                     kind = f"line with too many cells (put captions with {separator!r} in quotes)"
                 sentence = f"line {line} has {len(cells)} cells, the header {len(header)}"
                 problems.add(kind, sentence)
-            line = reader.line_num + 1
     except csv.Error as error:
         where = f"line {reader.line_num}"
         raise UserError(f"table {file} is not valid CSV ({where}: {error})") from None
-
-
-def _check_header(header: list[str], file: Path) -> None:
-    columns = _columns(tuple(header))
-    names = [name.strip().lower() for name in header]
-    faults = [
-        f'has no column "{column}" ({", ".join(_COLUMNS[column])})'
-        for column in ("image", "caption")
-        if column not in columns
-    ]
-    faults += [
-        f'has the column "{name}" twice'
-        for name in columns.values()
-        if names.count(name.strip().lower()) > 1
-    ]
-    if faults:
-        raise UserError(f"table {file} {' and '.join(faults)} in its first line")
 
 
 def _of_jsonl(text: str, problems: Problems) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -64,6 +64,10 @@ def recipe(**decoder: Any) -> Callable[[], object]:
             "self_critical is for soft atten",
         ),
         (objective("soft", reward_weight=1.0), "reward_weight is for hard attention, and decoder."),
+        (
+            lambda: ObjectiveConfig(grounding=0.1, self_critical=SelfCriticalConfig()),
+            "grounding has no effect: self_critical.cross_entropy_weight is 0",
+        ),
         (lambda: SelfCriticalConfig(samples=1), "samples 1 is not at least 2, as baseline"),
         (lambda: Standardisation(4).fit([torch.ones(2, 3, 4)]), "cannot be standardised: all are"),
         (transformer(embedding_size=10), "embedding_size 10 is not even and a multiple of 3 heads"),
