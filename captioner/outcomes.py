@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from captioner.errors import UserError
 
+Given = TypeVar("Given")
 Input = TypeVar("Input")
 Result = TypeVar("Result")
 
@@ -31,6 +34,15 @@ def attempt(name: str, read: Callable[[], Input]) -> Input | Failed:
         return Failed(name, str(error))
     except MemoryError:
         return Failed(name, f"{name} needs more memory than there is")
+
+
+def read_batches(
+    named: Iterable[tuple[str, Given]], batch_size: int, read: Callable[[str, Given], Input]
+) -> Iterator[list[Input | Failed]]:
+    """Read so many items at a time. named: their names for messages, and what to read."""
+    items = iter(named)
+    while batch := list(islice(items, batch_size)):
+        yield [attempt(name, partial(read, name, given)) for name, given in batch]
 
 
 def with_results(

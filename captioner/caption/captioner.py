@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice, tee
+from itertools import chain, tee
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
@@ -22,7 +22,7 @@ from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.confidence import Confidence
 from captioner.decoding import SearchOptions, decode
 from captioner.errors import UserError
-from captioner.outcomes import Failed, attempt, shape_as_given, with_results
+from captioner.outcomes import Failed, read_batches, shape_as_given, with_results
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
@@ -307,6 +307,11 @@ def caption_photos(
     search = search or captioner.search
     generator = search.generator(captioner.device)  # Of all batches.
 
+    def read(name: str, load: Callable[[], Image.Image]) -> _Loaded:
+        photo = load()
+        pixels = captioner.preprocessing(photo)
+        return _Loaded(name, photo if drawn_side is None else shrink(photo, drawn_side), pixels)
+
     def write(loaded: list[_Loaded]) -> Iterator[Captioned]:
         if not loaded:
             return
@@ -318,22 +323,10 @@ def caption_photos(
             region = captioner.preprocessing.region(*original_size(photo))
             yield Captioned(name, caption.of_photo(photo, region))
 
-    batches = _load(captioner, iter(photos), batch_size, drawn_side)
+    batches = read_batches(photos, batch_size, read)
     workers = min(workers, 1) if search.sample else workers
     outcomes = in_background(lambda batch: with_results(batch, write), batches, workers)
     return chain.from_iterable(outcomes)
-
-
-def _load(
-    captioner: Captioner, photos: Iterator[NamedPhoto], batch_size: int, drawn_side: int | None
-) -> Iterator[list[_Loaded | Failed]]:
-    def read(name: str, load: Callable[[], Image.Image]) -> _Loaded:
-        photo = load()
-        pixels = captioner.preprocessing(photo)
-        return _Loaded(name, photo if drawn_side is None else shrink(photo, drawn_side), pixels)
-
-    while batch := list(islice(photos, batch_size)):
-        yield [attempt(name, partial(read, name, load)) for name, load in batch]
 
 
 def named_photos(

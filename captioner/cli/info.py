@@ -32,12 +32,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the description."""
     from captioner.caption import load_model
     from captioner.caption.folder import describe
-    from captioner.model_folders import model_folder
+    from captioner.model_folders import FORMATS, is_of_format, model_folder
     from captioner.translate import load_translator
-    from captioner.translate.translator_folder import describe_translator, is_translator
+    from captioner.translate.translator_folder import describe_translator
 
     folder = model_folder(arguments.model)
-    if is_translator(folder):
+    if is_of_format(folder, FORMATS["translator"]):
         print(describe_translator(load_translator(folder), folder))
     else:
         print(describe(load_model(folder), folder))

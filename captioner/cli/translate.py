@@ -112,7 +112,6 @@ def run(arguments: argparse.Namespace) -> int:
     translator = load_translator(arguments.model, arguments.device, arguments.precision)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
-    translator.check_search(search)
     if alignment is not None and not translator.attends:
         raise UserError("--alignment has no meaning for a model without attention")
     generator = search.generator(translator.device)

@@ -90,14 +90,12 @@ class TransformerConfig(Config):
 class Transformer(TranslationModel):
     """Encoder and decoder of self-attention; its state is a `StackState`.
 
-    alignment_layer, alignment_head: initially the config's; may be changed at any time. The
-    coverage penalty and the copying of unknown words use these weights.
+    config: the layer and the head of the alignment may be changed at any time.
     """
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config = config
-        self.alignment_layer, self.alignment_head = config.alignment_layer, config.alignment_head
         size, inner = config.embedding_size, config.inner_dropout
         parts = LayerParts(
             size,
@@ -118,15 +116,6 @@ class Transformer(TranslationModel):
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and not name.startswith("embeddings."):
                 nn.init.xavier_uniform_(parameter)
-
-    @property
-    def has_default_alignment(self) -> bool:
-        """Whether alignments come from the config's layer and head."""
-        layers, config = len(self.decoder), self.config
-        return (self.alignment_layer % layers, self.alignment_head) == (
-            config.alignment_layer % layers,
-            config.alignment_head,
-        )
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
         """Source tokens (B, S) and mask (B, S) -> the encoder's outputs (B, S, H).
@@ -161,13 +150,12 @@ class Transformer(TranslationModel):
         Returns outputs (B, K, T, H), weights (B, K, T, S) of the alignment layer and head, and the
         next state.
         """
-        vectors, weights, state = self.decoder(vectors, state, self.alignment_layer)
-        head = self.alignment_head
+        vectors, weights, state = self.decoder(vectors, state, self.config.alignment_layer)
+        head = self.config.alignment_head
         alignment = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
         return self.decoder_norm(vectors), alignment, state
 
     def _add_positions(self, embedded: Tensor, first: int | Tensor) -> Tensor:
         """Add encodings of the positions from `first` to embeddings (..., T, H)."""
         positions = sinusoidal_positions(first, embedded.shape[-2], embedded)  # (T, H)
-        vectors: Tensor = self.dropout(embedded + positions)
-        return vectors
+        return self.dropout(embedded + positions)  # type: ignore[no-any-return]

@@ -16,10 +16,9 @@ from captioner.text.vocabulary import Word
 
 
 class Alignment(NamedTuple):
-    """Attention of T target tokens, or words, over S source tokens or words.
+    """Attention of T target tokens or words over S of the source, the last of which is "<end>".
 
-    source: S, the last of which is "<end>". target: T. weights: (T, S), or (T, 0) for a model
-    without attention.
+    weights: (T, S), or (T, 0) for a model without attention.
     """
 
     source: tuple[str, ...]
@@ -29,23 +28,21 @@ class Alignment(NamedTuple):
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and its alignment.
+    """A translation and its alignment; equality ignores alignments.
 
-    text: the translation. source_tokens: the S source tokens, the last of which is "<end>".
+    source_tokens: the S source tokens, the last of which is "<end>".
     tokens: the T target tokens, words or subwords.
     log_probability: of the translation with its end, in nats.
     token_log_probabilities: of each of the T tokens.
-    score: ranks translations: the log-probability after length normalisation, plus the coverage
-        penalty.
     alignment: (T, S), float32 on the CPU: row t is the attention at token t. (T, 0) for a model
         without attention.
-    truncated: number of tokens cut from the end of a source that was too long.
-    cut: whether the translation reached the maximum length although the model preferred going on.
     source_words, words: the words of the tokens, each with the number of its tokens; the source's
         include "<end>".
+    score: ranks translations: the log-probability after length normalisation, plus the coverage
+        penalty.
+    truncated: number of tokens cut from the end of a source that was too long.
+    cut: whether the translation reached the maximum length although the model preferred going on.
     alternatives: the other n-best translations, best first.
-
-    Equality ignores alignments.
     """
 
     text: str
@@ -81,16 +78,13 @@ class Translation:
         Weights are summed over the tokens of a source word and averaged over those of a target
         word, which keeps the sums of rows.
         """
-        weights, source = self.alignment, self.source_words
+        weights, of_target = self.alignment, _groups(self.words)  # (T, S), (T, T')
         if weights.shape[1] > 0:
-            sums = weights.new_zeros(weights.shape[0], len(source))
-            weights = sums.index_add_(1, _word_indices(source), weights)  # (T, S')
-        sizes = weights.new_tensor([word.size for word in self.words]).unsqueeze(1)  # (T', 1)
-        sums = weights.new_zeros(len(self.words), weights.shape[1])
+            weights = weights @ _groups(self.source_words)  # (T, S')
         return Alignment(
-            tuple(word.text for word in source),
+            tuple(word.text for word in self.source_words),
             tuple(word.text for word in self.words),
-            sums.index_add_(0, _word_indices(self.words), weights) / sizes,  # (T', S')
+            of_target.t() @ weights / of_target.sum(dim=0).unsqueeze(1),  # (T', S')
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,10 +111,10 @@ class Translation:
         return plain
 
 
-def _word_indices(words: Sequence[Word]) -> Tensor:
-    """The index of each token's word: (T,), long."""
-    sizes = torch.tensor([word.size for word in words], dtype=torch.long)  # (T',)
-    return torch.repeat_interleave(torch.arange(len(words)), sizes)  # (T,)
+def _groups(words: Sequence[Word]) -> Tensor:
+    """1 where a token belongs to a word, else 0: (tokens, words)."""
+    sizes = torch.tensor([word.size for word in words], dtype=torch.long)  # (words,)
+    return torch.eye(len(words)).repeat_interleave(sizes, dim=0)
 
 
 def _rounded(weights: Tensor) -> list[list[float]]:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
@@ -17,7 +17,7 @@ from typing_extensions import Self
 from captioner.decoding import Hypothesis, TranslationSearch, decode
 from captioner.devices import autocast
 from captioner.errors import UserError
-from captioner.outcomes import Failed, attempt, shape_as_given, with_results
+from captioner.outcomes import read_batches, shape_as_given, with_results
 from captioner.schema import Config
 from captioner.text.plain_text import Capitals, as_sentence
 from captioner.text.token_batches import collate_sources
@@ -29,9 +29,6 @@ from captioner.translate.model import TranslationModel
 from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Translation
-
-MEAN: Literal["mean"] = "mean"
-"""In place of a head: the mean of all heads."""
 
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 _EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), ())
@@ -58,11 +55,10 @@ class TranslationModelConfig(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        given = [name for name, model in self if model is not None]
-        if len(given) != 1:
-            found = ", ".join(given) or "none"
-            known = ", ".join(type(self).model_fields)
-            raise ValueError(f"one model of {known} should be given, found {found}")
+        found = [name for name, config in self if config is not None]
+        if len(found) != 1:
+            known, given = ", ".join(_MODELS), ", ".join(found) or "none"
+            raise ValueError(f"one model of {known} should be given, found {given}")
         return self
 
     def make(self, source_size: int, target_size: int) -> TranslationModel:
@@ -142,36 +138,21 @@ class Translator:
         """Set the decoder layer and head of a Transformer that alignments come from.
 
         layer: counted from 0, or from -1 for the last; None keeps it. head: counted from 0, or
-        `mean`; None keeps it. See `check_search` for the searches this rules out.
+        `mean` of all; None keeps it. The coverage penalty and the copying of unknown words use this
+        alignment too.
         """
         if layer is None and head is None:
             return
         if not isinstance(self.model, Transformer):
             raise UserError("an alignment layer or head needs a Transformer, which this is not")
-        if isinstance(head, str) and head != MEAN:
-            raise UserError(f"alignment head {head!r} is neither a number nor {MEAN}")
-        chosen = self.model.alignment_layer if layer is None else layer
-        chosen_head = self.model.alignment_head if head is None else head
-        if isinstance(chosen_head, str):
-            chosen_head = None
-        self.model.config.replace(alignment_layer=chosen, alignment_head=chosen_head)  # Checks.
-        self.model.alignment_layer, self.model.alignment_head = chosen, chosen_head
-
-    def check_search(self, search: TranslationSearch) -> None:
-        """Raise `UserError` for options that this model does not support.
-
-        Coverage penalty and copying use the alignment, so they need the model's own layer and head:
-        choosing another for display must not change the translation.
-        """
-        if search.copy_unknown and not self.attends:
-            raise UserError("copy_unknown needs a model with attention, and this one has none")
-        if isinstance(self.model, Transformer) and not self.model.has_default_alignment:
-            for name in ("coverage_penalty", "copy_unknown"):
-                if getattr(search, name):
-                    raise UserError(
-                        f"{name} uses the alignment, so another alignment layer or head would "
-                        "change the translation: choose one of the two"
-                    )
+        if isinstance(head, str) and head != "mean":
+            raise UserError(f"alignment head {head!r} is neither a number nor mean")
+        chosen: dict[str, Any] = {}
+        if layer is not None:
+            chosen["alignment_layer"] = layer
+        if head is not None:
+            chosen["alignment_head"] = None if head == "mean" else head
+        self.model.config = self.model.config.replace(**chosen)
 
     @overload
     def translate(
@@ -225,46 +206,40 @@ class Translator:
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
         search = (search or self.search).override(**options)
-        self.check_search(search)
+        if search.copy_unknown and not self.attends:
+            raise UserError("copy_unknown needs a model with attention, and this one has none")
         generator = generator or search.generator(self.device)
         is_one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
-        is_lazy = isinstance(sentences, Iterator)
-        named: Iterator[tuple[str, Any]] = (
-            ("the sentence" if is_one else f"sentence {number}", sentence)
-            for number, sentence in enumerate([sentences] if is_one else sentences, start=1)
+        given = [sentences] if is_one else sentences
+        named: Iterable[tuple[str, Any]] = (
+            ("the sentence" if is_one else f"sentence {number}", each)
+            for number, each in enumerate(given, start=1)
         )
-        if not is_lazy and on_error == "raise":
-            named = iter([(name, _text(name, sentence)) for name, sentence in named])
-        outcomes = self._outcomes(named, is_lazy, batch_size, search, generator)
+        together = batch_size  # Sentences of an iterator that are read before they are translated.
+        if not isinstance(given, Iterator):
+            named = list(named)
+            together = len(named) or 1
+            if on_error == "raise":  # Before any work.
+                for name, each in named:
+                    _check_text(name, each)
+        outcomes = chain.from_iterable(
+            with_results(sources, partial(self._in_batches, batch_size, search, generator))
+            for sources in read_batches(named, together, self._read)
+        )
         return shape_as_given(sentences, is_one, outcomes, on_error)
 
-    def _outcomes(
-        self,
-        named: Iterator[tuple[str, Any]],
-        is_lazy: bool,
-        batch_size: int,
-        search: TranslationSearch,
-        generator: torch.Generator,
-    ) -> Iterator[Translation | Failed]:
-        """named: names in messages, and sentences. is_lazy: read no more than a batch ahead."""
-        while chunk := list(islice(named, batch_size if is_lazy else None)):
-            sources = [attempt(name, partial(self._read, name, each)) for name, each in chunk]
-            for (name, _), source in zip(chunk, sources, strict=True):
-                if isinstance(source, _Source) and source.lost:
-                    warnings.warn(
-                        f"{name} has {len(source.tokens) + source.lost:,} tokens, of which the "
-                        f"last {source.lost:,} are not read: this model reads "
-                        f"{self.maximum_source_length:,}",
-                        stacklevel=2 if is_lazy else 4,  # The line that called `translate`.
-                    )
-            yield from with_results(
-                sources, partial(self._in_batches, batch_size, search, generator)
-            )
-
     def _read(self, name: str, sentence: Any) -> _Source:
-        text, is_upper = as_sentence(_text(name, sentence), self.capitals)
+        _check_text(name, sentence)
+        text, is_upper = as_sentence(sentence, self.capitals)
         tokens, longest = self.source.split(text), self.maximum_source_length
-        return _Source(tokens[:longest], max(0, len(tokens) - longest), is_upper)
+        lost = max(0, len(tokens) - longest)
+        if lost:
+            warnings.warn(
+                f"{name} has {len(tokens):,} tokens, of which the last {lost:,} are not read: "
+                f"this model reads {longest:,}",
+                stacklevel=1,
+            )
+        return _Source(tokens[:longest], lost, is_upper)
 
     def _in_batches(
         self,
@@ -317,6 +292,10 @@ class Translator:
         if self.attends:
             tokens = copy_source_words(tokens, hypothesis.tokens, read, alignment)
         case = str.upper if source.is_upper else str
+        source_words, words = (
+            tuple(Word(case(text), size) for text, size in vocabulary.words(each))
+            for vocabulary, each in ((self.source, read), (self.target, tokens))
+        )
         return Translation(
             text=case(self.target.join(tokens)),
             source_tokens=(*self.source.shown(read), _END.text),
@@ -324,22 +303,17 @@ class Translator:
             log_probability=hypothesis.log_probability,
             token_log_probabilities=tuple(hypothesis.token_log_probabilities[:-1]),
             alignment=alignment if self.attends else alignment[:, :0],
-            source_words=(
-                *(Word(case(word), size) for word, size in self.source.words(read)),
-                _END,
-            ),
-            words=tuple(Word(case(word), size) for word, size in self.target.words(tokens)),
+            source_words=(*source_words, _END),
+            words=words,
             score=hypothesis.score,
             truncated=source.lost,
             cut=hypothesis.cut,
         )
 
 
-def _text(name: str, sentence: Any) -> str:
-    """The sentence, which must be text."""
+def _check_text(name: str, sentence: Any) -> None:
     if not isinstance(sentence, str):
         raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
-    return sentence
 
 
 def copy_source_words(
@@ -349,8 +323,9 @@ def copy_source_words(
 
     alignment: (T, S); S counts the source's end, which is never copied.
     """
-    result = list(tokens)
-    for position, index in enumerate(indices):
-        if index == Vocabulary.unknown and source:
-            result[position] = source[int(alignment[position, : len(source)].argmax())]
-    return result
+    return [
+        source[int(alignment[place, : len(source)].argmax())]
+        if index == Vocabulary.unknown
+        else token
+        for place, (token, index) in enumerate(zip(tokens, indices, strict=True))
+    ]

@@ -23,7 +23,6 @@ from captioner.model_folders import (
     WEIGHTS,
     complete_folder,
     gist,
-    is_of_format,
     read_card,
     read_model_config,
     saving,
@@ -34,8 +33,6 @@ from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.vocabulary import TextVocabulary, WordVocabulary
 from captioner.translate.translator import TranslationModelConfig, Translator
 from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
-
-FORMAT = FORMATS["translator"]
 
 
 class TranslatorConfig(Config):
@@ -54,11 +51,6 @@ class TranslatorConfig(Config):
     capitals: Capitals = "keep"
 
 
-def is_translator(folder: str | Path) -> bool:
-    """Whether the config of a folder names a translation model."""
-    return is_of_format(folder, FORMAT)
-
-
 def save_translator(
     translator: Translator, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
@@ -67,7 +59,7 @@ def save_translator(
     dtype: type of stored floating-point weights; computation is in float32.
     """
     config = TranslatorConfig(
-        format=FORMAT,
+        format=FORMATS["translator"],
         model=translator.config,
         joint_vocabulary=translator.source is translator.target,
         maximum_source_length=translator.maximum_source_length,
@@ -85,9 +77,8 @@ def save_translator(
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
     """Load a translator from a folder that `save_translator` wrote."""
     folder = complete_folder(folder)
-    path = folder / CONFIG
-    mapping = read_model_config(folder, "translator")
-    config = from_mapping(TranslatorConfig, mapping, str(path))
+    path, weights = folder / CONFIG, folder / WEIGHTS
+    config = from_mapping(TranslatorConfig, read_model_config(folder, "translator"), str(path))
     source, target = load_vocabularies(folder, config.joint_vocabulary)
     try:
         # On `meta`: allocates no memory and draws no initial weights.
@@ -105,7 +96,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
         )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    fill(nn.ModuleDict({"model": model}), read_tensors(folder / WEIGHTS), folder / WEIGHTS)
+    fill(nn.ModuleDict({"model": model}), read_tensors(weights), weights)
     return translator.to(device)
 
 
@@ -127,19 +118,10 @@ def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVo
 
 def _load(path: Path) -> TextVocabulary:
     value = read_json(path, "vocabulary")
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if kind == WordVocabulary.kind:
-        return WordVocabulary.from_json(value, f"vocabulary {path}")
-    if kind == SubwordVocabulary.kind:
-        return SubwordVocabulary.from_json(value, f"vocabulary {path}")
+    for kind in (WordVocabulary, SubwordVocabulary):
+        if isinstance(value, dict) and value.get("kind") == kind.kind:
+            return kind.from_json(value, f"vocabulary {path}")
     raise UserError(f"vocabulary {path}: field 'kind' is neither 'words' nor 'subwords'")
-
-
-_CAPITALS = {
-    "keep": "unchanged",
-    "lines": "lines in upper case are read as sentences",
-    "titles": "lines in upper case and titles are read as sentences",
-}
 
 
 def describe_translator(translator: Translator, folder: Path) -> str:
@@ -154,7 +136,7 @@ def describe_translator(translator: Translator, folder: Path) -> str:
         f"target         {len(translator.target):,} tokens{joint}",
         f"reads          {translator.maximum_source_length:,} tokens at most",
         f"runs on        {default_machine()}",
-        f"capitals       {_CAPITALS[translator.capitals]}",
+        f"capitals       {translator.capitals}",
     ]
     for name, config in to_mapping(translator.config).items():
         if config is not None:

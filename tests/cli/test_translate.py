@@ -239,11 +239,6 @@ def test_a_layer_and_a_head() -> None:
         ("luong", "text --pieces", "--pieces has no meaning without --alignment"),
         ("luong", "text --alignment a.json --layer 0", "needs a Transformer, which this is not"),
         ("transformer", "text --alignment a.json --head all", "'all' is neither a number nor mean"),
-        (
-            "transformer",
-            "text --alignment a.json --layer 0 --coverage-penalty 1",
-            "coverage_penalty uses the alignment",
-        ),
         ("plain", "text --alignment a.json", "has no meaning for a model without attention"),
         ("plain", "text --copy-unknown", "copy_unknown needs a model with attention"),
     ],

@@ -1,4 +1,4 @@
-"""What holds for every translation model, whichever it is."""
+"""What holds for every translation model."""
 
 from __future__ import annotations
 
@@ -6,83 +6,65 @@ import pytest
 import torch
 from translation_samples import CONFIGS, SIZE, make, ragged, tokens
 
-from captioner.decoding import Constraints, decode
+from captioner.decoding import Constraints, TeacherForced, decode, select_rows
 from captioner.text.token_batches import TranslationBatch
 from captioner.translate import TranslationLoss, TranslationObjective
 
-NAMES = list(CONFIGS)
-every_model = pytest.mark.parametrize("name", NAMES)
+every_model = pytest.mark.parametrize("name", list(CONFIGS))
+
+
+def assert_near(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
 @every_model
-def test_steps_are_what_teacher_forcing_gives(name: str) -> None:
-    """So no step sees a later token."""
+def test_steps_equal_teacher_forcing(name: str) -> None:
+    """So no step sees a later token. Selected rows go on as they would have."""
     model = make(name)
     memory = model.remember(*ragged(6, 4, 1))
     fed = tokens(3, 2, 5)
-    said = model(memory, fed)
-    assert said.logits.shape == (3, 2, 5, SIZE)
-    assert said.weights.shape == (3, 2, 5, memory.length)
+    forced = model(memory, fed)
+    assert forced.logits.shape == (3, 2, 5, SIZE)
+    assert forced.weights.shape == (3, 2, 5, memory.length)
     state = model.select(model.start(memory), torch.zeros(3, 2, dtype=torch.long))
     for time in range(5):
+        if time == 3:
+            rows = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 1, 1]])
+            state, fed = model.select(state, rows), select_rows(fed, rows)
+            forced = TeacherForced(*(select_rows(each, rows) for each in forced[:2]))
         step = model.step(fed[:, :, time], state)
         state = step.state
-        torch.testing.assert_close(step.logits, said.logits[:, :, time], atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(step.weights, said.weights[:, :, time], atol=1e-5, rtol=1e-4)
+        assert_near(step.logits, forced.logits[:, :, time])
+        assert_near(step.weights, forced.weights[:, :, time])
 
 
 @every_model
-def test_a_batch_is_its_sentences_one_at_a_time(name: str) -> None:
-    """So padding has no effect: neither on what is said nor on where it looks."""
+def test_a_batch_equals_its_sentences_one_at_a_time(name: str) -> None:
+    """So padding has no effect, and weights are of real positions."""
     model = make(name)
     source, mask = ragged(6, 4, 1)
     fed = tokens(3, 1, 5)
     together = model(model.remember(source, mask), fed)
     for row, length in enumerate((6, 4, 1)):
         alone = model(model.remember(source[row : row + 1, :length]), fed[row : row + 1])
-        torch.testing.assert_close(together.logits[row], alone.logits[0], atol=1e-5, rtol=1e-4)
-        seen = together.weights[row]
-        own = alone.weights[0]
-        torch.testing.assert_close(seen[..., : own.shape[-1]], own, atol=1e-5, rtol=1e-4)
-        assert (seen[..., own.shape[-1] :] == 0).all()
+        assert_near(together.logits[row], alone.logits[0])
+        weights = together.weights[row]
+        reach = alone.weights.shape[-1]
+        assert_near(weights[..., :reach], alone.weights[0])
+        assert (weights[..., reach:] == 0).all()
+        assert (weights >= 0).all()
+        totals = weights.sum(dim=-1)
+        if "local-p" in name:
+            assert (totals <= 1 + 1e-6).all()
+        else:
+            torch.testing.assert_close(totals, torch.ones_like(totals))
 
 
 @every_model
-def test_a_selected_row_goes_on_as_it_would_have(name: str) -> None:
-    model = make(name)
-    memory = model.remember(*ragged(5, 3))
-    state = model.select(model.start(memory), torch.zeros(2, 3, dtype=torch.long))
-    for time in range(2):
-        state = model.step(tokens(2, 3, seed=time), state).state
-    rows = torch.tensor([[2, 0, 0, 1], [1, 1, 2, 0]])
-    last = tokens(2, 3, seed=9)
-    expected = model.step(last, state)
-    found = model.step(last.gather(1, rows), model.select(state, rows))
-    for source in range(2):
-        for place, row in enumerate(rows[source].tolist()):
-            for one, other in (
-                (found.logits, expected.logits),
-                (found.weights, expected.weights),
-            ):
-                torch.testing.assert_close(one[source, place], other[source, row])
-
-
-@every_model
-def test_weights_are_of_real_positions(name: str) -> None:
-    model = make(name)
-    memory = model.remember(*ragged(6, 2))
-    weights = model(memory, tokens(2, 1, 3)).weights
-    assert (weights >= 0).all()
-    totals = weights.sum(dim=-1)
-    if "local-p" in name:
-        assert (totals <= 1 + 1e-6).all()
-    else:
-        torch.testing.assert_close(totals, torch.ones_like(totals))
-
-
-@every_model
-def test_every_weight_is_trained(name: str) -> None:
+def test_every_weight_is_trained_and_saved_once(name: str) -> None:
     model = make(name).train()
+    tensors = model.state_dict()
+    assert len({each.data_ptr() for each in tensors.values()}) == len(tensors)
     source, mask = ragged(6, 4)
     targets = tokens(2, 7, seed=3)
     inputs = torch.cat([torch.ones(2, 1, dtype=torch.long), targets[:, :-1]], dim=1)
@@ -91,12 +73,6 @@ def test_every_weight_is_trained(name: str) -> None:
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert bool(parameter.grad.abs().sum() > 0) or "key_projection.bias" in parameter_name
-
-
-@every_model
-def test_what_is_saved_is_there_once(name: str) -> None:
-    tensors = make(name).state_dict()
-    assert len({each.data_ptr() for each in tensors.values()}) == len(tensors)
 
 
 @every_model
@@ -126,17 +102,6 @@ def test_the_loss_is_a_mean_over_tokens() -> None:
     expected = 0.9 * plain.mean() - 0.1 * terms[seen].mean()
     torch.testing.assert_close(smoothed["loss"], expected)
     torch.testing.assert_close(smoothed["cross_entropy"], plain.mean())
-
-
-@every_model
-def test_there_must_be_something_to_read(name: str) -> None:
-    model = make(name)
-    errors = ValueError, RuntimeError  # Torch's own, of a recurrent encoder.
-    for masked in (None, torch.ones(2, 0, dtype=torch.bool)):
-        with pytest.raises(errors, match=r"is 0|has no|empty tensors|larger than 0"):
-            model.remember(tokens(2, 0), masked)
-    with pytest.raises(errors, match=r"row \[?1\]? has no|greater than 0"):
-        model.remember(tokens(2, 3), torch.tensor([[True, False, False], [False] * 3]))
 
 
 @every_model

@@ -1,4 +1,4 @@
-"""The recurrent models by their papers' equations, written plainly."""
+"""The recurrent models by their papers' equations, their parts by torch's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from translation_samples import make, ragged, tokens
 
 from captioner.attention import Memory
 from captioner.translate import GNMT, Bahdanau, Luong, SequenceToSequence
+from captioner.translate.model import Embeddings
+from captioner.translate.recurrent import FedCell, RecurrentEncoder
+from captioner.translate.sequence_to_sequence import reverse_tokens
 
 
 def linear(layer: torch.nn.Module, vector: Tensor) -> Tensor:
@@ -205,3 +208,45 @@ def test_without_attention_the_last_state_is_all_there_is(name: str) -> None:
     said = model(memory, fed)
     torch.testing.assert_close(said.logits[0], model.embeddings.logits(hidden))
     assert (said.weights == 1).all()
+
+
+@pytest.mark.parametrize(("scale", "factor"), [(False, 1.0), (True, 4.0)])
+def test_embeddings_are_scaled_by_the_root_of_their_size(scale: bool, factor: float) -> None:
+    embeddings = Embeddings(8, 8, 16, 16, "all", scale)
+    given = torch.tensor([[4, 5, 4]])
+    table = embeddings.target_embedding.weight
+    assert torch.equal(embeddings.source(given)[0], table[given[0]] * factor)
+    assert torch.equal(embeddings.target(given)[0], table[given[0]] * factor)
+    vectors = torch.randn(2, 16)
+    logits = embeddings.logits(vectors)  # The output layer, of the same matrix, is not scaled.
+    assert torch.allclose(logits, vectors @ table.T, atol=1e-5)
+
+
+def test_an_lstm_starts_with_an_open_forget_gate() -> None:
+    assert FedCell("lstm", 2, 2, 3).known.bias[3:6].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_an_encoder_is_torchs_sentence_by_sentence(kind: str, bidirectional: bool) -> None:
+    torch.manual_seed(0)
+    size = 4 if bidirectional else 8
+    encoder = RecurrentEncoder(kind, 5, size, layers=2, bidirectional=bidirectional)
+    embedded = torch.randn(3, 6, 5)
+    lengths = [4, 6, 1]
+    mask = torch.arange(6) < torch.tensor(lengths).unsqueeze(1)
+    outputs, final = encoder(embedded, mask)
+    assert outputs.shape == (3, 6, 8)
+    for row, length in enumerate(lengths):
+        expected, own = encoder.network(embedded[row, :length])
+        torch.testing.assert_close(outputs[row, :length], expected)
+        assert (outputs[row, length:] == 0).all()
+        for one, other in zip(final, (own,) if kind == "gru" else own, strict=True):
+            joined = other if not bidirectional else torch.cat([other[0::2], other[1::2]], dim=-1)
+            torch.testing.assert_close(one[row], joined)  # (layers, D)
+
+
+def test_a_source_is_reversed_before_its_padding() -> None:
+    given = torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0]])
+    assert reverse_tokens(given, given > 0).tolist() == [[2, 6, 5, 4], [2, 7, 0, 0]]
+    assert reverse_tokens(given[:1], None).tolist() == [[2, 6, 5, 4]]

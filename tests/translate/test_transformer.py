@@ -80,15 +80,15 @@ def test_alignments_are_of_the_layer_and_head_asked_for() -> None:
     mean = model(memory, fed)
     heads = []
     for head in range(3):
-        model.alignment_head = head
+        model.config = model.config.replace(alignment_head=head)
         one = model(memory, fed)
         torch.testing.assert_close(one.logits, mean.logits)
         heads.append(one.weights)
     assert not torch.allclose(heads[0], heads[1])
     torch.testing.assert_close(torch.stack(heads).mean(dim=0), mean.weights)
-    model.alignment_head, model.alignment_layer = None, 0
+    model.config = model.config.replace(alignment_head=None, alignment_layer=0)
     assert not torch.allclose(model(memory, fed).weights, mean.weights)
-    model.alignment_layer = 1  # the last
+    model.config = model.config.replace(alignment_layer=1)  # the last
     torch.testing.assert_close(model(memory, fed).weights, mean.weights)
 
 
@@ -97,13 +97,6 @@ def test_positions_by_numbers() -> None:
     expected = [[math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)] for p in (1, 2)]
     assert codes.tolist() == [pytest.approx(row, abs=1e-6) for row in expected]
     assert sinusoidal_positions(0, 3, torch.zeros(6)).shape == (3, 6)
-
-
-def test_there_is_no_longest_source() -> None:
-    model = make("transformer")
-    with torch.no_grad():
-        memory = model.remember(tokens(1, 300))
-        assert model(memory, tokens(1, 1, 2)).weights.shape == (1, 1, 2, 300)
 
 
 def test_tied_embeddings_are_one_matrix() -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from captioner.caption import Caption
-from captioner.errors import UserError
 from captioner.models import LANGUAGES, load_translator
 from captioner.outcomes import Failed
 from captioner.text.vocabulary import Word
@@ -82,27 +81,34 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     assert "language" not in plain["original"]
 
 
-def test_stray_weights_do_not_count() -> None:
-    """A narrow map would outshine the wide one of the word that is meant."""
-    weights = [[0.2, 0.7, 0.1, 0.0]]
-    found = translated(translation_of([Word("Holz", 1)], weights, ["a", "man's", "dog"], "Holz"))
-    expected = torch.tensor([[0.0, 0.75], [0.25, 0.0]])  # "man's", as the caption's two words
-    torch.testing.assert_close(found.attention[0], expected)
-
-
-def test_a_word_aligned_to_the_end_alone_has_the_mean_map() -> None:
-    weights = [[0.0, 0.0, 0.0, 1.0]]
-    found = translated(translation_of([Word("Ja", 1)], weights, ["a", "man's", "dog"], "Ja"))
-    torch.testing.assert_close(found.attention, torch.full((1, 2, 2), 0.25))
-
-
-def test_a_word_of_two_parts_and_one_of_signs_have_maps() -> None:
-    target = [Word("Tee", 1), Word("-", 1), Word("Shirt", 1), Word("&", 1)]
-    weights = [[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]]
-    found = translated(translation_of(target, weights, ["a", "man's", "dog"], "Tee-Shirt &"))
-    assert found.words == ("Tee-Shirt", "&")
-    expected = torch.tensor([[3 / 8, 0, 0, 5 / 8], [0.25] * 4])
-    torch.testing.assert_close(found.attention, expected.view(2, 2, 2))
+@pytest.mark.parametrize(
+    ("text", "target", "weights", "words", "maps"),
+    [
+        # Stray weights do not count: "Holz" is "man's", as the caption's two words.
+        ("Holz", ["Holz"], [[0.2, 0.7, 0.1, 0.0]], ("Holz",), [[0.0, 0.75, 0.25, 0.0]]),
+        # A word aligned to the end alone has the mean map.
+        ("Ja", ["Ja"], [[0.0, 0.0, 0.0, 1.0]], ("Ja",), [[0.25] * 4]),
+        # Words of two parts, and of signs.
+        (
+            "Tee-Shirt &",
+            ["Tee", "-", "Shirt", "&"],
+            [[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]],
+            ("Tee-Shirt", "&"),
+            [[3 / 8, 0, 0, 5 / 8], [0.25] * 4],
+        ),
+    ],
+)
+def test_maps_by_hand(
+    text: str,
+    target: list[str],
+    weights: list[list[float]],
+    words: tuple[str, ...],
+    maps: list[list[float]],
+) -> None:
+    written = [Word(word, 1) for word in target]
+    found = translated(translation_of(written, weights, ["a", "man's", "dog"], text))
+    assert found.words == words
+    torch.testing.assert_close(found.attention, torch.tensor(maps).view(-1, 2, 2))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,7 @@ def test_the_packaged_translators_give_maps_that_sum_to_one(
         torch.testing.assert_close(sums, torch.ones(len(each.words)))
 
 
-def test_what_is_translated_already_is_translated_from_english() -> None:
+def test_translated_and_failed_captions_are_translated_from_english_in_their_place() -> None:
     translator = load_translator(LANGUAGES["fr"], precision="float32")
     other = caption(("a", "brown", "dog"), "a brown dog")
     english = replace(caption(), alternatives=(other,))
@@ -137,25 +143,13 @@ def test_what_is_translated_already_is_translated_from_english() -> None:
     assert french.language == "fr"
     assert translate_captions([french], translator, "fr") == [french]
     assert translate_captions([french, english], translator, "EN") == [english, english]
-
-
-def test_a_photo_without_a_caption_stays_in_its_place() -> None:
-    translator = load_translator(LANGUAGES["fr"], precision="float32")
     failed = Failed("b.jpg", "b.jpg is empty")
-    (french,) = translate_captions([caption()], translator, "fr")
-    for language, expected in (("fr", french), ("en", caption())):
-        found = translate_captions([failed, caption(), failed], translator, language)
+    for language, expected in (("fr", french), ("en", english)):
+        found = translate_captions([failed, english, failed], translator, language)
         assert found == [failed, expected, failed]
         assert translate_captions(failed, translator, language) == failed
-        assert translate_captions(caption(), translator, language) == expected
-        assert translate_captions(iter([caption()]), translator, language) == [expected]
-    with pytest.raises(UserError, match="caption 1 is of the type str, not a Caption"):
-        translate_captions(["a man's dog"], translator, "fr")  # type: ignore[type-var]
-
-
-def test_the_photo_of_a_translation_stays_its_own() -> None:
-    translator = load_translator(LANGUAGES["fr"], precision="float32")
-    french = translate_captions(caption(), translator, "fr").of_photo("photo.jpg", (0, 0, 4, 4))
-    for language in ("fr", "en"):
-        again = translate_captions(french, translator, language)
+        assert translate_captions(english, translator, language) == expected
+        assert translate_captions(iter([english]), translator, language) == [expected]
+        placed = french.of_photo("photo.jpg", (0, 0, 4, 4))
+        again = translate_captions(placed, translator, language)
         assert (again.photo, again.region) == ("photo.jpg", (0, 0, 4, 4))

@@ -1,3 +1,5 @@
+"""One translation: its alignment by words, as JSON and drawn."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -15,6 +17,7 @@ from captioner.translate import Translation
 READ = (Word("He", 1), Word("wants", 2), Word("<end>", 1))
 WRITTEN = (Word("Er", 1), Word("möchte", 2))
 WEIGHTS = torch.tensor([[0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0.5, 0.0]])
+BY_WORD = [[0.7, 0.2, 0.1], [0.05, 0.75, 0.2]]
 
 
 def translation(weights: torch.Tensor, words: tuple[Word, ...] = WRITTEN) -> Translation:
@@ -26,33 +29,24 @@ def translation(weights: torch.Tensor, words: tuple[Word, ...] = WRITTEN) -> Tra
 def test_pieces_read_are_added_and_pieces_written_averaged() -> None:
     source, target, weights = translation(WEIGHTS).by_word()
     assert (source, target) == (("He", "wants", "<end>"), ("Er", "möchte"))
-    torch.testing.assert_close(weights, torch.tensor([[0.7, 0.2, 0.1], [0.05, 0.75, 0.2]]))
+    torch.testing.assert_close(weights, torch.tensor(BY_WORD))
     plain = translation(WEIGHTS).as_dict()
-    assert plain["word_alignment"] == [[0.7, 0.2, 0.1], [0.05, 0.75, 0.2]]
+    assert plain["word_alignment"] == BY_WORD
     assert plain["source_words"] == ["He", "wants", "<end>"]
     assert len(plain["alignment"]) == len(plain["tokens"]) == 3
-
-
-def test_the_alignment_of_tokens_is_as_it_was() -> None:
     source, target, weights = translation(WEIGHTS).by_token()
     assert (source[1], target[2]) == ("▁want", "te")
-    assert weights is not None
     assert torch.equal(weights, WEIGHTS)
-
-
-def test_nothing_written_and_nothing_looked_at() -> None:
     assert translation(WEIGHTS[:0], ()).by_word().weights.shape == (0, 3)
     assert translation(WEIGHTS[:, :0]).by_word().weights.shape == (2, 0)
 
 
 def test_a_translation_draws_its_alignment(tmp_path: Path) -> None:
     translation(WEIGHTS).heat_map(tmp_path / "a.png")
-    by_word = [[0.7, 0.2, 0.1], [0.05, 0.75, 0.2]]
-    item = AlignmentItem(("He", "wants", "<end>"), ("Er", "möchte"), by_word)
-    save_heat_map(tmp_path / "b.png", item)
+    save_heat_map(
+        tmp_path / "b.png", AlignmentItem(("He", "wants", "<end>"), ("Er", "möchte"), BY_WORD)
+    )
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    with pytest.raises(UserError, match=r"cannot write .*a\.txt: its name must end in \.png or"):
-        translation(WEIGHTS).heat_map(tmp_path / "a.txt")
     with pytest.raises(UserError, match=r"c\.png: the translation is empty"):
         translation(WEIGHTS[:0], ()).heat_map(tmp_path / "c.png")
     with pytest.raises(UserError, match=r"c\.png: a model without attention has no alignment"):

@@ -1,3 +1,5 @@
+"""The translator: sentences in, translations out; saved and loaded."""
+
 from __future__ import annotations
 
 import json
@@ -13,12 +15,7 @@ from translation_samples import SENTENCES, make_translator
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.text import SubwordVocabulary, WordVocabulary
-from captioner.translate import (
-    Translation,
-    TranslationSearch,
-    load_translator,
-    save_translator,
-)
+from captioner.translate import Translation, load_translator, save_translator
 from captioner.translate.translator import copy_source_words
 from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
 
@@ -41,7 +38,6 @@ def test_what_a_translation_holds() -> None:
     assert len(found[0].token_log_probabilities) == len(found[0].tokens) >= 1
     assert found[0].log_probability < sum(found[0].token_log_probabilities)
     assert all("￭" not in token for token in (*found[0].tokens, found[0].text))
-    assert found[0].truncated == 0
     for empty in (found[1], found[4]):
         assert (empty.text, empty.tokens, empty.log_probability) == ("", (), 0.0)
         assert empty.alignment.shape == (0, 1)
@@ -74,17 +70,13 @@ def test_one_sentence_gives_one_translation_a_list_a_list_and_an_iterator_an_ite
     assert [each.text for each in found] == expected[1:]
 
 
-def test_search_options_go_over_the_model_s_own() -> None:
+def test_search_options_go_over_the_models_own() -> None:
     translator = make_translator()
     found = translator.translate(["A man runs."], beam=5, n_best=4, length_normalisation=1.0)
     options = translator.search.replace(beam=5, n_best=4, length_normalisation=1.0)
     assert found == translator.translate(["A man runs."], options)
     assert found == translator.translate(["A man runs."], options.replace(n_best=2), n_best=4)
     assert len(found[0].alternatives) == 3
-    with pytest.raises(UserError, match="unknown field 'beem'; did you mean 'beam'"):
-        translator.translate("A man runs.", beem=3)
-    with pytest.raises(UserError, match="'seed' has no meaning without 'sample'"):
-        translator.translate("A man runs.", seed=3)
 
 
 def test_what_is_no_sentence_is_named_or_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,14 +90,9 @@ def test_what_is_no_sentence_is_named_or_skipped(monkeypatch: pytest.MonkeyPatch
     assert [first, last] == translator.translate([given[0], given[2]])
     assert nothing == Failed("sentence 2", "sentence 2 is of the type NoneType, not text")
     assert str(content) == "sentence 4 is of the type bytes, not text"
-    for one in (b"Dogs run!", 3, None):
-        with pytest.raises(UserError, match="the sentence is of the type"):
-            translator.translate(one)  # type: ignore[call-overload]
-    with pytest.raises(UserError, match="on_error 'ignore' is neither"):
-        translator.translate(given, on_error="ignore")
 
 
-def test_the_score_is_what_they_are_ranked_by() -> None:
+def test_translations_are_ranked_by_score() -> None:
     translator = make_translator()
     search = translator.search.replace(n_best=3, length_normalisation=2.0)
     for penalty in (0.0, 10.0):
@@ -122,8 +109,6 @@ def test_the_score_is_what_they_are_ranked_by() -> None:
             # The step of the end, which is not in the alignment, may cover more.
             assert fair + penalty * covered - 1e-4 < each.score < fair + 1e-4
             assert (each.score < fair - 1) is (penalty > 0)
-    with pytest.raises(UserError, match="coverage_penalty -1"):
-        TranslationSearch(coverage_penalty=-1.0)
 
 
 def test_a_translation_that_had_to_end_says_so() -> None:
@@ -140,32 +125,23 @@ def test_a_translation_that_had_to_end_says_so() -> None:
     assert "cut" not in found.as_dict()
 
 
-def test_too_long_a_source_is_cut_and_said() -> None:
+def test_too_long_a_source_is_cut_with_a_warning() -> None:
     translator = make_translator()
     translator.maximum_source_length = 3
-    with pytest.warns(
-        UserWarning, match="sentence 2 has 4 tokens, of which the last 1 "
-    ) as of_list:
+    with pytest.warns(UserWarning, match="sentence 2 has 4 tokens, of which the last 1 "):
         short, found = translator.translate(["A man", "A man runs."])
     assert (short.truncated, found.truncated) == (0, 1)
     assert found.source_tokens == ("a", "man", "runs", "<end>")
     assert found.as_dict()["truncated"] == 1
     assert found.text == translator.translate(["A man runs"])[0].text
-    with pytest.warns(UserWarning, match="the sentence has 4 tokens") as of_one:
-        alone = translator.translate("A man runs.")
-    assert (alone.text, alone.truncated) == (found.text, 1)
-    with pytest.warns(UserWarning, match="sentence 1 has 4 tokens") as of_iterator:
-        assert next(translator.translate(iter(["A man runs."]))) == alone
-    assert {each.filename for each in (*of_list, *of_one, *of_iterator)} == {__file__}
+    with pytest.warns(UserWarning, match="the sentence has 4 tokens"):
+        assert translator.translate("A man runs.").text == found.text
 
 
 def test_unknown_words_are_copied_from_where_the_model_looked() -> None:
     alignment = torch.tensor([[0.1, 0.2, 0.7], [0.6, 0.3, 0.1]])  # the last is the end's
     assert copy_source_words(["<unk>", "x"], [3, 9], ["Anna", "Bob"], alignment) == ["Bob", "x"]
     assert copy_source_words(["x", "<unk>"], [9, 3], ["Anna", "Bob"], alignment) == ["x", "Anna"]
-
-
-def test_copying_by_option() -> None:
     translator = make_translator()
     with torch.no_grad():
         translator.model.embeddings.output.bias[3] += 100.0  # It knows no word.
@@ -175,39 +151,21 @@ def test_copying_by_option() -> None:
     assert len(found.tokens) == 3
     (plain,) = translator.translate(["Xaver Yvonne"], options.replace(copy_unknown=False))
     assert not {"Xaver", "Yvonne", "<unk>"} & set(plain.tokens)
-    with pytest.raises(UserError, match="copy_unknown needs a model with attention"):
-        make_translator("gru").translate(["a"], options)
 
 
-def test_the_alignment_that_is_shown_does_not_change_the_translation() -> None:
-    for name, options in (("coverage_penalty", 1.0), ("copy_unknown", True)):
-        translator = make_translator("transformer")
-        search = translator.search.replace(**{name: options})
-        before = translator.translate(SENTENCES, search)
-        translator.choose_alignment(1, None)  # Which is the last, its own.
-        assert translator.translate(SENTENCES, search) == before
-        for layer, head in ((0, None), (None, 1), (0, 1)):
-            translator = make_translator("transformer")
-            translator.choose_alignment(layer, head)
-            with pytest.raises(UserError, match=f"{name} uses the alignment"):
-                translator.translate(SENTENCES, search)
-            translator.translate(SENTENCES)
-            translator.choose_alignment(-1, "mean")
-            assert translator.translate(SENTENCES, search) == before
-
-
-def test_the_mean_of_heads_can_be_had_of_a_model_that_was_saved_with_one() -> None:
+def test_the_alignment_may_be_another_layers_or_heads() -> None:
     translator = make_translator("transformer, post-norm", joint=True)  # Its alignment_head is 1.
     heads = []
     for head in (0, 1, 2):
         translator.choose_alignment(None, head)
         heads.append(translator.translate(["A man runs."])[0].alignment)
     translator.choose_alignment(0, None)
+    lowest = translator.translate(["A man runs."])[0]
     translator.choose_alignment(-1, "mean")
-    mean = translator.translate(["A man runs."])[0].alignment
-    torch.testing.assert_close(mean, torch.stack(heads).mean(dim=0))
-    with pytest.raises(UserError, match="alignment head 'all' is neither a number nor mean"):
-        translator.choose_alignment(None, "all")  # type: ignore[arg-type]
+    mean = translator.translate(["A man runs."])[0]
+    torch.testing.assert_close(mean.alignment, torch.stack(heads).mean(dim=0))
+    assert not torch.allclose(lowest.alignment, heads[2])
+    assert lowest.tokens == mean.tokens
 
 
 def test_lines_in_capitals_are_read_as_sentences() -> None:
@@ -219,9 +177,7 @@ def test_lines_in_capitals_are_read_as_sentences() -> None:
     assert title.text == usual.text
     assert title.source_tokens == loud.source_tokens == usual.source_tokens
     assert loud.text == usual.text.upper() != usual.text
-    assert [each.text for each in loud.alternatives] == [
-        each.text.upper() for each in usual.alternatives
-    ]
+    assert loud.alternatives[0].text == usual.alternatives[0].text.upper()
     assert loud.tokens == usual.tokens
     assert loud.by_word().source == ("THE", "DOG", "SEES", "A", "MAN", ".", "<end>")
     assert loud.by_word().target == tuple(word.upper() for word in usual.by_word().target)
@@ -235,11 +191,8 @@ def test_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
     translator.capitals = "lines"
     save_translator(translator, tmp_path / "model", torch.float32)
     again = load_translator(tmp_path / "model")
-    assert again.config == translator.config
-    assert again.search == translator.search
-    assert again.maximum_source_length == 20
-    assert again.card == "# A card"
-    assert again.capitals == "lines"
+    for field in ("config", "search", "maximum_source_length", "card", "capitals"):
+        assert getattr(again, field) == getattr(translator, field)
     assert (again.source is again.target) is joint
     weights = translator.model.state_dict()
     assert weights.keys() == again.model.state_dict().keys()
