@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any, TypeVar
 
 from captioner.errors import UserError
@@ -26,23 +25,25 @@ class Failed:
         return self.reason
 
 
-def attempt(name: str, read: Callable[[], Input]) -> Input | Failed:
-    """The result of `read`; a `Failed` if it raises `UserError` or runs out of memory."""
-    try:
-        return read()
-    except UserError as error:
-        return Failed(name, str(error))
-    except MemoryError:
-        return Failed(name, f"{name} needs more memory than there is")
-
-
 def read_batches(
     named: Iterable[tuple[str, Given]], batch_size: int, read: Callable[[str, Given], Input]
 ) -> Iterator[list[Input | Failed]]:
-    """Read so many items at a time. named: their names for messages, and what to read."""
+    """Read so many items at a time. named: their names for messages, and what to read.
+
+    An item fails for which `read` raises `UserError` or runs out of memory.
+    """
+
+    def attempt(name: str, given: Given) -> Input | Failed:
+        try:
+            return read(name, given)
+        except UserError as error:
+            return Failed(name, str(error))
+        except MemoryError:
+            return Failed(name, f"{name} needs more memory than there is")
+
     items = iter(named)
     while batch := list(islice(items, batch_size)):
-        yield [attempt(name, partial(read, name, given)) for name, given in batch]
+        yield list(starmap(attempt, batch))
 
 
 def with_results(
