@@ -44,7 +44,6 @@ LSTM = {"embedding_size": 8, "hidden_size": 12, "attention_size": 8}
 TRANSFORMER = {"kind": "transformer", "embedding_size": 8, "heads": 2, "inner_size": 12}
 
 _READ = torch.ops.aten._local_scalar_dense.default
-_PACK = torch.ops.aten._pack_padded_sequence.default
 _COPY = torch.ops.aten._to_copy.default
 
 
@@ -70,10 +69,6 @@ class Operations(TorchDispatchMode):
             assert to.type != "cpu", "values are copied from the GPU"
             waits = args[0].device.type == "cpu" and not kwargs.get("non_blocking", False)
             assert not waits, "a copy to the GPU waits"
-        if function is _PACK:  # The sizes depend on lengths, which fake tensors do not read.
-            with unset_fake_temporarily():
-                packed, sizes = function(torch.zeros(args[0].shape), *args[1:])
-            return args[0].new_empty(packed.shape), sizes
         return function(*args, **kwargs)
 
 
@@ -106,16 +101,8 @@ def make_steps(
         stepper.make(Step([MicroBatch(batch, 3), MicroBatch(batch, 2)], 5), number, 0)
 
 
-@pytest.mark.parametrize(
-    ("fields", "objective"),
-    [
-        (LSTM, {"label_smoothing": 0.1}),
-        (TRANSFORMER, {}),
-    ],
-)
-def test_a_captioner_is_trained(
-    fields: dict[str, Any], objective: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("fields", [LSTM, TRANSFORMER])
+def test_a_captioner_is_trained(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """With its encoder, on three captions of two photos."""
     tokens = torch.randint(4, WORDS, (3, 5))
     mask = torch.arange(5) < torch.tensor([[5], [4], [2]])
@@ -126,35 +113,20 @@ def test_a_captioner_is_trained(
             encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05))
             encoder.freeze(1, batch_norm=True)
             decoder = make_decoder(decoder_config({**fields, "memory_size": 512}), WORDS)
-            loss = CaptioningLoss(decoder, ObjectiveConfig(**objective), encoder)
+            loss = CaptioningLoss(decoder, ObjectiveConfig(), encoder)
         make_steps(gpu, loss, batch, monkeypatch)
 
 
-@pytest.mark.parametrize("name", ["dot", "transformer"])
-def test_a_translator_is_trained(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_translator_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     source, source_mask = collate_sources([[4, 5, 6], [7], [8, 9]])
     tokens = torch.randint(4, SIZE, (3, 4))
     mask = torch.arange(4) < torch.tensor([[4], [3], [1]])
     batch = TranslationBatch(source, source_mask, tokens, tokens, mask)
     with fake_gpu() as gpu:
         with torch.device(DEVICE):
-            model = CONFIGS[name].make(SIZE, SIZE)
+            model = CONFIGS["transformer"].make(SIZE, SIZE)
         loss = TranslationLoss(model, TranslationObjective(label_smoothing=0.1))
         make_steps(gpu, loss, batch, monkeypatch)
-
-
-def test_reports_are_summed_without_float64_on_mps() -> None:
-    """Which refuses to make tensors of it."""
-    device = torch.device("mps", 0)
-    with fake_gpu():
-        model = nn.Embedding.from_pretrained(torch.ones(2, 2, device=device), freeze=False)
-        config = TrainingConfig()
-        optimizer = make_optimizer(model, config)
-        stepper = Stepper(model, optimizer, config, Engine(device), Path("absent"))
-        stepper.reset({"loss": 1.0})
-        assert {each.dtype for each in vars(stepper).values() if isinstance(each, Tensor)} == {
-            torch.float32
-        }
 
 
 def test_models_work_on_the_gpu_until_the_first_read_of_a_search(

@@ -46,38 +46,6 @@ class Outer(Config):
     scores: dict[str, float] = Field(default_factory=dict)
 
 
-FULL = {
-    "name": "x",
-    "flag": True,
-    "rate": 2,
-    "level": 0.25,
-    "kind": "two",
-    "place": "some/where",
-    "inner": {"size": 3, "share": 0.25},
-    "maybe": None,
-    "numbers": [1, 2],
-    "words": ["a", "b"],
-    "triple": [1, 2, 3.5],
-    "scores": {"a": 1},
-}
-
-
-def test_every_kind_of_field_is_built() -> None:
-    assert from_mapping(Outer, FULL, "config") == Outer(
-        name="x",
-        flag=True,
-        rate=2.0,
-        level=0.25,
-        kind="two",
-        place=Path("some/where"),
-        inner=Inner(size=3, share=0.25),
-        numbers=[1, 2],
-        words=("a", "b"),
-        triple=(1.0, 2.0, 3.5),
-        scores={"a": 1.0},
-    )
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -87,34 +55,26 @@ def test_every_kind_of_field_is_built() -> None:
         ({"maybe": {"rate": 1}}, "unknown field 'maybe.rate'; did you mean 'rate'\\?"),
         ({"inner": {"width": 1}}, "field 'inner.width' was removed: give size$"),
         ({"zzz": 1}, "unknown field 'zzz'; the fields are flag, inner, .* words$"),
-        ({3: 1}, "unknown field '3'"),
         ({"inner": {"size": 1, None: 1}}, "unknown field 'inner.None'"),
         ({"name": 3}, "name should be text, found 3"),
         ({"flag": 1}, "flag should be true or false, found 1"),
         ({"rate": "1"}, "rate should be a number, found '1'"),
         ({"rate": math.nan}, "rate should be a finite number, found nan"),
-        ({"rate": 10**400}, "rate should be a number, found 1000"),
         ({"rate": 16**5000}, "rate should be a number, found something too large to show"),
         ({"level": 0}, "level 0 is not above 0$"),
-        ({"level": 1.0}, "level 1.0 is not below 1$"),
-        ({"kind": "three"}, "kind 'three' is not one of one, two$"),
         ({"kind": 1}, "kind 1 is not one of one, two$"),
         ({"kind": "twoo"}, "kind 'twoo' is not one of one, two; did you mean 'two'\\?$"),
-        ({"place": 7}, "place should be a path, found 7"),
         ({"place": ""}, "place should be a path, found ''"),
         ({"place": "a\0b"}, "place should be a path"),
         ({"inner": []}, r"inner: expected fields with values, found \[\]"),
         ({"inner": {}}, "field 'inner.size' is missing"),
         ({"inner": {"size": 1.0}}, "inner.size should be a whole number, found 1.0"),
         ({"inner": {"size": 0}}, "inner.size 0 is not at least 1"),
-        ({"inner": {"size": 2**70}}, "inner.size 1180591620717411303424 is not at most 99"),
         ({"inner": {"size": 13}}, "inner.size 13 is unlucky"),
         ({"inner": {"size": 1, "share": 13}}, "inner: one of 13 is none"),
-        ({"numbers": 3}, "numbers should be a list, found 3"),
         ({"numbers": [1, True]}, r"numbers\[1\] should be a whole number, found True"),
         ({"triple": [1, 2]}, "triple has too few items"),
         ({"triple": [1, 2, 3, 4]}, "triple should have at most 3 items"),
-        ({"scores": [1]}, "scores should be names with values"),
         ({"scores": {1: 1}}, "scores should be names with values"),
         ({"name": ["long"] * 50}, "name should be text, found .{57}\\.\\.\\.$"),
     ],
@@ -122,12 +82,6 @@ def test_every_kind_of_field_is_built() -> None:
 def test_wrong_values_are_named(change: dict[Any, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=f"^c: {sentence}"):
         from_mapping(Outer, {"name": "x", **change}, "c")
-
-
-@pytest.mark.parametrize("mapping", [None, [], "name", 3])
-def test_something_that_is_no_mapping_is_refused(mapping: Any) -> None:
-    with pytest.raises(UserError, match=r"^c: expected fields with values"):
-        from_mapping(Outer, mapping, "c")
 
 
 NAMES = [*Outer.model_fields, "size", "share"]
@@ -159,13 +113,11 @@ VALUES = st.recursive(
     | st.fixed_dictionaries({"name": st.text()}, optional=dict.fromkeys(NAMES[1:-2], VALUES))
 )
 def test_any_value_gives_the_section_or_names_the_field(mapping: Any) -> None:
-    sentence = ""
     try:
         built = from_mapping(Outer, mapping, "file")
     except UserError as error:
         sentence = str(error)
-    if not sentence:
-        assert isinstance(built, Outer)
+    else:
         assert from_mapping(Outer, to_mapping(built), "file") == built
         return
     assert sentence.startswith("file: ")
@@ -198,16 +150,13 @@ def test_a_section_written_as_yaml_comes_back(outer: Outer) -> None:
     assert from_mapping(Outer, yaml.safe_load(text), "file") == outer
 
 
-def test_a_wrong_value_from_python_is_one_sentence() -> None:
+def test_values_from_python_and_changed_copies_are_checked() -> None:
     with pytest.raises(UserError, match=r"^inner.size 0 is not at least 1$"):
         Outer(name="x", inner={"size": 0})  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"^unknown field 'sise'; did you mean 'size'"):
         Inner(sise=3)  # type: ignore[call-arg]
-
-
-def test_a_copy_with_other_values_is_checked() -> None:
     assert Inner(size=3).replace(share=1) == Inner(size=3, share=1.0)
     with pytest.raises(UserError, match=r"^size 100 is not at most 99$"):
         Inner(size=3).replace(size=100)
-    with pytest.raises(UserError, match=r"^unknown field 'sise'"):
-        Inner(size=3).replace(sise=4)
+    with pytest.raises(UserError, match=r"^c: expected fields with values, found 'name'$"):
+        from_mapping(Outer, "name", "c")

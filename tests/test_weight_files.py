@@ -23,10 +23,7 @@ TENSORS = {
 def test_tensors_come_back(tmp_path: Path) -> None:
     file = tmp_path / "weights.safetensors"
     write_tensors(file, TENSORS)
-    found = read_tensors(file)
-    assert found.keys() == TENSORS.keys()
-    for name, tensor in TENSORS.items():
-        torch.testing.assert_close(found[name], tensor, rtol=0, atol=0)
+    torch.testing.assert_close(read_tensors(file), TENSORS, rtol=0, atol=0)
     assert checked_by(file) == "as when saved, by digest"
 
 
@@ -39,20 +36,16 @@ def test_a_flipped_bit_is_seen(tmp_path_factory: pytest.TempPathFactory, at: int
     header = 8 + int.from_bytes(content[:8], "little")
     content[header + at % (len(content) - header)] ^= 1 << bit
     file.write_bytes(content)
-    with pytest.raises(
-        UserError, match=r"weights\.safetensors are damaged \(their digest is another\)"
-    ):
+    with pytest.raises(UserError, match=r"weights\.safetensors are damaged \(their digest is"):
         read_tensors(file)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_weights_without_a_digest_are_looked_through(tmp_path: Path, value: float) -> None:
+def test_without_a_digest_every_weight_must_be_finite(tmp_path: Path, value: float) -> None:
     file = tmp_path / "weights.safetensors"
     save_file(TENSORS, file)
     assert read_tensors(file).keys() == TENSORS.keys()
     assert checked_by(file) == "no NaN or infinity"
-    bad = TENSORS["bfloat"].clone()
-    bad[1] = value
-    save_file({**TENSORS, "bfloat": bad}, file)
+    save_file({**TENSORS, "bfloat": torch.tensor([1, value], dtype=torch.bfloat16)}, file)
     with pytest.raises(UserError, match=r"weights\.safetensors: tensor 'bfloat' holds NaN or inf"):
         read_tensors(file)
