@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
+import gradient_samples
 import pytest
 import torch
+from decoder_samples import stepped
+from gradient_samples import small_decoder
 from torch import Tensor
 
 from captioner.caption.losses import (
@@ -16,14 +18,14 @@ from captioner.caption.losses import (
     ObjectiveConfig,
     doubly_stochastic_penalty,
     grounding_penalty,
+    scheduled_inputs,
 )
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss
 from captioner.decoding import cross_entropies
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 MASK = torch.tensor([[True, True], [True, False]])
-
-
 WEIGHTS = torch.tensor(
     [
         [[0.7, 0.1, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1]],
@@ -42,34 +44,21 @@ def test_penalty_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor(expected))
 
 
-Term = Callable[[Tensor], Tensor]
-TERMS: dict[str, Term] = {
-    "one": lambda weights: doubly_stochastic_penalty(weights, MASK),
-    "share": lambda weights: doubly_stochastic_penalty(weights, MASK, "share"),
-}
+@pytest.mark.parametrize("target", ["one", "share"])
+def test_padding_counts_for_nothing_and_sums_are_in_float32_or_double(target: str) -> None:
+    def penalty(weights: Tensor) -> Tensor:
+        return doubly_stochastic_penalty(weights, MASK, target)
 
-
-@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
-def test_padding_counts_for_nothing(term: Term) -> None:
     other = WEIGHTS.clone()
     other[1, 1] = torch.randn(WEIGHTS.shape[2]) * 100
-    assert torch.equal(term(WEIGHTS), term(other))
-    variable = WEIGHTS.clone().requires_grad_()
-    term(variable).sum().backward()
-    assert torch.equal(variable.grad[1, 1], torch.zeros(WEIGHTS.shape[2]))
-    assert (variable.grad[0].abs().sum(dim=-1) > 0).all()
-
-
-@pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
-def test_sums_are_in_float32_or_double_precision(term: Term) -> None:
-    half = WEIGHTS.bfloat16()
-    assert term(half).dtype == torch.float32
-    assert torch.equal(term(half), term(half.float()))
-    exact = WEIGHTS.double()
+    assert torch.equal(penalty(WEIGHTS), penalty(other))
+    half, exact = WEIGHTS.bfloat16(), WEIGHTS.double()
+    assert penalty(half).dtype == torch.float32
+    assert torch.equal(penalty(half), penalty(half.float()))
     exact[0, 0, 0] += 1e-12
-    found, other = term(exact), term(WEIGHTS.double())
+    found, plain = penalty(exact), penalty(WEIGHTS.double())
     assert found.dtype == torch.float64
-    assert float((found[0] - other[0]).abs()) == pytest.approx(1e-12, rel=0.9)
+    assert float((found[0] - plain[0]).abs()) == pytest.approx(1e-12, rel=0.9)
 
 
 def test_attention_that_misses_what_a_word_names_is_penalised() -> None:
@@ -130,13 +119,6 @@ def test_the_loss_is_the_mean_over_captions_of_its_terms(
     assert [name for name, value in found.items() if value.requires_grad] == ["loss"]
 
 
-def test_a_caption_of_no_words_at_all_weighs_nothing() -> None:
-    batch = make_batch(ANNOTATIONS)
-    nothing = batch._replace(mask=torch.zeros_like(batch.mask))
-    found = CaptioningLoss(make_decoder(), ObjectiveConfig(doubly_stochastic=0.0)).loss(nothing)
-    assert [float(found[name].detach()) for name in ("loss", "cross_entropy")] == [0.0, 0.0]
-
-
 def test_captions_of_one_photo_share_what_the_encoder_sees_of_it() -> None:
     decoder, photos = make_decoder(), torch.randn(1, 3, 32, 32)
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.05)).eval()
@@ -148,3 +130,61 @@ def test_captions_of_one_photo_share_what_the_encoder_sees_of_it() -> None:
     torch.testing.assert_close(found, apart)
     gradients = torch.autograd.grad(found, list(loss.parameters()))
     torch.testing.assert_close(gradients, wanted, rtol=1e-4, atol=1e-6)
+
+
+# Scheduled sampling.
+
+
+SOURCE = gradient_samples.make_batch().source
+"""The annotation vectors of a photo (1, L, D)."""
+
+
+def of_one_photo(
+    decoder: ShowAttendTellDecoder, given: list[int], count: int, probability: float
+) -> Tensor:
+    """The words (count, T) fed for so many captions of one photo."""
+    memory = decoder.remember(SOURCE.expand(count, -1, -1))
+    inputs = torch.tensor(given).expand(count, -1)
+    return scheduled_inputs(decoder, memory, inputs, probability, torch.Generator().manual_seed(0))
+
+
+def test_words_are_drawn_from_what_the_decoder_gives() -> None:
+    decoder = small_decoder()
+    fed = of_one_photo(decoder, [1, 3], 20000, 1.0)
+    decoder.eval()
+    step = decoder.step(torch.tensor([[1]]), decoder.start(decoder.remember(SOURCE)))
+    chances = torch.softmax(step.logits[0, 0], dim=-1)
+    shares = torch.bincount(fed[:, 1], minlength=gradient_samples.WORDS).double() / 20000
+    torch.testing.assert_close(shares, chances, rtol=0, atol=0.015)
+
+
+def test_each_word_is_drawn_for_itself_and_the_next_follows_it() -> None:
+    decoder = small_decoder()
+    decoder.output.weight.data *= 1e4  # It is sure of its words.
+    given = torch.tensor([1, 3, 4, 2])
+    fed = of_one_photo(decoder, given.tolist(), 4000, 0.3)
+    assert bool((fed[:, 0] == 1).all())
+    decoder.eval()
+    every = fed.unique(dim=0).unsqueeze(0)  # (1, K, 4)
+    said = stepped(decoder, decoder.remember(SOURCE), every).logits.argmax(dim=-1)
+    # Its own word after the words fed so far, or the caption's.
+    assert bool(((every[..., 1:] == said[..., :-1]) | (every[..., 1:] == given[1:])).all())
+    own = (fed[:, 1:] != given[1:]).float().mean(dim=0)
+    assert bool((own < 0.34).all())
+    assert float(own[0]) == pytest.approx(0.3, abs=0.04)
+
+
+@pytest.mark.parametrize("selection", ["soft", "hard"])
+def test_the_probability_rises_with_progress(selection: str) -> None:
+    decoder = small_decoder(selection=selection, dropout=0.0)
+    loss = CaptioningLoss if selection == "soft" else HardAttentionLoss
+
+    def value(probability: float, progress: float, seed: int = 0) -> float:
+        objective = ObjectiveConfig(doubly_stochastic=0.0, scheduled_sampling=probability)
+        batch = gradient_samples.make_batch(4, seed)._replace(progress=progress)
+        return float(loss(decoder, objective).loss(batch)["cross_entropy"])
+
+    assert value(0.5, 0.0) == value(0.0, 0.0) == value(0.0, 1.0)
+    assert value(0.5, 1.0) == value(1.0, 0.5)
+    assert value(1.0, 1.0) != value(0.0, 1.0)
+    assert value(0.5, 1.0) != value(0.5, 1.0, seed=1)
