@@ -30,7 +30,6 @@ _FONTS = (
 )
 """matplotlib's own, then common ones for the letters that it lacks: Chinese, Japanese, Korean."""
 
-
 _ABOVE, _BELOW, _ZERO = "#1f5fd0", "#c2410c", "#ffffff"
 _INK, _LINE = "#181a1f", "#d9d9d4"
 _DARK = 0.55
@@ -53,8 +52,7 @@ def draw_heat_map(
     numbers: format, such as `.2f`, of the value written into each cell; "" for none.
     tilt: rotation of the column labels in degrees.
     """
-    # Imported here: matplotlib takes half a second.
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap  # Imported here: half a second.
 
     cells = np.asarray(values, dtype=float)
     colours = LinearSegmentedColormap.from_list("values", [_BELOW, _ZERO, _ABOVE])
@@ -96,8 +94,6 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     """Draw a heat map with words on both axes; white is 0, full colour is 1.
 
     Returns the distinct letters that the fonts here lack, which are drawn as boxes.
-    Raises `UserError` if the name does not end in one of `PLOT_SUFFIXES`, if the translation
-    is empty, and if the file cannot be written.
     """
     check_suffix(path, PLOT_SUFFIXES)
     if not item.target or not item.source:
@@ -122,10 +118,7 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
 
 
 def alignment_page(items: Sequence[AlignmentItem]) -> str:
-    """Return a standalone page with a heat map for each item; a tooltip shows a cell's weight.
-
-    To be stored as UTF-8.
-    """
+    """A standalone page with a heat map for each item; a tooltip shows a cell's weight."""
     sections = [_section(number, item) for number, item in enumerate(items, start=1)]
     return web_page("Alignments", ("alignment_page.css",), "\n".join(sections) + "\n")
 

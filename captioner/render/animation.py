@@ -34,12 +34,15 @@ def frames(
     strength: float = 0.8,
     doubt: str = "",
 ) -> list[Image.Image]:
-    """Draw one RGB frame a word: the overlay, and the caption with that word highlighted.
+    """Draw one RGB frame a word, all of one size: the overlay, and the caption with the word lit.
 
-    The T frames have the same size. Arguments and errors are those of `encode_gif`.
+    Arguments are those of `encode_gif`.
     """
     maps = check_attention(words, attention)
-    drawn_photo, drawn_region = fit(photo, region, _longest_side(photo))
+    # A panorama is up to twice as long, so that its shorter side is a third of the usual.
+    of_panorama = round(_LONGEST_SIDE / 3 * max(photo.size) / min(photo.size))
+    longest_side = max(_LONGEST_SIDE, min(of_panorama, 2 * _LONGEST_SIDE))
+    drawn_photo, drawn_region = fit(photo, region, longest_side)
     pictures = [overlay(drawn_photo, weights, drawn_region, strength) for weights in maps]
     width = max(drawn_photo.width, NARROWEST_CAPTION)
     caption = lay_out(words, CAPTION_SIZE, width - 2 * MARGIN, centred=True)
@@ -62,8 +65,7 @@ def encode_gif(
 
     All frames share one palette of 256 colours, so that static areas do not flicker.
 
-    seconds_a_word: duration of a frame, rounded to 0.01 s. Other arguments and errors are those of
-        `panels`.
+    seconds_a_word: duration of a frame, rounded to 0.01 s. Others are those of `panels`.
     """
     drawn = frames(photo, words, attention, region, strength, doubt)
     palette = _palette(drawn)
@@ -83,22 +85,9 @@ def encode_gif(
 
 
 def save_gif(path: str | os.PathLike[str], *drawing: Any, **options: Any) -> None:
-    """Write `encode_gif` of the other arguments to a file.
-
-    Raises `ValueError` as `encode_gif` does, and `UserError` unless the path ends in .gif, and if
-    the file cannot be written.
-    """
+    """Write `encode_gif` of the other arguments to a file that ends in .gif."""
     check_suffix(path, (".gif",))
     write_bytes(path, encode_gif(*drawing, **options))
-
-
-def _longest_side(photo: Image.Image) -> int:
-    """The longer side of a photo in a frame, in pixels.
-
-    That of a panorama is up to twice as long, so that its shorter side is a third of the usual.
-    """
-    of_panorama = round(_LONGEST_SIDE / 3 * max(photo.size) / min(photo.size))
-    return max(_LONGEST_SIDE, min(of_panorama, 2 * _LONGEST_SIDE))
 
 
 def _frame(

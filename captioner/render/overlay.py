@@ -56,18 +56,16 @@ def overlay(
     region: the part of the photo the map covers; the rest is dimmed and hatched.
     strength: 0 leaves the photo unchanged, 1 leaves it almost dark where the model did not look.
 
-    A dark photo is brightened, and what is dark under the light as well, so that it can be seen.
-    The map is scaled by its own peak, so that both wide and narrow maps are readable, but by at
-    least `OverlayStyle.flat_peak` times 1 / L, so that a flat map looks flat. A contour line runs
-    at half of the peak.
-
-    Raises `ValueError` as `check_maps` and `check_region` do, and for another strength.
+    A dark photo is brightened, and what is dark under the light as well. The map is scaled by its
+    own peak, so that both wide and narrow maps are readable, but by at least
+    `OverlayStyle.flat_peak` times 1 / L, so that a flat map looks flat. A contour line runs at half
+    of the peak.
     """
     (weights,) = check_maps(np.asarray(attention_map)[np.newaxis])
     region = check_region(region, photo.size)
     if not 0 <= strength <= 1:
         raise ValueError(f"strength {strength} is not between 0 and 1")
-    pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
+    pixel_values = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
     light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
 
     grey = pixel_values @ _GREY

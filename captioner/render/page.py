@@ -16,13 +16,7 @@ from captioner.render.phrases import Phrases, phrases
 from captioner.render.region import Region, check_attention, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
-from captioner.render.web_page import (
-    escaped,
-    jpeg_address,
-    static_file,
-    viewer_script,
-    web_page,
-)
+from captioner.render.web_page import escaped, jpeg_address, static_file, viewer_script, web_page
 
 UNIT = 1e-5
 """Value of 1 in the maps of the page, which are whole numbers to keep the page small."""
@@ -32,10 +26,8 @@ _LONGEST_SIDE = 1000
 
 @dataclass(frozen=True)
 class PageCaption:
-    """One caption of a photo.
+    """One caption of a photo: T words and their maps (T, rows, columns).
 
-    words: the T words.
-    attention: (T, rows, columns), the map of each word.
     doubt: shown below it, such as "not sure". language: its tag.
     """
 
@@ -71,8 +63,6 @@ class PageItem:
 
         region: the part of the photo the maps cover, in pixels.
         captions: the caption, then any alternatives; all maps have the same shape.
-
-        Raises `ValueError` as `check_attention` and `check_region` do.
         """
         fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
         width, height = fitted.size
@@ -93,14 +83,12 @@ class PageItem:
 
 
 def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
-    """Return one standalone HTML page for captioned photos, to be stored as UTF-8.
+    """One standalone HTML page for captioned photos, as JPEGs of at most 1000 pixels a side.
 
-    Photos are JPEGs of at most 1000 pixels a side. Pointing at a word, focusing it with the
-    keyboard or tapping it shows its map over the photo, drawn as `overlay` draws it.
+    Pointing at a word, focusing it with the keyboard or tapping it shows its map over the photo,
+    drawn as `overlay` draws it. The page's own words are in the language of the first caption.
 
     strength: initial strength of the overlay, in [0, 1]; the page has a slider for it.
-
-    The page's own words are in the language of the first caption, where `phrases` has it.
     """
     percent = round(100 * strength)
     wording = phrases(items[0].captions[0][2])

@@ -67,16 +67,13 @@ def panels(
     a panorama share its width.
 
     words: the T words of the caption, which is also the line on top.
-    attention: (T, rows, columns), the map of each word.
-    region: the part of the photo the maps cover.
+    attention: (T, rows, columns), the map of each word over the region.
     title: a small line above the caption, such as the name of the file.
     doubt: a line below the caption, such as "not sure".
     probabilities: of each word given those before it, shown under the words, with a legend.
     panel_size: longer side of the photo in a panel, in pixels.
     strength: of the overlay, see `overlay`.
     language: of the words, a tag such as "de": which of them are function words, and the legend.
-
-    Raises `ValueError` as `check_attention`, `check_region` and `overlay` do.
     """
     maps = check_attention(words, attention)
     side, columns = _panel(photo.size, panel_size)

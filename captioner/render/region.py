@@ -1,4 +1,4 @@
-"""What every drawing is given: maps, and the part of the photo that they cover.
+"""The maps of a drawing, and the part of the photo that they cover.
 
 Another shape or number is a mistake of the calling program, so it raises `ValueError`.
 """
@@ -28,14 +28,10 @@ SUM_TOLERANCE = 0.01
 
 
 def check_maps(attention: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return attention maps (T, rows, columns) as float64.
-
-    Raises `ValueError` for what is no array of numbers, another shape, no cells, and a map with a
-    weight that is NaN or negative, or with weights that do not sum to 1.
-    """
+    """Attention maps (T, rows, columns) as float64, checked to be weights that sum to 1."""
     try:
         maps = np.asarray(attention).astype(np.float64)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError):
         raise ValueError("attention is no array of numbers (T, rows, columns)") from None
     if maps.ndim != 3 or maps.size == 0:
         raise ValueError(f"attention must have shape (T, rows, columns), not {maps.shape}")
@@ -46,10 +42,7 @@ def check_maps(attention: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def check_attention(words: Sequence[str], attention: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return the maps of a caption (T, rows, columns) as float64, one for each of the T `words`.
-
-    Raises `ValueError` as `check_maps` does, and if the numbers of words and maps differ.
-    """
+    """The maps of a caption, as from `check_maps`, one for each of the T words."""
     maps = check_maps(attention)
     if len(maps) != len(words):
         raise ValueError(f"there are {len(words)} words but {len(maps)} attention maps")
@@ -57,10 +50,7 @@ def check_attention(words: Sequence[str], attention: npt.ArrayLike) -> npt.NDArr
 
 
 def check_region(region: Region, photo_size: tuple[int, int]) -> Region:
-    """Return `region` clipped to a photo of `photo_size` (width, height).
-
-    Raises `ValueError` if it is empty or not inside the photo.
-    """
+    """The region clipped to a photo of `photo_size` (width, height); a part of a pixel at most."""
     left, top, right, bottom = (float(edge) for edge in region)
     width, height = photo_size
     inside = (
@@ -73,7 +63,7 @@ def check_region(region: Region, photo_size: tuple[int, int]) -> Region:
 
 
 def pixels(region: Region) -> tuple[int, int, int, int]:
-    """Return first column, first row, end column, end row of the pixels centred in `region`.
+    """First column, first row, end column, end row of the pixels centred in a region.
 
     A region narrower than a pixel (the crop of a very long photo, drawn small) may contain none:
     then first and end are equal.
@@ -89,8 +79,6 @@ def fit(
 
     The aspect ratio is kept to the nearest pixel. If `enlarge` is False, a smaller photo keeps its
     size.
-
-    Raises `ValueError` as `check_region` does.
     """
     left, top, right, bottom = check_region(region, photo.size)
     rgb = photo if photo.mode == "RGB" else photo.convert("RGB")

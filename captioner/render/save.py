@@ -44,10 +44,7 @@ def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
 
 
 def save_figure(path: str | os.PathLike[str], figure: Figure, **options: Any) -> None:
-    """Write a matplotlib figure.
-
-    path: ends in one of `PLOT_SUFFIXES`. options: of `savefig`.
-    """
+    """Write a matplotlib figure. options: of `savefig`."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150, **options)
 
@@ -69,9 +66,7 @@ def save_word_images(
     """Write the overlay of each word as a PNG in `folder`; return the paths in order.
 
     File names are the word's number and `safe_name`: `01_a.png`, `02_dog.png`. A missing folder is
-    created; files of other names in it stay.
-
-    Other arguments and errors are those of `panels`.
+    created; files of other names in it stay. Other arguments are those of `panels`.
     """
     maps = check_attention(words, attention)
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
@@ -85,7 +80,7 @@ def save_word_images(
 
 
 def safe_name(word: str) -> str:
-    """Return a word in lower-case ASCII letters, digits and hyphens; "word" if none remain."""
+    """A word in lower-case ASCII letters, digits and hyphens; "word" if none remain."""
     plain = unicodedata.normalize("NFKD", word).encode("ascii", errors="ignore").decode("ascii")
     name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_NAME].strip("-")
     return name or "word"

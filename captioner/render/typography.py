@@ -25,7 +25,7 @@ _ELLIPSIS = "…"
 
 
 def printable(text: str) -> str:
-    """Return `text` on one line, encodable as UTF-8.
+    """Text on one line, encodable as UTF-8.
 
     Control characters become spaces. Lone surrogates (bytes of a file name that are not UTF-8)
     become question marks.
@@ -37,7 +37,7 @@ def printable(text: str) -> str:
 
 
 def font_for(text: str, size: int) -> Font:
-    """Return a font of `size` pixels for `text`.
+    """A font of `size` pixels for a text.
 
     Pillow's own font has the letters of ASCII; DejaVu, bundled with matplotlib, has those of
     European and many other scripts. Letters in neither are drawn as empty boxes.
@@ -55,7 +55,7 @@ def _font(is_ascii: bool, size: int) -> Font:
 
 
 def shortened(text: str, font: Font, width: float) -> str:
-    """Return `text`, cut with an ellipsis if it is wider than `width` pixels."""
+    """Text, cut with an ellipsis if it is wider than `width` pixels."""
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + _ELLIPSIS) > width:
@@ -90,10 +90,7 @@ class Paragraph:
 
 
 def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) -> Paragraph:
-    """Lay out words in lines of at most `width` pixels, in a font of `size` pixels.
-
-    A word wider than a line is shortened.
-    """
+    """Lay out words in lines of at most `width` pixels; a word wider than a line is shortened."""
     texts = [printable(word) or "?" for word in words]
     font = font_for("".join(texts), size)
     space = font.getlength(" ") + size * 0.12

@@ -19,7 +19,7 @@ from captioner.render.typography import printable
 
 @cache
 def static_file(name: str) -> str:
-    """Read a style sheet or script of the folder `static`."""
+    """A style sheet or script of the folder `static`."""
     return (Path(__file__).parent / "static" / name).read_text(encoding="utf-8")
 
 
@@ -31,12 +31,10 @@ def viewer_script() -> str:
 def web_page(
     title: str, styles: tuple[str, ...], body: str, script: str = "", language: str = "en"
 ) -> str:
-    """Return an HTML document, to be stored as UTF-8.
+    """An HTML document whose Content-Security-Policy forbids loading anything and other scripts.
 
     title: plain text. styles: names of style sheets. body: HTML. script: a JavaScript
     module that runs after the body. language: its tag.
-
-    The document's Content-Security-Policy forbids loading anything and running any other script.
     """
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     if script:
@@ -59,12 +57,12 @@ def web_page(
 
 
 def escaped(text: str) -> str:
-    """Return text as one line of HTML without markup."""
+    """Text as one line of HTML without markup."""
     return html.escape(printable(text))
 
 
 def jpeg_address(photo: Image.Image) -> str:
-    """Return a `data:` address that contains the photo as a JPEG."""
+    """A `data:` address that contains the photo as a JPEG."""
     buffer = io.BytesIO()
     photo.save(buffer, format="JPEG", quality=85)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

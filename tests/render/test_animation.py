@@ -9,7 +9,6 @@ import pytest
 from PIL import Image, ImageSequence
 from render_samples import REGION, Attention
 
-from captioner.errors import UserError
 from captioner.render.animation import HIGHLIGHT, MARGIN, frames, save_gif
 from captioner.render.typography import DOUBT_INK
 
@@ -87,17 +86,6 @@ def test_doubt_stands_below_the_caption(photo: Image.Image, attention: Attention
         assert (np.asarray(other)[above:] == DOUBT_INK).all(axis=2).any()
 
 
-def test_a_narrow_photo_leaves_room_for_the_caption(attention: Attention) -> None:
-    drawn = frames(Image.new("RGB", (10, 300)), WORDS, attention(6), (0, 100, 10, 110))
-    assert drawn[0].width == 320
-
-
-def test_the_margin_beside_a_narrow_photo_is_white(tmp_path: Path, attention: Attention) -> None:
-    photo = Image.radial_gradient("L").convert("RGB").resize((20, 60))
-    save_gif(tmp_path / "a.gif", photo, WORDS, attention(6), (0, 0, 20, 60))
-    assert (_read(tmp_path / "a.gif")[0][:480, :80] == 255).all()
-
-
 @pytest.mark.parametrize(
     ("size", "drawn"),
     [((1200, 400), (480, 160)), ((3000, 500), (960, 160)), ((9000, 100), (960, 11))],
@@ -112,12 +100,3 @@ def test_a_panorama_is_drawn_larger(
         frame = np.asarray(frames(*drawing, strength=0)[0])
         is_photo = (frame == (255, 0, 0)).all(axis=2)
         assert (is_photo.any(axis=0).sum(), is_photo.any(axis=1).sum()) == drawn[::turn]
-
-
-def test_refuses_what_does_not_fit(
-    tmp_path: Path, photo: Image.Image, attention: Attention
-) -> None:
-    with pytest.raises(UserError, match=r"a\.png: its name must end in \.gif"):
-        save_gif(tmp_path / "a.png", photo, WORDS, attention(6), REGION)
-    with pytest.raises(ValueError, match="6 words but 5 attention maps"):
-        save_gif(tmp_path / "a.gif", photo, WORDS, attention(5), REGION)

@@ -125,13 +125,6 @@ def test_words_no_font_has_and_very_long_ones_do_not_stop_it(
     assert drawn.width == 4 * 136 + 3 * 16 + 2 * 24  # cells are no narrower than a short word
 
 
-def test_long_caption_wraps_and_makes_it_higher(photo: Image.Image, attention: Attention) -> None:
-    short = panels(photo, ["dog"], attention(1), REGION)
-    long = panels(photo, ["dog" * 12 + " dog" * 12], attention(1), REGION)
-    assert long.width == short.width
-    assert long.height > short.height
-
-
 def test_probabilities_title_and_doubt_are_written(
     photo: Image.Image, attention: Attention
 ) -> None:
@@ -146,10 +139,3 @@ def test_probabilities_title_and_doubt_are_written(
     assert (legend != 255).any()
     german = panels(*drawing, probabilities=[0.5, 1, 0], language="de")
     assert np.asarray(german)[-44:].tolist() != np.asarray(noted)[-44:].tolist()
-
-
-def test_refuses_what_does_not_fit(photo: Image.Image, attention: Attention) -> None:
-    with pytest.raises(ValueError, match="3 words but 2 attention maps"):
-        panels(photo, WORDS, attention(2), REGION)
-    with pytest.raises(ValueError, match=r"shape \(T, rows, columns\)"):
-        panels(photo, WORDS, attention(3)[0], REGION)
