@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from parsed_page import ParsedPage
 from PIL import Image
-from render_samples import REGION, Attention
+from render_samples import PHOTO, REGION, attention
 
 from captioner.render.page import PageCaption, PageItem, html_page, save_html
 from captioner.render.phrases import Phrases, phrases
@@ -26,13 +26,13 @@ def _data(page: ParsedPage) -> Any:
     return json.loads(page.of("script")[0])
 
 
-def _item(photo: Image.Image, attention: Attention, words: list[str], name: str = "") -> PageItem:
-    return PageItem.of(photo, REGION, [PageCaption(words, attention(len(words)))], name)
+def _item(words: list[str], name: str = "") -> PageItem:
+    return PageItem.of(PHOTO, REGION, [PageCaption(words, attention(len(words)))], name)
 
 
-def test_holds_photo_words_maps_and_region(photo: Image.Image, attention: Attention) -> None:
+def test_holds_photo_words_maps_and_region() -> None:
     words, maps = ["a", "dog", "runs"], attention(3)
-    item = PageItem.of(photo, REGION, [PageCaption(words, maps)], "dog.jpg")
+    item = PageItem.of(PHOTO, REGION, [PageCaption(words, maps)], "dog.jpg")
     page = ParsedPage(html_page([item]))
     assert page.of("word") == words
     assert page.of("figcaption")[0] == "dog.jpg"
@@ -45,17 +45,17 @@ def test_holds_photo_words_maps_and_region(photo: Image.Image, attention: Attent
     head, _, encoded = (image["src"] or "").partition(",")
     assert head == "data:image/jpeg;base64"
     with Image.open(io.BytesIO(base64.b64decode(encoded))) as stored:
-        assert stored.size == photo.size
-        far = np.asarray(stored).astype(int) - np.asarray(photo)
+        assert stored.size == PHOTO.size
+        far = np.asarray(stored).astype(int) - np.asarray(PHOTO)
         assert np.abs(far).mean() < 12
 
 
-def test_several_photos_and_alternatives(photo: Image.Image, attention: Attention) -> None:
+def test_several_photos_and_alternatives() -> None:
     captions = [
         PageCaption(["a", "dog"], attention(2), "not sure"),
         PageCaption(["cat"], attention(1)),
     ]
-    text = html_page([PageItem.of(photo, REGION, captions), _item(photo, attention, ["sea"])])
+    text = html_page([PageItem.of(PHOTO, REGION, captions), _item(["sea"])])
     page = ParsedPage(text)
     assert page.of("word") == ["a", "dog", "cat", "sea"]
     counts = [[len(maps) for maps in item["captions"]] for item in _data(page)["items"]]
@@ -64,12 +64,10 @@ def test_several_photos_and_alternatives(photo: Image.Image, attention: Attentio
     assert page.of("doubt") == ["not sure"]
 
 
-def test_a_page_is_in_the_language_of_its_first_caption(
-    photo: Image.Image, attention: Attention
-) -> None:
+def test_a_page_is_in_the_language_of_its_first_caption() -> None:
     def page(language: str) -> str:
         caption = PageCaption(["chat"], attention(1), language=language)
-        return html_page([PageItem.of(photo, REGION, [caption])])
+        return html_page([PageItem.of(PHOTO, REGION, [caption])])
 
     english, french = page("en"), page("fr-CA")
     for each in fields(Phrases):
@@ -82,9 +80,9 @@ def test_a_page_is_in_the_language_of_its_first_caption(
     assert '<html lang="en">' in page("it")
 
 
-def test_everything_is_escaped(photo: Image.Image, attention: Attention) -> None:
+def test_everything_is_escaped() -> None:
     name = "</script><b>\"'&\udc80\u2028.jpg"
-    text = html_page([_item(photo, attention, NASTY, name)])
+    text = html_page([_item(NASTY, name)])
     page = ParsedPage(text)
     assert page.of("word") == NASTY
     assert len(page.of("script")) == 2
@@ -94,8 +92,8 @@ def test_everything_is_escaped(photo: Image.Image, attention: Attention) -> None
     text.encode("utf-8")
 
 
-def test_loads_nothing_and_forbids_itself_to(photo: Image.Image, attention: Attention) -> None:
-    text = html_page([_item(photo, attention, ["dog"])])
+def test_loads_nothing_and_forbids_itself_to() -> None:
+    text = html_page([_item(["dog"])])
     page = ParsedPage(text)
     for _, attributes in page.tags:
         assert (attributes.get("src") or "data:").startswith("data:")
@@ -108,7 +106,7 @@ def test_loads_nothing_and_forbids_itself_to(photo: Image.Image, attention: Atte
     assert f"script-src 'sha256-{digest}'" in policy
 
 
-def test_large_photos_are_made_smaller_and_the_region_stays(attention: Attention) -> None:
+def test_large_photos_are_made_smaller_and_the_region_stays() -> None:
     photo = Image.new("RGB", (3000, 1500), "navy")
     item = PageItem.of(photo, (750, 0, 2250, 1500), [PageCaption(["sea"], attention(1))])
     page = ParsedPage(html_page([item]))
@@ -117,8 +115,8 @@ def test_large_photos_are_made_smaller_and_the_region_stays(attention: Attention
     assert _data(page)["items"][0]["region"] == pytest.approx([0.25, 0, 0.75, 1])
 
 
-def test_ids_of_the_script_are_on_the_page(photo: Image.Image, attention: Attention) -> None:
-    page = ParsedPage(html_page([_item(photo, attention, ["dog"])], strength=0.35))
+def test_ids_of_the_script_are_on_the_page() -> None:
+    page = ParsedPage(html_page([_item(["dog"])], strength=0.35))
     ids = {attributes.get("id") for _, attributes in page.tags}
     assert set(re.findall(r'getElementById\("([^"]+)"\)', page.of("script")[1])) <= ids
     classes = {attributes.get("class") for _, attributes in page.tags}
@@ -130,7 +128,7 @@ def test_ids_of_the_script_are_on_the_page(photo: Image.Image, attention: Attent
     assert slider["value"] == "35"
 
 
-def test_written_to_a_file(tmp_path: Path, photo: Image.Image, attention: Attention) -> None:
-    items = [_item(photo, attention, NASTY)]
+def test_written_to_a_file(tmp_path: Path) -> None:
+    items = [_item(NASTY)]
     save_html(tmp_path / "page.html", items)
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == html_page(items)

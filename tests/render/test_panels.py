@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PIL import Image
-from render_samples import REGION, Attention
+from render_samples import PHOTO, REGION, attention
 
 from captioner.render.overlay import overlay
 from captioner.render.panels import panels
@@ -25,12 +25,10 @@ def _find(picture: Image.Image, part: Image.Image) -> list[tuple[int, int]]:
     ]
 
 
-def test_photo_comes_first_then_a_panel_a_word_in_order(
-    photo: Image.Image, attention: Attention
-) -> None:
+def test_photo_comes_first_then_a_panel_a_word_in_order() -> None:
     maps = attention(7)
-    drawn = panels(photo, ["dogs", "runs", "fast", "dogs", "runs", "dogs", "runs"], maps, REGION)
-    large, region = fit(photo, REGION, 260)
+    drawn = panels(PHOTO, ["dogs", "runs", "fast", "dogs", "runs", "dogs", "runs"], maps, REGION)
+    large, region = fit(PHOTO, REGION, 260)
     assert large.size == (260, 173)
     places = [_find(drawn, large)] + [_find(drawn, overlay(large, m, region)) for m in maps]
     assert [len(found) for found in places] == [1] * 8
@@ -39,34 +37,34 @@ def test_photo_comes_first_then_a_panel_a_word_in_order(
     assert y0 == y1 < y4
 
 
-def test_function_words_have_small_panels(photo: Image.Image, attention: Attention) -> None:
+def test_function_words_have_small_panels() -> None:
     maps = attention(3)
-    drawn = panels(photo, WORDS, maps, REGION)
+    drawn = panels(PHOTO, WORDS, maps, REGION)
     half = (260 - 16) // 2
-    small, region = fit(photo, REGION, half)
-    large, large_region = fit(photo, REGION, 260)
+    small, region = fit(PHOTO, REGION, half)
+    large, large_region = fit(PHOTO, REGION, 260)
     ((left, top),) = _find(drawn, overlay(small, maps[0], region))
     ((next_left, next_top),) = _find(drawn, overlay(large, maps[1], large_region))
     assert (next_left, next_top) == (left + half + 16, top)
     assert drawn.width == 2 * 24 + 3 * 260 + half + 3 * 16
 
 
-def test_function_words_are_those_of_the_language(photo: Image.Image, attention: Attention) -> None:
+def test_function_words_are_those_of_the_language() -> None:
     maps = attention(3)
-    large, region = fit(photo, REGION, 260)
+    large, region = fit(PHOTO, REGION, 260)
     counts = []
     for language in ("en", "de", "fr"):
-        drawn = panels(photo, ["der", "Hund", "d'une"], maps, REGION, language=language)
+        drawn = panels(PHOTO, ["der", "Hund", "d'une"], maps, REGION, language=language)
         counts.append([len(_find(drawn, overlay(large, m, region))) for m in maps])
     assert counts == [[1, 1, 1], [0, 1, 1], [1, 1, 0]]
 
 
-def test_word_is_written_above_its_panel(photo: Image.Image, attention: Attention) -> None:
+def test_word_is_written_above_its_panel() -> None:
     maps = attention(3)
-    one = panels(photo, WORDS, maps, REGION)
-    other = panels(photo, ["a", "cat", "runs"], maps, REGION)
+    one = panels(PHOTO, WORDS, maps, REGION)
+    other = panels(PHOTO, ["a", "cat", "runs"], maps, REGION)
     changed = np.argwhere((np.asarray(one) != np.asarray(other)).any(axis=2))
-    large, region = fit(photo, REGION, 260)
+    large, region = fit(PHOTO, REGION, 260)
     (left, top), *_ = _find(one, overlay(large, maps[1], region))
     assert (changed[:, 0] < top).all()
     changed = changed[changed[:, 0] > top - 40]  # The others are in the caption on top.
@@ -74,27 +72,14 @@ def test_word_is_written_above_its_panel(photo: Image.Image, attention: Attentio
     assert ((changed[:, 1] >= left) & (changed[:, 1] < left + 260)).all()
 
 
-def test_words_are_in_one_font(photo: Image.Image, attention: Attention) -> None:
-    maps = attention(2)
-    large, region = fit(photo, REGION, 260)
-    names = []
-    for other in ("Strasse", "собака", "кошка"):  # Pillow's font has no Cyrillic letters.
-        drawn = panels(photo, ["dog", other], maps, REGION)
-        ((left, top),) = _find(drawn, overlay(large, maps[0], region))
-        names.append(drawn.crop((left, top - 40, left + 260, top)).tobytes())
-    assert names[0] != names[1] == names[2]
-
-
 @pytest.mark.parametrize(("count", "columns"), [(3, 4), (4, 5), (5, 3), (9, 5), (10, 4), (14, 5)])
-def test_rows_are_evenly_filled(
-    photo: Image.Image, attention: Attention, count: int, columns: int
-) -> None:
-    drawn = panels(photo, ["word"] * count, attention(count), REGION)
+def test_rows_are_evenly_filled(count: int, columns: int) -> None:
+    drawn = panels(PHOTO, ["word"] * count, attention(count), REGION)
     assert drawn.width == 2 * 24 + columns * 260 + (columns - 1) * 16
 
 
 @pytest.mark.parametrize(("width", "columns"), [(300, 5), (800, 2), (4000, 1)])
-def test_a_panorama_s_panels_fill_the_sheet(attention: Attention, width: int, columns: int) -> None:
+def test_a_panorama_s_panels_fill_the_sheet(width: int, columns: int) -> None:
     photo = Image.linear_gradient("L").resize((width, 200)).convert("RGB")
     maps = attention(10)
     drawn = panels(photo, ["word"] * 10, maps, (0, 0, width, 200))
@@ -104,31 +89,19 @@ def test_a_panorama_s_panels_fill_the_sheet(attention: Attention, width: int, co
     assert _find(drawn, overlay(large, maps[9], region))
 
 
-@pytest.mark.parametrize("size", [(400, 20), (20, 400), (2, 1000), (90, 60)])
-def test_keeps_the_shape_of_the_photo(attention: Attention, size: tuple[int, int]) -> None:
-    photo = Image.new("RGB", size, (10, 200, 30))
-    drawn = panels(photo, ["dog"], attention(1), (0, 0, *size))
-    longest = 260 if size == (90, 60) else 1364 if size == (400, 20) else 520
-    assert _find(drawn, fit(photo, (0, 0, *size), longest)[0])
-
-
-def test_crop_of_a_very_long_photo_may_be_less_than_a_pixel_wide(attention: Attention) -> None:
+def test_crop_of_a_very_long_photo_may_be_less_than_a_pixel_wide() -> None:
     photo = Image.new("RGB", (6000, 6), "red")
     assert panels(photo, ["dog"], attention(1), (2997.3, 0, 3003.3, 6)).width > 500
 
 
-def test_words_no_font_has_and_very_long_ones_do_not_stop_it(
-    photo: Image.Image, attention: Attention
-) -> None:
+def test_words_no_font_has_and_very_long_ones_do_not_stop_it() -> None:
     words = ["犬", "\u200b", "x" * 200, "naïve\udc80", "two words", "🐕", "\x07bell"]
-    drawn = panels(photo, words, attention(7), REGION, title="\udcff\n", panel_size=100)
+    drawn = panels(PHOTO, words, attention(7), REGION, title="\udcff\n", panel_size=100)
     assert drawn.width == 4 * 136 + 3 * 16 + 2 * 24  # cells are no narrower than a short word
 
 
-def test_probabilities_title_and_doubt_are_written(
-    photo: Image.Image, attention: Attention
-) -> None:
-    drawing = photo, WORDS, attention(3), REGION
+def test_probabilities_title_and_doubt_are_written() -> None:
+    drawing = PHOTO, WORDS, attention(3), REGION
     bare = panels(*drawing)
     titled = panels(*drawing, title="dog.jpg")
     noted = panels(*drawing, probabilities=[0.5, 1, 0])

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from render_samples import REGION, Attention
+from render_samples import PHOTO, REGION, attention
 
 from captioner.errors import UserError
 from captioner.render import (
@@ -28,12 +27,12 @@ EVEN = np.full((14, 14), 1 / 196)
 NAN = float("nan")
 
 
-def test_names_of_files(tmp_path: Path, photo: Image.Image, attention: Attention) -> None:
+def test_names_of_files(tmp_path: Path) -> None:
     item = AlignmentItem(["a"], ["ein"], [[1.0]])
-    drawing = photo, ["dog"], attention(1), REGION
+    drawing = PHOTO, ["dog"], attention(1), REGION
     for name, save, sentence in (
-        ("a.gif", lambda path: save_picture(path, photo), r"a\.gif: its name must end in \.png or"),
-        ("a", lambda path: save_picture(path, photo), r"must end in \.png"),
+        ("a.gif", lambda path: save_picture(path, PHOTO), r"a\.gif: its name must end in \.png or"),
+        ("a", lambda path: save_picture(path, PHOTO), r"must end in \.png"),
         ("a.png", lambda path: save_gif(path, *drawing), r"must end in \.gif"),
         ("a.pdf", lambda path: save_html(path, []), r"must end in \.html or \.htm"),
         ("a.txt", lambda path: save_heat_map(path, item), r"must end in \.png or \.pdf or \.svg"),
@@ -46,11 +45,11 @@ def test_names_of_files(tmp_path: Path, photo: Image.Image, attention: Attention
 
 
 @pytest.mark.parametrize("region", [(0, 0, 91, 60), (-1, 0, 5, 5), (4, 0, 4, 5), (NAN, 0, 5, 5)])
-def test_regions(photo: Image.Image, attention: Attention, region: Any) -> None:
+def test_regions(region: Any) -> None:
     for draw in (
-        lambda: check_region(region, photo.size),
-        lambda: overlay(photo, EVEN, region),
-        lambda: PageItem.of(photo, region, [PageCaption(["dog"], attention(1))]),
+        lambda: check_region(region, PHOTO.size),
+        lambda: overlay(PHOTO, EVEN, region),
+        lambda: PageItem.of(PHOTO, region, [PageCaption(["dog"], attention(1))]),
     ):
         with pytest.raises(ValueError, match="not a rectangle inside a 90x60 photo"):
             draw()
@@ -67,22 +66,22 @@ def test_regions(photo: Image.Image, attention: Attention, region: Any) -> None:
         (np.zeros((0, 4)), r"must have shape \(T, rows, columns\)"),
     ],
 )
-def test_maps(photo: Image.Image, weights: Any, message: str) -> None:
+def test_maps(weights: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        overlay(photo, weights, REGION)
+        overlay(PHOTO, weights, REGION)
 
 
 @pytest.mark.parametrize("strength", [-0.1, 1.1, NAN])
-def test_strengths(photo: Image.Image, strength: float) -> None:
+def test_strengths(strength: float) -> None:
     with pytest.raises(ValueError, match="strength"):
-        overlay(photo, EVEN, REGION, strength)
+        overlay(PHOTO, EVEN, REGION, strength)
 
 
-def test_another_number_of_maps_than_words(photo: Image.Image, attention: Attention) -> None:
+def test_another_number_of_maps_than_words() -> None:
     for draw in (
-        lambda: frames(photo, ["dog"], attention(2), REGION),
-        lambda: panels(photo, ["dog"], attention(2), REGION),
-        lambda: PageItem.of(photo, REGION, [PageCaption(["dog"], attention(2))]),
+        lambda: frames(PHOTO, ["dog"], attention(2), REGION),
+        lambda: panels(PHOTO, ["dog"], attention(2), REGION),
+        lambda: PageItem.of(PHOTO, REGION, [PageCaption(["dog"], attention(2))]),
     ):
         with pytest.raises(ValueError, match="1 words but 2 attention maps"):
             draw()
