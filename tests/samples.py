@@ -24,6 +24,9 @@ from captioner.vision.vgg import VGGConfig, VGGEncoder
 Refused = Callable[[Sequence[str]], str]
 """The fixture `refused`: the sentence that answers the arguments of a command."""
 
+Give = Callable[[bytes], None]
+"""The fixture `give`: puts bytes on standard input."""
+
 Output = pytest.CaptureFixture[str]
 """The fixture `capsys`."""
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from captioner.cli.photo_data import add_format, add_on_problem
-from captioner.cli.report import report, report_scores
+from captioner.cli.program import report
 from captioner.cli.shared_options import (
+    FILES,
     Commands,
-    add_fields,
+    add_data_set,
     add_machine,
-    add_overwrite,
+    add_outputs,
     add_parser,
+    check_data_set,
     check_outputs,
-    read_fields,
+    write_scores,
 )
 from captioner.errors import UserError
 from captioner.evaluation import CalibrationOptions
@@ -34,9 +36,6 @@ them, measured on each split by two-fold cross-validation, and written to the
 model folder.
 """
 
-OPTIONS = {name: f"--{name.replace('_', '-')}" for name in CalibrationOptions.model_fields}
-"""By field of `CalibrationOptions`."""
-
 
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
@@ -44,35 +43,24 @@ def add_command(commands: Commands) -> None:
     parser = add_parser(commands, "calibrate", summary, DESCRIPTION, usage)
     given = parser.add_argument_group("input")
     given.add_argument("model", metavar="MODEL", help="a model folder; it is written to")
-    add_format(given, required=True)
-    given.add_argument(
-        "--annotations", required=True, metavar="FILE", help="the captions, in that format"
-    )
-    given.add_argument("--images", metavar="FOLDER", help="the photos; optional for a table")
-    given.add_argument(
-        "--split",
-        nargs="+",
-        default=["val"],
-        help="validation photos; splits count alike (default: val)",
-    )
-    given.add_argument(
-        "--training-split",
-        metavar="SPLIT",
-        default="train",
-        help="photos of it are refused as validation photos (default: %(default)s)",
-    )
-    add_on_problem(given, "records that cannot be used")
+    add_data_set(given, FILES, "records that cannot be used")
+    about = "validation photos; splits count alike (default: val)"
+    given.add_argument("--split", nargs="+", default=["val"], help=about)
+    about = "photos of it are refused as validation photos (default: %(default)s)"
+    given.add_argument("--training-split", metavar="SPLIT", default="train", help=about)
     fit = parser.add_argument_group("confidence")
-    add_fields(fit, CalibrationOptions, OPTIONS)
-    fit.add_argument("--json", metavar="FILE", help="write what was measured")
-    add_overwrite(fit)
+    field = CalibrationOptions.model_fields["unsure_below"]
+    about = f"{field.description} (default: %(default)s)"
+    fit.add_argument("--unsure-below", type=float, metavar="X", default=field.default, help=about)
+    add_outputs(fit, json="write what was measured")
     add_machine(parser, "photos at a time", 50)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write to the model folder, print the measurements."""
-    options = read_fields(arguments, CalibrationOptions, OPTIONS)
+    options = CalibrationOptions(unsure_below=arguments.unsure_below)
+    check_data_set(arguments)
 
     from captioner.model_folders import model_folder, packaged_models
     from captioner.models import load
@@ -87,33 +75,25 @@ def run(arguments: argparse.Namespace) -> int:
     check_outputs(arguments, "--json")
 
     from captioner.caption.folder import save_confidence
-    from captioner.data.example import Problems
+    from captioner.data.example import Example, Problems
     from captioner.data.readers import read_examples
     from captioner.evaluation.calibration import calibrate
 
-    problems = {
-        split: Problems(arguments.on_problem or "refuse")
-        for split in (arguments.training_split, *arguments.split)
-    }
-    sources = {
-        split: read_examples(
-            arguments.format, arguments.annotations, arguments.images, split, problems[split]
-        )
-        for split in problems
-    }
-    for sentence in dict.fromkeys(each.summary() for each in problems.values() if len(each)):
+    examples: dict[str, Sequence[Example]] = {}
+    problems = []
+    for split in (arguments.training_split, *arguments.split):
+        problems.append(Problems(arguments.on_problem))
+        source = (arguments.annotations, arguments.images, split)
+        examples[split] = read_examples(arguments.format, *source, problems[-1])
+    for sentence in dict.fromkeys(each.summary() for each in problems if len(each)):
         report(sentence)
     # What is written into the folder does not depend on this machine's processor.
     model = load(folder, arguments.device, "float32")
-    scores = calibrate(
-        model,
-        sources[arguments.training_split],
-        {split: sources[split] for split in arguments.split},
-        options,
-        arguments.batch_size,
-    )
+    validation = {split: examples[split] for split in arguments.split}
+    training = examples[arguments.training_split]
+    scores = calibrate(model, training, validation, options, arguments.batch_size)
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder)
-    report_scores(scores, arguments.json)
+    write_scores(scores, arguments)
     print(f"written into {folder}", flush=True)
-    return 2 if any(map(len, problems.values())) else 0
+    return 2 if any(map(len, problems)) else 0

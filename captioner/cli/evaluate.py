@@ -1,21 +1,36 @@
-"""`captioner evaluate`: scores a model's captions on a data set."""
+"""`captioner evaluate`, `captioner score` and `captioner maps`: scores of captions and maps."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from captioner.cli.photo_data import add_photos, add_scores, check_photos, load_with_photos
-from captioner.cli.report import report_left_out, report_scores
+from captioner.cli.program import report
 from captioner.cli.shared_options import (
+    FILES,
+    FORMATS,
     Commands,
+    Group,
+    add_data_set,
     add_machine,
+    add_outputs,
     add_parser,
     add_search,
+    check_data_set,
     check_outputs,
     search_options,
+    write_scores,
 )
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
+from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
+
+if TYPE_CHECKING:
+    from captioner.caption import Captioner
+    from captioner.data.example import Example
+    from captioner.data.shapes import ShapesExample
 
 DESCRIPTION = """\
 Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
@@ -29,35 +44,122 @@ ROUGE-L, CIDEr-D, word-precision, and how varied they are.
 The exit code is 2 if a photo or record was skipped.
 """
 
+SCORE_DESCRIPTION = """\
+Scores captions in COCO's result format against references: BLEU-1 to BLEU-4,
+ROUGE-L, CIDEr-D, word-precision, and how varied they are.
 
-def add_command(commands: Commands) -> None:
-    """Add the command to the command line."""
+  captioner score out.json captions.json --confidence --csv scores.csv
+  captioner score out.json captions.json --against other.json
+
+CIDEr-D of one photo needs --document-frequency, a file of more captions.
+"""
+
+MAPS_DESCRIPTION = """\
+Scores a model's attention maps: width, movement and, given boxes or segments,
+whether they lie on what the words name.
+If a photo or record was skipped, the exit code is 2.
+
+  captioner maps default --images photos/
+  captioner maps runs/shapes/model --format shapes --csv words.csv
+"""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the three commands to the command line."""
     summary, usage = "score a model's captions on data", "MODEL --format FORMAT [options]"
     parser = add_parser(commands, "evaluate", summary, DESCRIPTION, usage)
-    add_photos(parser)
+    _add_photos(parser)
     add_search(parser, SearchOptions, explained_in="caption")
-    add_scores(parser).add_argument(
-        "--save-results", metavar="FILE", help="write the captions, as COCO does"
-    )
+    about = "write the captions, as COCO does"
+    _add_scores(parser).add_argument("--save-results", metavar="FILE", help=about)
     add_machine(parser, "photos at a time", 50, precision=True)
     parser.set_defaults(run=run)
+
+    summary, usage = "score captions in a file", "RESULTS REFERENCES [options]"
+    parser = add_parser(commands, "score", summary, SCORE_DESCRIPTION, usage)
+    add = parser.add_argument_group("input").add_argument
+    add("results", metavar="RESULTS", help="captions, in COCO's result format")
+    add("references", metavar="REFERENCES", help="captions, in --format")
+    about = f"{', '.join(FILES)} (default: coco)"
+    add("--format", choices=FILES, metavar="FORMAT", default="coco", help=about)
+    add("--split", help="as the format names it (default: all)")
+    about = "captions over which CIDEr-D counts rarity (default: the references)"
+    _add_scores(parser).add_argument("--document-frequency", metavar="FILE", help=about)
+    add = parser.add_argument_group("comparison").add_argument
+    add("--against", metavar="FILE", help="compare with captions of another system")
+    about = "count captions seen in training (split train)"
+    add("--training-captions", metavar="FILE", help=about)
+    things = parser.add_argument_group("hallucination")
+    _add_instances(things, "COCO's instances: the things in the photos")
+    parser.set_defaults(run=run_score)
+
+    summary = "score a model's attention maps"
+    usage = "MODEL (--format FORMAT | --images FOLDER) [options]"
+    parser = add_parser(commands, "maps", summary, MAPS_DESCRIPTION, usage)
+    _add_instances(_add_photos(parser), "COCO's boxes and segments")
+    add_search(parser, SearchOptions, explained_in="caption")
+    out = parser.add_argument_group("output")
+    add_outputs(out, csv="write the scores of every word")
+    add_machine(parser, "photos at a time", 50, precision=True)
+    parser.set_defaults(run=run_maps)
+
+
+def _add_photos(parser: argparse.ArgumentParser) -> Group:
+    """Add the group of MODEL and a data set."""
+    data = parser.add_argument_group("input")
+    data.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
+    add_data_set(data, FORMATS, "what cannot be read")
+    data.add_argument("--split", help="as the format names it")
+    about = "the first N photos (shapes: 500 by default)"
+    data.add_argument("--count", type=int, metavar="N", help=about)
+    return data
+
+
+def _add_instances(group: Group, about: str) -> None:
+    group.add_argument("--instances", nargs="+", default=(), metavar="FILE", help=about)
+    about = "words for these (default: the packaged list)"
+    group.add_argument("--synonyms", metavar="FILE", help=about)
+
+
+def _add_scores(parser: argparse.ArgumentParser) -> Group:
+    """Add the choice of scores and the files they are written to."""
+    group = parser.add_argument_group("scores")
+    group.add_argument(
+        "--metrics",
+        nargs="+",
+        choices=METRICS,
+        default=DEFAULT_METRICS,
+        metavar="METRIC",
+        help=f"{', '.join(DEFAULT_METRICS)} (default: these), METEOR, SPICE (need captioner[java])",
+    )
+    group.add_argument(
+        "--confidence",
+        nargs="?",
+        type=float,
+        const=CONFIDENCE,
+        metavar="SHARE",
+        help=f"bootstrap confidence intervals (default: {CONFIDENCE})",
+    )
+    about = "people's captions, one a line: count the captions that are worded as they are"
+    group.add_argument("--fluency", metavar="FILE", help=about)
+    add_outputs(group, csv="write the scores of every image")
+    return group
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Caption, score, print the table, write the files; 2 if a photo or record was left out."""
     check_outputs(arguments, "--json", "--csv", "--save-results")
-    if arguments.format is None:
-        raise UserError("give the data set: --format and --annotations, or --format shapes")
-    check_photos(arguments)
+    check_data_set(arguments)
 
+    from captioner import load
     from captioner.evaluation.scorer import Scorer, score_model
 
     scorer = Scorer(
         metrics=arguments.metrics, confidence=arguments.confidence, fluency=arguments.fluency
     )
-    model, examples, _, is_incomplete = load_with_photos(arguments)
-    left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
-    try:
+    model = load(arguments.model, arguments.device, arguments.precision)
+    examples, _, is_incomplete = _read_photos(arguments, model)
+    with _left_out(arguments, len(examples)) as left_out:
         scores = score_model(
             model,
             examples,
@@ -69,7 +171,102 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.model,
             exact=arguments.format == "shapes",
         )
-    finally:
-        report_left_out(left_out, len(examples))
-    report_scores(scores, arguments.json, (arguments.csv, scores.write_csv))
+    write_scores(scores, arguments)
     return 2 if left_out or is_incomplete else 0
+
+
+def run_score(arguments: argparse.Namespace) -> int:
+    """Score, print the tables, write the files."""
+    check_outputs(arguments, "--json", "--csv")
+
+    from captioner.evaluation.scorer import Scorer, score_results
+
+    scorer = Scorer(
+        metrics=arguments.metrics,
+        document_frequency=arguments.document_frequency,
+        confidence=arguments.confidence,
+        against=arguments.against,
+        training=arguments.training_captions,
+        format=arguments.format,
+        instances=arguments.instances,
+        synonyms=arguments.synonyms,
+        fluency=arguments.fluency,
+    )
+    files = (arguments.results, arguments.references)
+    write_scores(score_results(*files, scorer, arguments.format, arguments.split), arguments)
+    return 0
+
+
+def run_maps(arguments: argparse.Namespace) -> int:
+    """Score the maps, print the tables, write the files; 2 if a photo or record was left out."""
+    check_outputs(arguments, "--json", "--csv")
+    if arguments.format is not None or not arguments.images:
+        check_data_set(arguments)
+    elif arguments.instances:  # They are of photos that are named as there.
+        raise UserError("--instances needs the photos as a data set: --format coco, say")
+
+    from captioner import load
+    from captioner.data.instances import Grounding, read_instances
+    from captioner.data.shapes import ShapesGrounding
+    from captioner.data.synonyms import read_synonyms
+    from captioner.evaluation.map_scores import score_maps
+
+    grounding: Grounding | None = None
+    if arguments.instances:
+        synonyms = read_synonyms(arguments.synonyms)
+        grounding = read_instances(arguments.instances).grounding(synonyms)
+    model = load(arguments.model, arguments.device, arguments.precision)
+    examples, pictures, is_incomplete = _read_photos(arguments, model)
+    if pictures:
+        names = [each.image_id for each in examples]
+        grounding = ShapesGrounding(dict(zip(names, pictures, strict=True)))
+    with _left_out(arguments, len(examples)) as left_out:
+        scores = score_maps(
+            model,
+            examples,
+            grounding,
+            search_options(arguments, model.search),
+            arguments.batch_size,
+            left_out,
+            exact=bool(pictures),
+        )
+    write_scores(scores, arguments)
+    return 2 if left_out or is_incomplete else 0
+
+
+def _read_photos(
+    arguments: argparse.Namespace, model: Captioner
+) -> tuple[list[Example], list[ShapesExample], bool]:
+    """The photos, the pictures if they are generated, and whether records were skipped."""
+    from captioner.data.example import Example, Problems
+    from captioner.data.readers import read_examples
+    from captioner.data.shapes import shapes_examples, unseen_shapes
+    from captioner.vision.find_images import find_images
+
+    if arguments.count is not None and arguments.count < 1:
+        raise UserError(f"--count {arguments.count} is not at least 1")
+    if arguments.format == "shapes":
+        pictures = unseen_shapes(model.preprocessing.size, arguments.count or 500)
+        return shapes_examples(pictures), pictures, False
+    problems = Problems(arguments.on_problem)
+    if arguments.format is None:
+        examples = [Example(str(file), file) for file in find_images([arguments.images])]
+    else:
+        source = (arguments.annotations, arguments.images, arguments.split)
+        examples = read_examples(arguments.format, *source, problems)
+    for sentence in problems.sentences:
+        report(sentence)
+    return examples[: arguments.count], [], len(problems) > 0
+
+
+@contextmanager
+def _left_out(arguments: argparse.Namespace, total: int) -> Iterator[dict[str, str] | None]:
+    """Photos that cannot be read, with the reasons, which it reports; None to refuse them."""
+    left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
+    try:
+        yield left_out
+    finally:
+        if left_out:
+            for reason in left_out.values():
+                report(reason)
+            report(f"{len(left_out):,} of {total:,} photos could not be read and do not count")

@@ -18,13 +18,9 @@ Describes a captioner or translator: its parts, its size, its model card.
 def add_command(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "info", "describe a model", DESCRIPTION, "[MODEL]")
-    parser.add_argument_group("input").add_argument(
-        "model",
-        nargs="?",
-        default="default",
-        metavar="MODEL",
-        help="a folder or a packaged model (default: %(default)s)",
-    )
+    about = "a folder or a packaged model (default: %(default)s)"
+    given = parser.add_argument_group("input")
+    given.add_argument("model", nargs="?", default="default", metavar="MODEL", help=about)
     parser.set_defaults(run=run)
 
 

@@ -15,14 +15,10 @@ from captioner.cli import (
     calibrate,
     caption,
     evaluate,
-    features,
     info,
-    maps,
-    score,
     serve,
     train,
     translate,
-    translation_scores,
 )
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
@@ -66,27 +62,25 @@ class PrintCompletion(argparse.Action):
         """Print and exit."""
         import shtab
 
-        _describe(parser)
+        _prepare(parser)
         print(shtab.complete(parser, shell))
         parser.exit()
 
 
-def _describe(parser: argparse.ArgumentParser) -> None:
-    """Mark arguments that are files and folders, for `shtab`, which leaves out hidden options."""
+def _prepare(parser: argparse.ArgumentParser) -> None:
+    """Mark files and folders for `shtab`, and show it the options that help leaves out."""
     import shtab
 
     for action in parser._actions:
         name = action.metavar or action.dest.upper()
-        if name in _FILES:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
-        elif name in _FOLDERS:
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        if name in (*_FILES, *_FOLDERS):
+            action.complete = shtab.FILE if name in _FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
         if action.help == argparse.SUPPRESS:
             action.help = action.dest.replace("_", " ")
         if isinstance(action.choices, dict):
             for command in action.choices.values():
                 command.description = None  # The line of `captioner --help` is shown.
-                _describe(command)
+                _prepare(command)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -107,20 +101,13 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, prog="captioner"
     )
-    for module in (
-        caption,
-        translate,
-        serve,
-        train,
-        evaluate,
-        score,
-        maps,
-        translation_scores,
-        calibrate,
-        features,
-        info,
-    ):
-        module.add_command(commands)
+    caption.add_command(commands)
+    translate.add_commands(commands)
+    serve.add_command(commands)
+    train.add_commands(commands)
+    evaluate.add_commands(commands)
+    calibrate.add_command(commands)
+    info.add_command(commands)
     return parser
 
 

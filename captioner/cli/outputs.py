@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-
+from captioner.caption import Caption
 from captioner.caption.caption import DRAWN_SIDE
 from captioner.caption.captioner import Captioned
 from captioner.cli.shared_options import check_files
-from captioner.cli.sidecars import Sidecars
+from captioner.cli.sidecars import check_sidecars, sidecar_paths, write_caption_text, write_xmp
 from captioner.csv_tables import csv_text
 from captioner.errors import UserError
 from captioner.files import (
@@ -31,275 +30,252 @@ from captioner.files import (
 )
 from captioner.outcomes import Failed
 from captioner.render import PageItem, save_html, save_word_images
-from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES, WORD_PICTURE
-from captioner.text.languages import ENGLISH
+from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES, WORD_PICTURE, check_suffix
+from captioner.text.languages import ENGLISH, nouns
 from captioner.vision.images import load_image
 
 Record = dict[str, Any]
 """A photo's `image`, `Caption.as_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
 
 _TABLES = ("jsonl", "json", "csv")
-_DRAWINGS = ("overlay", "gif", "words")
-_SUFFIXES = {
-    **{table: (f".{table}",) for table in _TABLES},
-    **{"html": PAGE_SUFFIXES, "overlay": PICTURE_SUFFIXES, "gif": (".gif",), "words": ()},
-}
-"""The file name endings that fit each option."""
-
 _OF_CAPTION = ("caption", "log_probability", "score", "confidence", "sure", "language")
 _OF_PHOTO = ("model", "bytes", "modified", "error")
-_COLUMNS = ("image", "rank", *_OF_CAPTION, *_DRAWINGS, "xmp", "text", *_OF_PHOTO)
+_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", "xmp", "text", *_OF_PHOTO)
 _ALWAYS = _COLUMNS[:5]
 
 
-@dataclass
 class Outputs:
-    """The output files of `captioner caption`; None for those not wanted.
+    """Writes captions where the options of `captioner caption` say.
 
-    paths: the photos to caption. jsonl: a line a record, written as it comes; json, csv: the same
-    records, written by `finish`; "-" is standard output. language: of translated captions. model:
-    that writes them, as it was named. standard_input: the photo `-`. Other fields are options of
-    the command. Drawings of photos from several folders are in folders like theirs.
+    --jsonl has a line a photo, written as it comes; --json and --csv have the same records, written
+    by `finish`. Drawings of photos from several folders are in folders like theirs.
 
-    finished: the photos whose captions `resume` found in the JSON lines.
+    photos: to caption; `standard_input` is the content of "-". language: of translated captions.
+    finished: the photos whose captions --resume found in the JSON lines.
     """
 
-    paths: Sequence[str]
-    json: str | None = None
-    jsonl: str | None = None
-    csv: str | None = None
-    html: str | None = None
-    overlay: str | None = None
-    gif: str | None = None
-    words: str | None = None
-    strength: float = 0.8
-    sidecars: Sidecars = field(default_factory=Sidecars)
-    language: str | None = None
-    model: str = ""
-    resume: bool = False
-    overwrite: bool = False
-    standard_input: bytes = b""
-    finished: set[str] = field(default_factory=set, init=False)
-    _records: list[Record] = field(default_factory=list, init=False)
-    _page: list[PageItem] = field(default_factory=list, init=False)
-    _has_lines: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.strength <= 1:
-            raise UserError(f"--strength {self.strength} is not between 0 and 1")
-        for option in _SUFFIXES:
-            self._check_kind(option, getattr(self, option))
-        on_output = [f"--{table}" for table in _TABLES if getattr(self, table) == "-"]
-        if len(on_output) > 1:
-            raise UserError(f"{' and '.join(on_output)} cannot both be standard output")
-        if self.resume and self.html:
-            raise UserError("--resume cannot add to the page of --html; give one of the two")
-        if self.resume and self.jsonl in (None, "-"):
-            raise UserError("--resume needs --jsonl FILE; --json and --csv are written from it")
-        self._names = _output_names(self.paths)
-        self.sidecars.check(self.paths)
-        continues = self.resume and self._read_finished()
-        drawings = [
-            file
-            for photo in self._names
-            if photo not in self.finished
-            for file in self._drawings(photo)
-        ]
-        common = [(name, getattr(self, name)) for name in (*_TABLES, "html")]
-        files = [(f"--{name}", path) for name, path in common if path not in (None, "-")]
-        files += [(f"--{name}", os.fspath(path)) for name, path in drawings]
-        check_files(files, self.overwrite or continues, folders=("--words",))
-        word_folders = {path for name, path in drawings if name == "words"}
-        for folder in word_folders | {Path(path).parent for _, path in files}:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        photos: Sequence[str],
+        language: str | None = None,
+        standard_input: bytes | None = None,
+    ) -> None:
+        _check_options(options, len(photos))
+        check_sidecars(photos, options.xmp, options.text)
+        self.finished: set[str] = set()
+        self._options = options
+        self._photos = photos
+        self._language = language
+        self._standard_input = standard_input
+        self._names = _output_names(photos)
+        self._records: list[Record] = []
+        self._page: list[PageItem] = []
+        self._has_lines = False
+        continues = options.resume and os.path.exists(options.jsonl)
+        if continues:
+            self._read_finished()
+        given = [(f"--{name}", getattr(options, name)) for name in (*_TABLES, "html")]
+        files = [(option, path) for option, path in given if path not in (None, "-")]
+        for photo in photos:
+            if photo not in self.finished:
+                files += [(f"--{name}", os.fspath(path)) for name, path in self._drawings(photo)]
+        check_files(files, options.overwrite or continues, folders=("--words",))
+        folders = {path if option == "--words" else Path(path).parent for option, path in files}
+        for folder in map(Path, folders):
             remove_temporaries(folder)
 
     @property
     def takes_standard_output(self) -> bool:
         """Whether a table goes to standard output, where nothing else should go then."""
-        return "-" in (self.json, self.jsonl, self.csv)
+        return "-" in (getattr(self._options, table) for table in _TABLES)
 
-    def add(self, item: Captioned | Failed) -> None:
+    def add(self, item: Captioned | Failed) -> str:
         """Write a photo's own files and its JSON line, and collect its record for the tables.
 
-        Raises `UserError` if something cannot be written, after doing the rest; the record has the
-        error then.
+        Returns why it failed or what could not be written, which the record has as well; "" if all
+        went well.
         """
+        record: Record = {"image": item.name}
         if isinstance(item, Failed):
-            self._add_record(item.name, {"error": item.reason})
-            return
-        record = item.caption.as_dict()
-        files: dict[str, str] = {}
-        if item.caption.words:
-            try:
-                item = self._drawable(item)
-                parts = [partial(self._add_to_page, item)]
-                for option, path in self._files_of(item.name):
-                    parts.append(partial(self._write, option, path, item, files))
-                try_all(parts)
-            except UserError as error:
-                record["error"] = str(error)
-        if files:
-            record["files"] = files
-        self._add_record(item.name, record)
-        if "error" in record:
-            raise UserError(record["error"])
-
-    def _drawable(self, item: Captioned) -> Captioned:
-        """The caption with its photo as large as drawings are; the model may see fewer pixels."""
-        if not any((self.html, self.overlay, self.gif, self.words)):
-            return item
-        source = self.standard_input if item.name == "-" else item.name
-        photo = load_image(source, name=item.name, sufficient_side=DRAWN_SIDE)
-        assert item.caption.region is not None
-        return Captioned(item.name, item.caption.of_photo(photo, item.caption.region))
+            error = item.reason
+        else:
+            record |= item.caption.as_dict()
+            files, error = self._write_files(item.name, item.caption)
+            if files:
+                record["files"] = files
+        if error:
+            record["error"] = error
+        self._records.append({**record, "model": self._options.model, **_state(item.name)})
+        self._write_line()
+        return error
 
     def finish(self) -> None:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
-        writers: list[Callable[[], object]] = [self._begin_lines]
-        for path, form in ((self.json, json_text), (self.csv, _csv_text)):
+        options, writers = self._options, []
+        for path, form in ((options.json, json_text), (options.csv, _csv_text)):
             if path == "-":
                 writers.append(partial(sys.stdout.write, form(self._records)))
             elif path and self._records:
                 writers.append(partial(write_text, path, form(self._records)))
-        if self.html and self._page:
-            writers.append(partial(save_html, self.html, self._page, strength=self.strength))
+        if options.html and self._page:
+            writers.append(partial(save_html, options.html, self._page, options.strength))
         try_all(writers)
 
-    def _add_record(self, photo: str, record: Record) -> None:
-        """Collect a photo's record, and write its line."""
-        model = {"model": self.model} if self.model else {}
-        self._records.append({"image": photo, **record, **model, **_state(photo)})
-        if self.jsonl == "-":
+    def _write_line(self) -> None:
+        """Write the last record as a line; the first time all, with those of an earlier run."""
+        path = self._options.jsonl
+        if path == "-":
             sys.stdout.write(_lines(self._records[-1:]))
             sys.stdout.flush()
-        elif self.jsonl and self._has_lines:
+        elif path and self._has_lines:
             with (
-                refuse_os_errors(f"cannot write {self.jsonl}"),
-                open(self.jsonl, "a", encoding="utf-8", errors="backslashreplace") as file,
+                refuse_os_errors(f"cannot write {path}"),
+                open(path, "a", encoding="utf-8", errors="backslashreplace") as file,
             ):
                 file.write(_lines(self._records[-1:]))
-        else:
-            self._begin_lines()
-
-    def _begin_lines(self) -> None:
-        """Write the lines of all records, unless some are written."""
-        if self.jsonl not in (None, "-") and self._records and not self._has_lines:
-            write_text(self.jsonl, _lines(self._records))
+        elif path:
+            write_text(path, _lines(self._records))
             self._has_lines = True
 
-    def _read_finished(self) -> bool:
+    def _read_finished(self) -> None:
         """Keep records of an earlier run, and find the photos that need no caption.
 
         These have a record without an error, of the photo's size and time of change, and their
-        files. Records of other photos are kept as well. Returns whether there was a file.
+        files. Records of other photos are kept as well.
         """
-        assert self.jsonl is not None
-        if not os.path.exists(self.jsonl):
-            return False
-        by_path: dict[str, list[str]] = {}
-        for photo in self.paths:
-            by_path.setdefault(real_path(photo), []).append(photo)
-        latest = {real_path(record["image"]): record for record in _read_lines(self.jsonl)}
+        photos = {real_path(photo): photo for photo in self._photos}
+        records = _read_lines(self._options.jsonl)
+        latest = {real_path(record["image"]): record for record in records}
         for place, record in latest.items():
+            if "error" in record:
+                continue
             self._check_origin(record)
-            photos = by_path.get(place, [])
-            if "error" in record and (photos or not os.path.isfile(place)):
-                continue  # Of a folder, too: each run finds its errors anew.
-            if photos:
-                photo = photos[0]
-                named = record.get("files", {})
-                if not all(
-                    _is_there(named.get(name), path) for name, path in self._files_of(photo)
-                ):
-                    continue
-                state = _state(photo)
-                if not state or any(record.get(key) != state[key] for key in state):
-                    continue
-                self.finished.update(photos)
-            self._records.append(record)
-        return True
+            photo = photos.get(place)
+            if photo is None:
+                self._records.append(record)
+            elif self._is_finished(photo, record):
+                self._records.append(record)
+                self.finished.add(photo)
+
+    def _is_finished(self, photo: str, record: Record) -> bool:
+        files = record.get("files", {})
+        has_files = all(
+            os.path.exists(path) and real_path(files.get(option, "")) == real_path(path)
+            for option, path in self._files(photo)
+        )
+        state = _state(photo)
+        return has_files and bool(state) and state.items() <= record.items()
 
     def _check_origin(self, record: Record) -> None:
         """Raise `UserError` for a caption of another model or language."""
-        if "error" in record:
-            return
-        model = str(record.get("model", ""))
-        is_same_model = model == self.model or real_path(model) == real_path(self.model)
-        here, there = self.language or ENGLISH, record.get("language") or ENGLISH
-        if is_same_model and here == there:
-            return
-        difference = f"language {there}, not {here}"
-        if not is_same_model:
-            difference = f"model {model}, not {self.model}"
-        raise UserError(
-            f"--jsonl {self.jsonl} has captions of the {difference}; give another file, or "
-            "--overwrite in place of --resume"
-        )
+        model, own = record.get("model", ""), self._options.model
+        here, there = self._language or ENGLISH, record.get("language") or ENGLISH
+        difference = ""
+        if model != own and real_path(model) != real_path(own):
+            difference = f"model {model}, not {own}"
+        elif here != there:
+            difference = f"language {there}, not {here}"
+        if difference:
+            raise UserError(
+                f"--jsonl {self._options.jsonl} has captions of the {difference}; give another "
+                "file, or --overwrite in place of --resume"
+            )
 
     def _drawings(self, photo: str) -> Iterator[tuple[str, Path]]:
         """A photo's drawings, and the folder of its words, with their options."""
-        name = self._names[photo]
-        if self.overlay:
-            yield "overlay", _output_path(self.overlay, name, ".png")
-        if self.gif:
-            yield "gif", _output_path(self.gif, name, ".gif")
-        if self.words:
-            yield "words", Path(self.words) / name
+        options, name = self._options, self._names[photo]
+        if options.overlay:
+            yield "overlay", _output_path(options.overlay, name, ".png")
+        if options.gif:
+            yield "gif", _output_path(options.gif, name, ".gif")
+        if options.words:
+            yield "words", Path(options.words) / name
 
-    def _files_of(self, photo: str) -> Iterator[tuple[str, Path]]:
+    def _files(self, photo: str) -> Iterator[tuple[str, Path]]:
         """A photo's drawings and sidecars."""
         yield from self._drawings(photo)
-        yield from self.sidecars.paths(photo)
+        yield from sidecar_paths(photo, self._options.xmp, self._options.text)
 
-    def _write(self, option: str, path: Path, item: Captioned, files: dict[str, str]) -> None:
-        """Write one of `_files_of`, and put its path into `files`."""
+    def _write_files(self, photo: str, caption: Caption) -> tuple[dict[str, str], str]:
+        """Write `_files`, and collect the photo for the page.
+
+        Returns the paths by option, and what could not be written, "" if all could.
+        """
+        files: dict[str, str] = {}
+        if not caption.words:
+            return files, ""
+        title = "" if photo == "-" else Path(photo).name
+        try:
+            if self._options.html or any(self._drawings(photo)):
+                caption = self._with_photo(photo, caption)
+            if self._options.html:
+                self._page.append(caption.page_item(title))
+        except UserError as error:
+            return files, str(error)
+        problems = []
+        for option, path in self._files(photo):
+            try:
+                self._write(option, path, caption, title)
+                files[option] = os.fspath(path)
+            except UserError as error:
+                problems.append(str(error))
+        return files, "; ".join(problems)
+
+    def _with_photo(self, photo: str, caption: Caption) -> Caption:
+        """The caption with its photo as large as drawings are; the model may see fewer pixels."""
+        source = self._standard_input if photo == "-" else photo
+        assert source is not None
+        assert caption.region is not None
+        loaded = load_image(source, name=photo, sufficient_side=DRAWN_SIDE)
+        return caption.of_photo(loaded, caption.region)
+
+    def _write(self, option: str, path: Path, caption: Caption, title: str) -> None:
+        """Write one of `_files`."""
+        options = self._options
         if option == "overlay":
-            item.caption.overlay(path, _title(item), self.strength)
+            caption.overlay(path, title, options.strength)
         elif option == "gif":
-            item.caption.gif(path, self.strength)
+            caption.gif(path, options.strength)
         elif option == "words":
             self._remove_word_pictures(path)
-            save_word_images(path, *item.caption.drawn(), strength=self.strength)
+            save_word_images(path, *caption.drawn(), strength=options.strength)
+        elif option == "text":
+            write_caption_text(path, caption.text, options.overwrite)
         else:
-            self.sidecars.write(option, path, item.caption)
-        files[option] = os.fspath(path)
+            keywords = nouns((caption.original or caption).words)  # It knows English only.
+            language = caption.language or ENGLISH
+            write_xmp(path, caption.text, keywords, language, options.overwrite)
 
     def _remove_word_pictures(self, folder: Path) -> None:
         """Remove what an earlier caption left; such a folder needs --overwrite or --resume."""
-        photos = set(map(real_path, self.paths))
+        photos = set(map(real_path, self._photos))
         with refuse_os_errors(f"cannot replace the pictures in {folder}"):
             for path in folder.glob("*.png"):
                 if WORD_PICTURE.fullmatch(path.name) and real_path(path) not in photos:
                     path.unlink()
 
-    def _add_to_page(self, item: Captioned) -> None:
-        if self.html:
-            self._page.append(item.caption.page_item(_title(item)))
 
-    def _check_kind(self, option: str, path: str | None) -> None:
-        """Raise `UserError` for a path that cannot be the option's file or folder."""
-        if path == "":
-            raise UserError(f"--{option} is empty; it should name a file or folder")
-        if path is None or (path == "-" and option in _TABLES):
-            return
-        if path == "-":
-            raise UserError(f"--{option} cannot go to standard output; name a file or folder")
-        if option in _DRAWINGS and not _names_a_file(path):
-            return
-        if Path(path).suffix.lower() not in _SUFFIXES[option] and not Path(path).is_dir():
-            folder = ["a slash for a folder"] if option in _DRAWINGS else []
-            wanted = " or ".join([*_SUFFIXES[option], *folder])
-            raise UserError(f"--{option} {path} must end in {wanted}")
-        if option in _DRAWINGS and len(self.paths) > 1:
-            raise UserError(
-                f"--{option} {path} is one file, but there are {len(self.paths)} photos; "
-                "give a folder, with a slash at its end"
-            )
-
-
-def _title(item: Captioned) -> str:
-    """The name of the photo's file; none for standard input."""
-    return "" if item.name == "-" else Path(item.name).name
+def _check_options(options: argparse.Namespace, photos: int) -> None:
+    """Raise `UserError` for outputs that cannot be, or not together."""
+    if not 0 <= options.strength <= 1:
+        raise UserError(f"--strength {options.strength} is not between 0 and 1")
+    if [options.jsonl, options.json, options.csv].count("-") > 1:
+        raise UserError("two tables cannot both be standard output")
+    if options.resume and options.html:
+        raise UserError("--resume cannot add to the page of --html; give one of the two")
+    if options.resume and options.jsonl in (None, "-"):
+        raise UserError("--resume needs --jsonl FILE; --json and --csv are written from it")
+    if options.html:
+        check_suffix(options.html, PAGE_SUFFIXES)
+    for path, suffixes in ((options.overlay, PICTURE_SUFFIXES), (options.gif, (".gif",))):
+        if path and _names_a_file(path):
+            check_suffix(path, suffixes)
+            if photos > 1:
+                raise UserError(
+                    f"{path} is one file, but there are {photos} photos; give a folder, with a "
+                    "slash at its end"
+                )
 
 
 def _names_a_file(path: str) -> bool:
@@ -310,42 +286,29 @@ def _output_path(path: str, name: str, suffix: str) -> Path:
     return Path(path) if _names_a_file(path) else Path(path) / f"{name}{suffix}"
 
 
-def _output_names(paths: Sequence[str]) -> dict[str, str]:
+def _output_names(photos: Sequence[str]) -> dict[str, str]:
     """The path of every photo below the folder that holds all of them, without its suffix.
 
-    Photos that would share a name keep their suffix; where they still do, they are numbered. Names
-    that differ in case alone count as shared, as on many file systems. `-` is standard input.
+    Photos that would share a name keep their suffix. Names that differ in case alone count as
+    shared, as on many file systems. `-` is standard input.
     """
-    folders = {path: Path(os.path.abspath(path)).parent.parts[1:] for path in paths if path != "-"}
+    folders = {photo: Path(os.path.abspath(photo)).parent.parts[1:] for photo in photos}
+    folders.pop("-", None)
     is_common = [len(set(level)) == 1 for level in zip(*folders.values(), strict=False)]
     top = [*is_common, False].index(False)
-    plain: dict[str, str] = {}
-    for path in paths:
-        stem = "standard_input" if path == "-" else Path(path).stem
-        plain[path] = os.path.join(*folders.get(path, ())[top:], stem)
-    shared = Counter(name.casefold() for name in plain.values())
-    taken: set[str] = set()
-    names: dict[str, str] = {}
-    for path, name in plain.items():
-        if shared[name.casefold()] > 1:
-            name += Path(path).suffix
-        unique, number = name, 2
-        while unique.casefold() in taken:
-            unique, number = f"{name}-{number}", number + 1
-        taken.add(unique.casefold())
-        names[path] = unique
-    return names
-
-
-def _is_there(named: str | None, path: Path) -> bool:
-    """Whether what a record names is this path, and is there; long names are no files."""
-    return named is not None and real_path(named) == real_path(path) and os.path.exists(path)
+    names = {}
+    for photo in photos:
+        stem = "standard_input" if photo == "-" else Path(photo).stem
+        names[photo] = os.path.join(*folders.get(photo, ())[top:], stem)
+    shared = Counter(map(str.casefold, names.values()))
+    return {
+        photo: name + Path(photo).suffix if shared[name.casefold()] > 1 else name
+        for photo, name in names.items()
+    }
 
 
 def _state(photo: str) -> Record:
     """A photo file's size and time of change; empty for standard input and missing files."""
-    if photo == "-":
-        return {}
     try:
         status = os.stat(photo)
     except (OSError, ValueError):
@@ -374,23 +337,16 @@ def _csv_text(records: Sequence[Record]) -> str:
     return csv_text(columns, ([row.get(column) for column in columns] for row in rows))
 
 
-class _Kept(BaseModel):
-    """What is relied on in a record that was read."""
-
-    image: str
-    files: dict[str, str] = {}
-    alternatives: list[dict[str, Any]] = []
-
-
 def _read_lines(path: str) -> list[Record]:
     """The records of JSON lines; a last line without its end, of a killed run, is left out."""
     with refuse_os_errors(f"cannot read {path}"):
         whole = Path(path).read_bytes().rpartition(b"\n")[0]
     try:
         records: list[Record] = [json.loads(line) for line in whole.splitlines() if line.strip()]
-        TypeAdapter(list[_Kept]).validate_python(records)
-    except (ValueError, RecursionError, ValidationError):
-        raise UserError(
-            f"--jsonl {path} holds no results of `captioner caption`; --overwrite replaces it"
-        ) from None
-    return records
+        if all(isinstance(record["image"], str) for record in records):
+            return records
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise UserError(
+        f"--jsonl {path} holds no results of `captioner caption`; --overwrite replaces it"
+    )

@@ -7,15 +7,18 @@ import os
 import signal
 import sys
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from captioner.cli.report import report
 from captioner.errors import UserError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to a full or broken disk."""
+
+_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Bidirectional classes of the characters that turn the direction of writing."""
 
 
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
@@ -27,17 +30,11 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
 
     Standard output is UTF-8 unless it is a terminal.
     """
-    if sys.stderr is None:  # Errors must not go to standard output.
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stdout is None:
-        report("standard output is closed", name)
-        return 2
     for stream in (sys.stdout, sys.stderr):
         # File names may be invalid in the stream's encoding.
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    if hasattr(sys.stdout, "reconfigure") and not sys.stdout.isatty():
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+            encoding = "utf-8" if stream is sys.stdout and not stream.isatty() else None
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
     try:
         with _termination_as_interrupt():
             code = main() or 0
@@ -61,6 +58,25 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         return 2
 
 
+def report(sentence: str, name: str = "captioner") -> None:
+    """Print one sentence on standard error, after the program's name, in one piece."""
+    sys.stderr.write(f"{name}: {on_a_line(sentence)}\n")
+    sys.stderr.flush()
+
+
+def on_a_line(text: str) -> str:
+    """The text with control characters, which file names may hold, as escape sequences.
+
+    Also those that break lines or turn the direction of writing.
+    """
+    return "".join(ascii(letter)[1:-1] if _is_control(letter) else letter for letter in text)
+
+
+def _is_control(letter: str) -> bool:
+    breaks = unicodedata.category(letter) in ("Cc", "Zl", "Zp")
+    return breaks or unicodedata.bidirectional(letter) in _TURNS
+
+
 def _discard_output() -> None:
     """Redirect standard output's buffer, which Python flushes at exit, to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -68,21 +84,17 @@ def _discard_output() -> None:
 
 @contextmanager
 def _termination_as_interrupt() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` on the first SIGTERM; a second kills the process.
-
-    No effect outside the main thread, and if the signal is ignored or handled already.
-    """
+    """Raise `KeyboardInterrupt` on the first SIGTERM; a second kills the process."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, before)

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any
-from urllib.parse import urlsplit
 
-from captioner.cli.shared_options import (
-    Commands,
-    add_machine,
-    add_model,
-    add_parser,
-)
+from captioner.cli.shared_options import Commands, add_machine, add_model, add_parser
 from captioner.errors import UserError
 from captioner.models import LANGUAGES
 from captioner.serve.limits import Limits
@@ -30,17 +23,14 @@ interface is described by /api/openapi.json.
 Uploads are not kept. Needs pip install "captioner[serve]".
 """
 
-_PARTS = {"fastapi", "uvicorn", "python_multipart"}
-"""Modules of the extra."""
-
-_LIMITS = {
-    "max_upload": ("upload_bytes", 1024**2, "MB"),
-    "max_pixels": ("pixels", 1_000_000, "MILLIONS"),
-    "max_photos": ("photos", 1, "N"),
-    "max_waiting": ("waiting", 1, "N"),
-    "timeout": ("seconds", 1, "SECONDS"),
-}
-"""By option: the field of `Limits`, its unit and the option's metavar."""
+_LIMITS = (
+    ("--max-upload", "upload_bytes", 1024**2, "MB"),
+    ("--max-pixels", "pixels", 1_000_000, "MILLIONS"),
+    ("--max-photos", "photos", 1, "N"),
+    ("--max-waiting", "waiting", 1, "N"),
+    ("--timeout", "seconds", 1, "SECONDS"),
+)
+"""Options with their fields of `Limits`, units and metavars."""
 
 
 def add_command(commands: Commands) -> None:
@@ -63,16 +53,11 @@ def add_command(commands: Commands) -> None:
         const=[],
         help="leave out the tab that translates",
     )
-    net = parser.add_argument_group("network")
-    net.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen on; 0.0.0.0 for all (default: %(default)s)",
-    )
-    net.add_argument(
-        "--port", type=int, default=8765, help="0 for any that is free (default: %(default)s)"
-    )
-    net.add_argument(
+    add = parser.add_argument_group("network").add_argument
+    about = "address to listen on; 0.0.0.0 for all (default: %(default)s)"
+    add("--host", default="127.0.0.1", help=about)
+    add("--port", type=int, default=8765, help="0 for any that is free (default: %(default)s)")
+    add(
         "--allow-host",
         action="append",
         default=[],
@@ -80,19 +65,17 @@ def add_command(commands: Commands) -> None:
         help="accept requests to this host name or address as well, such as *.example.org; "
         "repeatable",
     )
-    net.add_argument(
-        "--public-url",
-        metavar="URL",
-        help="of the page behind a proxy, such as https://example.org/captions/",
-    )
-    net.add_argument("--access-log", action="store_true", help="print a line for each request")
-    net.add_argument("--open", action="store_true", help="open the page in a browser")
+    about = "of the page behind a proxy, such as https://example.org/captions/"
+    add("--public-url", metavar="URL", help=about)
+    add("--access-log", action="store_true", help="print a line for each request")
+    add("--open", action="store_true", help="open the page in a browser")
     limits = parser.add_argument_group("limits")
-    for option, (name, unit, value) in _LIMITS.items():
+    for option, name, unit, value in _LIMITS:
         field = Limits.model_fields[name]
         limits.add_argument(
-            f"--{option.replace('_', '-')}",
-            type=int if value == "N" else float,
+            option,
+            dest=name,
+            type=float,
             metavar=value,
             help=f"{field.description} (default: {field.default / unit:g})",
         )
@@ -106,21 +89,19 @@ def run(arguments: argparse.Namespace) -> int:
         from captioner.serve.app import make_app
         from captioner.serve.server import listen, serve
         from captioner.serve.service import Service
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _PARTS:
-            raise
+    except ModuleNotFoundError:
         raise UserError(
             'captioner serve needs more packages: pip install "captioner[serve]"'
         ) from None
     from captioner import __version__, load, load_translator
 
-    limits = Limits(**_limits(arguments))
+    limits = _limits(arguments)
     public = arguments.public_url
-    if public is not None and not _is_page(public):
+    if public is not None and not public.startswith(("http://", "https://")):
         raise UserError(f"--public-url {public} is not the address of a page")
     for name in arguments.allow_host:
-        if "*" in name[1:] or (name.startswith("*") and name[1:2] not in ("", ".")):
-            raise UserError(f"--allow-host {name} is not a name, or * before a dot and a name")
+        if "*" in name.removeprefix("*."):
+            raise UserError(f"--allow-host {name} is not a name, or *. and a name")
     names = LANGUAGES if arguments.translator is None else _by_language(arguments.translator)
     listener = listen(arguments.host, arguments.port)
     try:
@@ -145,6 +126,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _limits(arguments: argparse.Namespace) -> Limits:
+    """The given limits, in the units of `Limits`."""
+    given = {}
+    for option, name, unit, _ in _LIMITS:
+        value = getattr(arguments, name)
+        if value is not None:
+            if not 0 < value < math.inf:
+                raise UserError(f"{option} {value:g} is not a number above 0")
+            given[name] = type(Limits.model_fields[name].default)(value * unit)
+    return Limits(**given)
+
+
 def _by_language(translators: list[str]) -> dict[str, str]:
     """Models of --translator by the tag of their language."""
     from captioner.serve.service import UNDETERMINED
@@ -164,25 +157,3 @@ def _by_language(translators: list[str]) -> dict[str, str]:
             )
         names[tag] = name
     return names
-
-
-def _is_page(address: str) -> bool:
-    """Whether it is the address of a page."""
-    try:
-        parts = urlsplit(address)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # A port without sense.
-        return False
-
-
-def _limits(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The given limits, in the units of `Limits`."""
-    given: dict[str, Any] = {}
-    for option, (name, unit, _) in _LIMITS.items():
-        value = getattr(arguments, option)
-        if value is None:
-            continue
-        if not 0 < value < math.inf:
-            raise UserError(f"--{option.replace('_', '-')} {value:g} is not a number above 0")
-        given[name] = value * unit if name == "seconds" else max(1, int(value * unit))
-    return given

@@ -5,22 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from pydantic.fields import FieldInfo
-
-from captioner.decoding.options import SAMPLING, SearchOptions
+from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.files import check_writable, real_path
-from captioner.schema import Config
+from captioner.files import check_writable, real_path, try_all, write_json
 
 Search = TypeVar("Search", bound=SearchOptions)
-Section = TypeVar("Section", bound=Config)
 
 Commands = Any  # argparse's private _SubParsersAction
 Group = argparse._ArgumentGroup
+
+FILES = ("coco", "karpathy", "flickr8k", "table")
+FORMATS = (*FILES, "shapes")
+"""Formats of data sets: in files, and all."""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -39,38 +39,20 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, or end the program for arguments that are not known."""
-        words = sys.argv[1:] if args is None else list(args)
-        self._check_options(words)
-        parsed, rest = super().parse_known_args(words, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
         end = rest.index("--") if "--" in rest else len(rest)
         unknown = [word for word in rest[:end] if word.startswith("-") and word != "-"]
-        if unknown and os.path.lexists(unknown[0]):
-            self.error(f"{unknown[0]} is no option; the file of that name is ./{unknown[0]}")
         if rest and (unknown or not hasattr(parsed, "paths")):
-            self.error(f"unrecognized arguments: {' '.join(rest)}{self._near(*unknown[:1])}")
+            near = [near_names(word, self._option_string_actions, 1, 0.75) for word in unknown]
+            meant = did_you_mean([name for names in near for name in names])
+            self.error(f"unrecognized arguments: {' '.join(rest)}{meant}")
         if rest:  # argparse fills PATH ... once.
             parsed.paths += rest[:end] + rest[end + 1 :]
         return parsed, []
 
-    def _check_options(self, words: Sequence[str]) -> None:
-        """Refuse an unknown option before argparse misses what it was to give."""
-        known = self._option_string_actions
-        for word in words:
-            if word == "--" or (self._subparsers and not word.startswith("-")):
-                return  # Paths follow, or a command, which has other options.
-            name = word.partition("=")[0]
-            # argparse takes an abbreviated option, and words with a space as a value.
-            is_option = name.startswith("--") and " " not in word
-            if is_option and not any(each.startswith(name) for each in known):
-                self.error(f"unrecognized option {name}{self._near(name)}")
-
-    def _near(self, option: str = "") -> str:
-        return did_you_mean(near_names(option, self._option_string_actions, cutoff=0.75))
-
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            options = self._option_string_actions if self._subparsers else ()
-            near = near_names(value, [*action.choices, *options])
+            near = near_names(value, action.choices)
             if self._subparsers and os.path.exists(value):
                 near = [f"captioner caption {value}"]
             message = f"{value!r} is not one of {', '.join(action.choices)}{did_you_mean(near)}"
@@ -95,9 +77,30 @@ def add_parser(
 
 def add_model(group: Group, default: str = "default") -> None:
     """Add --model."""
+    about = "a model folder or name (default: %(default)s)"
+    group.add_argument("--model", default=default, help=about)
+
+
+def add_data_set(group: Group, formats: Sequence[str], problems: str) -> None:
+    """Add the options of a data set but --split. problems: what --on-problem skip skips."""
+    group.add_argument("--format", choices=formats, metavar="FORMAT", help=", ".join(formats))
+    group.add_argument("--annotations", metavar="FILE", help="the captions, in that format")
+    group.add_argument("--images", metavar="FOLDER", help="the photos; optional for a table")
     group.add_argument(
-        "--model", default=default, help="a model folder or name (default: %(default)s)"
+        "--on-problem",
+        choices=("refuse", "skip"),
+        default="refuse",
+        metavar="ACTION",
+        help=f"refuse (default) or skip {problems}",
     )
+
+
+def check_data_set(arguments: argparse.Namespace) -> None:
+    """Raise `UserError` unless the options name a data set."""
+    if arguments.format is None:
+        raise UserError("give the data set: --format and --annotations")
+    if arguments.format != "shapes" and not arguments.annotations:
+        raise UserError(f"--format {arguments.format} needs --annotations")
 
 
 def add_machine(
@@ -108,7 +111,8 @@ def add_machine(
     batch: what --batch-size counts, "" for no such option. batch_size: its default.
     """
     group = parser.add_argument_group("machine")
-    add_device(group)
+    about = "cpu, cuda, cuda:N, mps or auto (default: %(default)s)"
+    group.add_argument("--device", default="auto", help=about)
     if precision:
         group.add_argument(
             "--precision",
@@ -126,15 +130,6 @@ def add_machine(
             help=f"{batch} (default: %(default)s)",
         )
     return group
-
-
-def add_device(parser: argparse.ArgumentParser | Group) -> None:
-    """Add --device."""
-    parser.add_argument(
-        "--device",
-        default="auto",
-        help="cpu, cuda, cuda:N, mps or auto (default: %(default)s)",
-    )
 
 
 def _batch_size(text: str) -> int:
@@ -156,56 +151,26 @@ def add_search(
     for name, field in kind.model_fields.items():
         if name == "n_best" and explained_in:
             continue
-        flag = f"--{name.replace('_', '-')}"
+        form: dict[str, Any] = {"type": float, "metavar": "X"}
+        if field.annotation is int:
+            form = {"type": int, "metavar": "N"}
+        elif field.annotation is bool:
+            form = {"action": "store_true", "default": None}
         about = argparse.SUPPRESS if explained_in else field.description
-        if field.annotation is bool:
-            group.add_argument(flag, action="store_true", default=None, help=about)
-        else:
-            _add_field(group, flag, field, about)
-
-
-def add_fields(group: Group, kind: type[Config], options: Mapping[str, str]) -> None:
-    """Add an option, by default None, for fields of a section. options: by field."""
-    for name, option in options.items():
-        field = kind.model_fields[name]
-        _add_field(group, option, field, f"{field.description} (default: {field.default})")
-
-
-def _add_field(group: Group, option: str, field: FieldInfo, about: str | None) -> None:
-    """Add the option of a number."""
-    number, letter = (int, "N") if field.annotation is int else (float, "X")
-    group.add_argument(option, type=number, metavar=letter, help=about)
-
-
-def read_fields(
-    arguments: argparse.Namespace, kind: type[Section], options: Mapping[str, str]
-) -> Section:
-    """The section that options of `add_fields` give."""
-    given = {name: getattr(arguments, _attribute(option)) for name, option in options.items()}
-    try:
-        return kind(**{name: value for name, value in given.items() if value is not None})
-    except UserError as error:
-        name, _, reason = str(error).partition(" ")
-        raise UserError(f"{options[name]} {reason}") from None
-
-
-def _attribute(option: str) -> str:
-    return option.lstrip("-").replace("-", "_").lower()
+        group.add_argument(f"--{name.replace('_', '-')}", help=about, **form)
 
 
 def search_options(arguments: argparse.Namespace, own: Search) -> Search:
     """The model's own search options, overridden by the command line."""
-    given = {name: getattr(arguments, name, None) for name in type(own).model_fields}
-    if not (given["sample"] or own.sample):
-        refuse(arguments, SAMPLING, "without --sample")
-    return own.override(**given)
+    return own.override(**{name: getattr(arguments, name, None) for name in type(own).model_fields})
 
 
-def refuse(arguments: argparse.Namespace, options: Iterable[str], where: str) -> None:
-    """Raise `UserError` for the first of these options that was given: `--top-k` or `top_k`."""
-    for name in map(_attribute, options):
-        if getattr(arguments, name) is not None:
-            raise UserError(f"--{name.replace('_', '-')} has no meaning {where}")
+def add_outputs(group: Group, json: str = "write the scores", csv: str = "") -> None:
+    """Add --json, --csv unless its help is empty, and --overwrite."""
+    group.add_argument("--json", metavar="FILE", help=json)
+    if csv:
+        group.add_argument("--csv", metavar="FILE", help=csv)
+    add_overwrite(group)
 
 
 def add_overwrite(group: Group, what: str = "files that are there already") -> None:
@@ -218,7 +183,7 @@ def check_outputs(arguments: argparse.Namespace, *options: str) -> None:
 
     options: that name files to write, such as `--json`.
     """
-    given = [(option, getattr(arguments, _attribute(option))) for option in options]
+    given = [(option, getattr(arguments, option[2:].replace("-", "_"))) for option in options]
     check_files([(option, path) for option, path in given if path is not None], arguments.overwrite)
 
 
@@ -234,8 +199,9 @@ def check_files(
     for option, path in files:
         if not path:
             raise UserError(f"{option} is empty; it should name a file")
-        if (other := taken.setdefault(real_path(path), option)) != option:
+        if other := taken.get(real_path(path)):
             raise UserError(f"{other} and {option} are the same file, {path}; give two names")
+        taken[real_path(path)] = option
         is_there = os.path.isfile(path) and os.path.getsize(path) > 0
         if option in folders:
             is_there = os.path.isdir(path) and bool(os.listdir(path))
@@ -245,3 +211,14 @@ def check_files(
             raise UserError(f"{option} {path} exists; --overwrite replaces it")
     for folder, option in {os.path.dirname(path): option for option, path in files}.items():
         check_writable(option, folder)
+
+
+def write_scores(scores: Any, arguments: argparse.Namespace) -> None:
+    """Print the table of scores, and write them to --json and --csv; one may fail alone."""
+    print(scores.table(), flush=True)
+    writers = []
+    if arguments.json:
+        writers.append(partial(write_json, arguments.json, scores.as_dict()))
+    if getattr(arguments, "csv", None):
+        writers.append(partial(scores.write_csv, arguments.csv))
+    try_all(writers)

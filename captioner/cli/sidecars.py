@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from lxml import etree
 
 from captioner import __version__
-from captioner.caption import Caption
-from captioner.cli.report import on_a_line
+from captioner.cli.program import on_a_line
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.files import read_text, real_path, refuse_os_errors, write_bytes, write_text
-from captioner.text.languages import nouns
 
 _NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
@@ -29,12 +26,6 @@ _NAMESPACES = {
 _RDF, _DC, _XMP, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 """Prefixes of names. `_OWN` holds copies of what captioner wrote, to know it again."""
 _ITEM = f"{_RDF}li"
-
-_WITHOUT_SIDECAR = {
-    "-": "the photo given to - is none",
-    str(DEMO_PHOTO): "that of --demo is the package's",
-}
-"""Photos beside which nothing is written, and why."""
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -48,53 +39,35 @@ _EMPTY = b"""\
 </x:xmpmeta>"""
 
 
-@dataclass(frozen=True)
-class Sidecars:
-    """The files to write beside each photo.
+def sidecar_paths(photo: str, xmp: str | None, text: bool) -> Iterator[tuple[str, Path]]:
+    """The files beside a photo, with their options.
 
     xmp: the program that reads them and sets the name: "lightroom" (`photo.xmp`), "digikam" or
         "darktable" (`photo.jpg.xmp`). text: write `photo.txt`.
-    overwrite: replace descriptions and texts that captioner did not write.
     """
+    path = Path(photo)
+    if xmp == "lightroom":
+        yield "xmp", path.with_suffix(".xmp")
+    elif xmp:
+        yield "xmp", path.with_name(f"{path.name}.xmp")
+    if text:
+        yield "text", path.with_suffix(".txt")
 
-    xmp: str | None = None
-    text: bool = False
-    overwrite: bool = False
 
-    def paths(self, photo: str) -> Iterator[tuple[str, Path]]:
-        """The files beside a photo, with their options."""
-        path = Path(photo)
-        if self.xmp == "lightroom":
-            yield "xmp", path.with_suffix(".xmp")
-        elif self.xmp:
-            yield "xmp", path.with_name(f"{path.name}.xmp")
-        if self.text:
-            yield "text", path.with_suffix(".txt")
-
-    def check(self, photos: Sequence[str]) -> None:
-        """Raise `UserError` if two photos share a file, or there should be none beside one."""
-        if self.xmp or self.text:
-            for photo, reason in _WITHOUT_SIDECAR.items():
-                if photo in photos:
-                    raise UserError(f"--xmp and --text write beside a file; {reason}")
-        owners: dict[str, str] = {}
-        for photo in photos:
-            for option, path in self.paths(photo):
-                owner = owners.setdefault(real_path(path), photo)
-                if real_path(owner) != real_path(photo):
-                    naming = ", or --xmp-for digikam" if option == "xmp" else ""
-                    raise UserError(
-                        f"--{option} would write {path} for both {owner} and {photo}; caption "
-                        f"them apart{naming}"
-                    )
-
-    def write(self, option: str, path: Path, caption: Caption) -> None:
-        """Write one of `paths`."""
-        if option == "text":
-            write_caption_text(path, caption.text, self.overwrite)
-        else:
-            keywords = nouns((caption.original or caption).words)  # `nouns` knows English only.
-            write_xmp(path, caption.text, keywords, caption.language or "en", self.overwrite)
+def check_sidecars(photos: Sequence[str], xmp: str | None, text: bool) -> None:
+    """Raise `UserError` if two photos share a file, or there should be none beside one."""
+    owners: dict[str, str] = {}
+    for photo in photos:
+        for option, path in sidecar_paths(photo, xmp, text):
+            if photo in ("-", str(DEMO_PHOTO)):
+                raise UserError(f"--{option} writes beside a file of yours; - and --demo are none")
+            owner = owners.setdefault(real_path(path), photo)
+            if real_path(owner) != real_path(photo):
+                naming = ", or --xmp-for digikam" if option == "xmp" else ""
+                raise UserError(
+                    f"--{option} would write {path} for both {owner} and {photo}; caption "
+                    f"them apart{naming}"
+                )
 
 
 def write_caption_text(path: Path, caption: str, overwrite: bool = False) -> None:
@@ -123,47 +96,55 @@ def write_xmp(
     description.
     """
     rdf = _read(path)
-    caption = on_a_line(caption)
-    own_captions = _items(rdf, f"{_OWN}description", "Bag")
-    own_texts = {item.text for item in own_captions.findall(_ITEM)}
-    descriptions = _items(rdf, f"{_DC}description", "Alt")
-    for item in descriptions.findall(_ITEM):
-        if item.get(_LANGUAGE, "x-default").lower() not in ("x-default", language):
-            continue
-        text = (item.text or "").strip()
-        if not overwrite and text not in ("", caption, *own_texts):
-            raise UserError(
-                f"{path} has a description that captioner did not write; --overwrite replaces it"
-            )
-        descriptions.remove(item)
-    for place, tag in enumerate(("x-default", language)):
-        item = etree.Element(_ITEM, {_LANGUAGE: tag})
-        item.text = caption
-        descriptions.insert(place, item)
-    own_captions.clear()
-    for text in dict.fromkeys(item.text for item in descriptions.findall(_ITEM)):
-        if text in {caption, *own_texts}:
-            etree.SubElement(own_captions, _ITEM).text = text
-
-    own_subjects = _items(rdf, f"{_OWN}subject", "Bag")
-    subjects = _items(rdf, f"{_DC}subject", "Bag")
-    own = {item.text for item in own_subjects.findall(_ITEM)}
-    own_subjects.clear()
-    for item in subjects.findall(_ITEM):
-        if item.text in own:
-            subjects.remove(item)
-    others = {item.text for item in subjects.findall(_ITEM)}
-    for word in keywords:
-        if word not in others:
-            for bag in (own_subjects, subjects):
-                etree.SubElement(bag, _ITEM).text = word
-
+    if not _describe(rdf, on_a_line(caption), language, overwrite):
+        raise UserError(
+            f"{path} has a description that captioner did not write; --overwrite replaces it"
+        )
+    _set_keywords(rdf, keywords)
     creator = _property(rdf, f"{_XMP}CreatorTool")
     if not creator.text or creator.text.startswith("captioner "):
         creator.text = f"captioner {__version__}"
     document = rdf.getroottree()
     etree.indent(document, space=" ")
     write_bytes(path, etree.tostring(document, encoding="UTF-8", xml_declaration=True))
+
+
+def _describe(rdf: etree._Element, caption: str, language: str, overwrite: bool) -> bool:
+    """Set the description; False if there is one by somebody else that is not to be replaced."""
+    own = _items(rdf, f"{_OWN}description", "Bag")
+    own_texts = {item.text for item in own.findall(_ITEM)}
+    descriptions = _items(rdf, f"{_DC}description", "Alt")
+    for item in descriptions.findall(_ITEM):
+        if item.get(_LANGUAGE, "x-default").lower() not in ("x-default", language):
+            continue
+        if not overwrite and (item.text or "").strip() not in ("", caption, *own_texts):
+            return False
+        descriptions.remove(item)
+    for place, tag in enumerate(("x-default", language)):
+        item = etree.Element(_ITEM, {_LANGUAGE: tag})
+        item.text = caption
+        descriptions.insert(place, item)
+    own.clear()
+    for text in dict.fromkeys(item.text for item in descriptions.findall(_ITEM)):
+        if text in {caption, *own_texts}:
+            etree.SubElement(own, _ITEM).text = text
+    return True
+
+
+def _set_keywords(rdf: etree._Element, keywords: Sequence[str]) -> None:
+    """Replace the keywords that captioner wrote; those of the user stay."""
+    own = _items(rdf, f"{_OWN}subject", "Bag")
+    own_texts = {item.text for item in own.findall(_ITEM)}
+    own.clear()
+    subjects = _items(rdf, f"{_DC}subject", "Bag")
+    for item in subjects.findall(_ITEM):
+        if item.text in own_texts:
+            subjects.remove(item)
+    others = {item.text for item in subjects.findall(_ITEM)}
+    for word in keywords:
+        if word not in others:
+            for bag in (own, subjects):
+                etree.SubElement(bag, _ITEM).text = word
 
 
 def _read(path: Path) -> etree._Element:

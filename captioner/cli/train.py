@@ -1,4 +1,4 @@
-"""`captioner train`."""
+"""`captioner train` and `captioner features`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from captioner.cli.shared_options import Commands, Group, add_machine, add_parser, refuse
+from captioner.cli.shared_options import Commands, Group, add_machine, add_parser
+from captioner.errors import UserError
 
 DESCRIPTION = """\
 Trains the captioner of a config or, with `task: translate`, the translator. docs/configuration.md
@@ -29,16 +30,24 @@ torchrun --nnodes, --node-rank and --master-addr as well, and an OUT on a disk t
   torchrun --nproc-per-node 8 -m captioner train configs/coco_soft.yaml --out runs/coco
 """
 
+FEATURES_DESCRIPTION = """\
+Computes the annotation vectors of a config's photos and stores them on disk:
+200,704 bytes a photo of 224x224. Training does this by itself; do it beforehand
+to share a store among runs. A stopped extraction continues where it was. Run
+one command a store, since two would compute the same rows; on several GPUs,
+torchrun, by which each process takes one and its share of the photos.
 
-def add_command(commands: Commands) -> None:
-    """Add the command to the command line."""
+  captioner features configs/flickr8k_soft.yaml --out features
+  captioner train configs/flickr8k_soft.yaml --set features.folder=features
+  torchrun --nproc-per-node 4 -m captioner features configs/coco_soft.yaml
+"""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add both commands to the command line."""
     summary = "train a captioner or a translator"
     parser = add_parser(commands, "train", summary, DESCRIPTION, "CONFIG [options]")
-    given = parser.add_argument_group("input")
-    given.add_argument(
-        "config", metavar="CONFIG", help="a YAML file; or a .csv, .tsv or .jsonl table"
-    )
-    add_changes(given)
+    given = _add_config(parser, "a YAML file; or a .csv, .tsv or .jsonl table")
     given.add_argument(
         "--start-from",
         metavar="MODEL",
@@ -52,16 +61,25 @@ def add_command(commands: Commands) -> None:
         "lie in OUT",
     )
     out = parser.add_argument_group("output")
-    out.add_argument(
-        "--out", metavar="FOLDER", help="the run's folder (default: runs/ and the config's name)"
-    )
+    about = "the run's folder (default: runs/ and the config's name)"
+    out.add_argument("--out", metavar="FOLDER", help=about)
     out.add_argument("--resume", action="store_true", help="continue the run in the folder")
     add_machine(parser)
     parser.set_defaults(run=run)
 
+    summary = "store the annotation vectors of photos"
+    features = add_parser(commands, "features", summary, FEATURES_DESCRIPTION, "CONFIG [options]")
+    _add_config(features, "a YAML file, as for training")
+    about = "the store's folder (default: the config's features.folder)"
+    features.add_argument_group("output").add_argument("--out", metavar="FOLDER", help=about)
+    add_machine(features)
+    features.set_defaults(run=run_features)
 
-def add_changes(group: Group) -> None:
-    """Add --set."""
+
+def _add_config(parser: argparse.ArgumentParser, about: str) -> Group:
+    """Add the group of CONFIG and --set."""
+    group = parser.add_argument_group("input")
+    group.add_argument("config", metavar="CONFIG", help=about)
     group.add_argument(
         "--set",
         dest="changes",
@@ -70,6 +88,7 @@ def add_changes(group: Group) -> None:
         metavar="SECTION.FIELD=VALUE",
         help="override a field of the config; may be repeated",
     )
+    return group
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,18 +98,40 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.runs.read_recipe import read_any_recipe
     from captioner.runs.run import train_run
 
-    changes = arguments.changes
+    config, changes = Path(arguments.config), arguments.changes
     if arguments.start_from is not None:
-        changes = [f"start_from={json.dumps(arguments.start_from, ensure_ascii=False)}", *changes]
+        changes = [_change("start_from", arguments.start_from), *changes]
     if arguments.encoder is not None:
-        if Path(arguments.config).suffix.lower() in SUFFIXES:
-            refuse(arguments, ["encoder"], "for a table, whose encoder is that of --start-from")
+        if config.suffix.lower() in SUFFIXES:
+            raise UserError(f"--encoder: the encoder for {config} is that of --start-from")
         # Sizes and stored annotation vectors of the config belong to the encoder it names.
         changes = [_encoder_change(arguments), "features.folder=null", *changes]
     recipe = read_any_recipe(arguments.config, changes)
-    folder = Path(arguments.out or Path("runs") / Path(arguments.config).stem)
+    folder = Path(arguments.out or Path("runs") / config.stem)
     train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0
+
+
+def run_features(arguments: argparse.Namespace) -> int:
+    """Fill the stores."""
+    from captioner.devices import choose_device
+    from captioner.runs.captioning_recipe import read_recipe
+    from captioner.runs.features import fill_stores
+    from captioner.runs.run import run_engine
+
+    changes = list(arguments.changes)
+    if arguments.out is not None:
+        changes.append(_change("features.folder", arguments.out))
+    recipe = read_recipe(arguments.config, changes)
+    with run_engine(choose_device(arguments.device)) as engine:
+        for name, store in fill_stores(recipe, engine).items():
+            print(f"{name}: {len(store):,} images in {store.folder}")
+    return 0
+
+
+def _change(field: str, value: object) -> str:
+    """A change of the config; quoted, so that a folder named 2024 is not read as a number."""
+    return f"{field}={json.dumps(value, ensure_ascii=False, default=str)}"
 
 
 def _encoder_change(arguments: argparse.Namespace) -> str:
@@ -101,5 +142,4 @@ def _encoder_change(arguments: argparse.Namespace) -> str:
     old = mapping.get("encoder") if isinstance(mapping, dict) else None
     fields = old.items() if isinstance(old, dict) else ()
     kept = {name: value for name, value in fields if name in EncoderRecipe.model_fields}
-    new = {**kept, "name": arguments.encoder, "weights": "pretrained"}
-    return f"encoder={json.dumps(new, default=str)}"
+    return _change("encoder", {**kept, "name": arguments.encoder, "weights": "pretrained"})

@@ -1,34 +1,43 @@
-"""`captioner translate`."""
+"""`captioner translate`, and `evaluate-translator` and `score-translations`: BLEU and chrF."""
 
 from __future__ import annotations
 
 import argparse
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from captioner.cli.report import report, report_cut, report_too_long
+from captioner.cli.program import report
 from captioner.cli.shared_options import (
     Commands,
+    Group,
     add_machine,
     add_model,
+    add_outputs,
     add_overwrite,
     add_parser,
     add_search,
-    refuse,
+    check_files,
+    check_outputs,
     search_options,
+    write_scores,
 )
 from captioner.data.parallel import is_gzip, text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
-from captioner.files import refuse_os_errors
+from captioner.files import refuse_os_errors, write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 from captioner.text.languages import language_tag
+
+if TYPE_CHECKING:
+    from captioner.render.alignment import AlignmentItem
+    from captioner.translate import Translation
 
 DESCRIPTION = """\
 Translates text line by line, from standard input or a file.
@@ -43,120 +52,197 @@ exit code 2. Too long lines and translations are cut and reported, exit code 0.
 """
 
 
-def add_command(commands: Commands) -> None:
-    """Add the command to the command line."""
+SCORE_DESCRIPTION = """\
+Translates a text and scores the translations line by line: sacrebleu's BLEU and
+chrF with their signatures, and BLEU against the length of the source.
+
+  captioner evaluate-translator runs/en_de/model val.en val.de --json out.json
+
+A source too long for the model is cut, and a translation at --maximum-length;
+each is reported, and the exit code stays 0.
+"""
+
+FILES_DESCRIPTION = """\
+Scores translations in a file line by line: sacrebleu's BLEU and chrF with their
+signatures; with --source also BLEU against the length of the source.
+
+  captioner score-translations found.de val.de --source val.en --json out.json
+"""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the three commands to the command line."""
     summary = "translate text, and draw alignments"
     parser = add_parser(commands, "translate", summary, DESCRIPTION, "[FILE] [options]")
     given = parser.add_argument_group("input")
-    given.add_argument(
-        "file",
-        nargs="?",
-        default="-",
-        metavar="FILE",
-        help="a text file; .gz as well (default: standard input)",
-    )
+    about = "a text file; .gz as well (default: standard input)"
+    given.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
     translator = given.add_mutually_exclusive_group()
     add_model(translator, DEFAULT_TRANSLATOR)
     known = ", ".join(LANGUAGES)
     translator.add_argument("--language", metavar="TAG", help=f"into this, by the package: {known}")
     add_search(parser, TranslationSearch)
     out = parser.add_argument_group("alignment")
-    out.add_argument(
-        "--alignment", metavar="FILE", help="a .png, .pdf, .svg, .json or .html to write"
-    )
-    out.add_argument(
-        "--layer",
-        type=int,
-        metavar="N",
-        help="a Transformer's decoder layer, from 0; -1 is last",
-    )
+    about = "a .png, .pdf, .svg, .json or .html to write"
+    out.add_argument("--alignment", metavar="FILE", help=about)
+    about = "a Transformer's decoder layer, from 0; -1 is last"
+    out.add_argument("--layer", type=int, metavar="N", help=about)
     out.add_argument(
         "--head",
         type=lambda text: int(text) if text.removeprefix("-").isdecimal() else text,
         metavar="HEAD",
         help="a Transformer's head, from 0, or mean",
     )
-    out.add_argument(
-        "--pieces",
-        action="store_true",
-        default=None,
-        help="show subwords instead of words",
-    )
+    out.add_argument("--pieces", action="store_true", help="show subwords instead of words")
     add_overwrite(out)
     add_machine(parser, "sentences in a batch", 32, precision=True)
     parser.set_defaults(run=run)
 
+    summary, usage = "score a model's translations of a text", "MODEL SOURCE REFERENCES [options]"
+    parser = add_parser(commands, "evaluate-translator", summary, SCORE_DESCRIPTION, usage)
+    given = parser.add_argument_group("input")
+    given.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
+    given.add_argument("source", metavar="SOURCE", help="text to translate; .gz as well")
+    _add_references(given)
+    add_search(parser, TranslationSearch, explained_in="translate")
+    _add_scores(parser)
+    add_machine(parser, "sentences at a time", 50, precision=True)
+    parser.set_defaults(run=run_evaluate)
+
+    summary, usage = "score translations in a file", "TRANSLATIONS REFERENCES [options]"
+    parser = add_parser(commands, "score-translations", summary, FILES_DESCRIPTION, usage)
+    given = parser.add_argument_group("input")
+    given.add_argument("translations", metavar="TRANSLATIONS", help="text; .gz as well")
+    _add_references(given)
+    given.add_argument("--source", metavar="FILE", help="the text that was translated")
+    _add_scores(parser)
+    parser.set_defaults(run=run_score)
+
+
+def _add_references(group: Group) -> None:
+    group.add_argument("references", metavar="REFERENCES", help="text, line by line; .gz as well")
+
+
+def _add_scores(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("scores")
+    group.add_argument("--lower-case", action="store_true", help="score without case")
+    add_outputs(group)
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
-    from captioner.cli.alignment_outputs import AlignmentFile
     from captioner.models import load_translator
 
     if arguments.language is not None:
-        language = language_tag(arguments.language, "--language").partition("-")[0]
-        if language not in LANGUAGES:
-            known = ", ".join(LANGUAGES)
-            raise UserError(
-                f"--language {language} is not one of the package's, {known}; name another "
-                "translator by --model"
-            )
-        arguments.model = LANGUAGES[language]
+        arguments.model = _model_for(arguments.language)
     shown = "standard input" if arguments.file == "-" else arguments.file
     file = _open(arguments.file)
-    alignment = None
-    if arguments.alignment is None:
-        refuse(arguments, ("layer", "head", "pieces"), "without --alignment")
-    else:
-        alignment = AlignmentFile(Path(arguments.alignment), bool(arguments.pieces))
-        alignment.check(arguments.overwrite)
+    alignments = None
+    if arguments.alignment is not None:
+        path = Path(arguments.alignment)
+        alignments = Alignments(path, arguments.pieces, arguments.overwrite)
     translator = load_translator(arguments.model, arguments.device, arguments.precision)
     translator.choose_alignment(arguments.layer, arguments.head)
     search = search_options(arguments, translator.search)
-    if alignment is not None and not translator.attends:
+    if alignments is not None and not translator.attends:
         raise UserError("--alignment has no meaning for a model without attention")
     generator = search.generator(translator.device)
     # At a terminal, each line is translated before the next is read.
     batch_size = 1 if file.isatty() else arguments.batch_size
     lines = _lines(file)
     failed = False
-    done = 0
+    number = 0
     try:
         while batch := list(islice(lines, batch_size)):
-            sentences = [sentence for sentence, _ in batch]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
                 translations = translator.translate(
-                    sentences, search, batch_size=batch_size, generator=generator
+                    [line for line, _ in batch], search, batch_size=batch_size, generator=generator
                 )
-            for (sentence, error), translation in zip(batch, translations, strict=True):
-                done += 1
-                versions = (translation, *translation.alternatives)
+            for (line, error), translation in zip(batch, translations, strict=True):
+                number += 1
                 if error:
                     failed = True
-                    report(f"{shown}, line {done}: {error}")
-                    print(f"{done}\t1\t\t\t" if search.n_best > 1 else "")
-                    versions = ()
+                    report(f"{shown}, line {number}: {error}")
+                    print(f"{number}\t1\t\t\t" if search.n_best > 1 else "")
+                else:
+                    _print(number, translation, search)
                 if translation.truncated:
                     reads = translator.maximum_source_length
-                    report_too_long(shown, done, translation.truncated, reads)
-                for rank, each in enumerate(versions, start=1):
+                    _report_too_long(shown, number, translation.truncated, reads)
+                for rank, each in enumerate((translation, *translation.alternatives), start=1):
                     if each.cut:
-                        report_cut(shown, done, search.maximum_length, rank)
-                    numbers = f"{done}\t{rank}\t{each.score:.4f}\t{each.log_probability:.4f}\t"
-                    print(f"{numbers if search.n_best > 1 else ''}{each.text}")
-                if alignment and (lacking := alignment.add(sentence, translation, error)):
+                        _report_cut(shown, number, search.maximum_length, rank)
+                if alignments and (lacking := alignments.add(line, translation, error)):
                     report(lacking)
             sys.stdout.flush()
     finally:  # Also when interrupted.
-        if alignment is not None:
-            alignment.finish()
+        if alignments is not None:
+            alignments.finish()
     return 2 if failed else 0
+
+
+def run_evaluate(arguments: argparse.Namespace) -> int:
+    """Translate, score, print the table, write the file."""
+    check_outputs(arguments, "--json")
+
+    from captioner.evaluation.translations import score_translator
+    from captioner.models import load_translator
+
+    translator = load_translator(arguments.model, arguments.device, arguments.precision)
+    search = search_options(arguments, translator.search)
+    source, references = arguments.source, arguments.references
+    options = (search, arguments.batch_size, arguments.lower_case)
+    scores = score_translator(translator, source, references, *options)
+    for line, lost in scores.truncated.items():
+        _report_too_long(source, line, lost, translator.maximum_source_length)
+    for line in scores.cut:
+        _report_cut(source, line, search.maximum_length)
+    write_scores(scores, arguments)
+    return 0
+
+
+def run_score(arguments: argparse.Namespace) -> int:
+    """Score, print the table, write the file."""
+    check_outputs(arguments, "--json")
+
+    from captioner.evaluation.translations import score_hypotheses
+
+    files = (arguments.translations, arguments.references, arguments.source)
+    write_scores(score_hypotheses(*files, arguments.lower_case), arguments)
+    return 0
+
+
+def _report_too_long(shown: str, line: int, lost: int, reads: int) -> None:
+    """Report that the last `lost` tokens of a line are not read.
+
+    shown: the file's name. reads: tokens that the model reads.
+    """
+    report(
+        f"{shown}, line {line}, is too long: its last {lost:,} tokens are not read, since the "
+        f"model reads {reads:,}"
+    )
+
+
+def _report_cut(shown: str, line: int, longest: int, rank: int = 1) -> None:
+    """Report that a line's translation number `rank` was cut at the maximum length, in tokens."""
+    which = "translation" if rank == 1 else f"translation {rank}"
+    report(f"{shown}: {which} of line {line} was cut at {longest:,} tokens")
+
+
+def _model_for(language: str) -> str:
+    """The packaged translator into a language."""
+    tag = language_tag(language, "--language").partition("-")[0]
+    if tag not in LANGUAGES:
+        raise UserError(
+            f"--language {tag} is not one of the package's, {', '.join(LANGUAGES)}; name another "
+            "translator by --model"
+        )
+    return LANGUAGES[tag]
 
 
 def _open(path: str) -> BinaryIO:
     if path == "-":
-        if sys.stdin is None:
-            raise UserError("standard input is closed: there is no text to translate")
         return sys.stdin.buffer
     if is_gzip(path):
         return io.BytesIO(text_bytes(path))
@@ -178,3 +264,82 @@ def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"), ""
         except UnicodeDecodeError as error:
             yield "", f"byte {error.start + 1} is not UTF-8 text"
+
+
+def _print(number: int, translation: Translation, search: TranslationSearch) -> None:
+    """Print a line's translation; of several each in a row."""
+    if search.n_best == 1:
+        print(translation.text)
+        return
+    for rank, each in enumerate((translation, *translation.alternatives), start=1):
+        print(f"{number}\t{rank}\t{each.score:.4f}\t{each.log_probability:.4f}\t{each.text}")
+
+
+class Alignments:
+    """Writes alignments as JSON, page or pictures, by the suffix of the path.
+
+    Each sentence has its own picture, numbered from the second: "map.png", "map-2.png", ...
+    pieces: show subwords instead of words; JSON has both. overwrite: replace files that are there.
+    """
+
+    def __init__(self, path: Path, pieces: bool, overwrite: bool) -> None:
+        from captioner.render.save import PAGE_SUFFIXES, PLOT_SUFFIXES
+
+        self._path = path
+        self._pieces = pieces
+        self._records: list[dict[str, Any]] = []
+        self._items: list[AlignmentItem] = []
+        suffix = path.suffix.lower()
+        self._is_json, self._is_page = suffix == ".json", suffix in PAGE_SUFFIXES
+        known = (".json", *PAGE_SUFFIXES, *PLOT_SUFFIXES)
+        if suffix not in known:
+            raise UserError(f"--alignment {path} must end in {', '.join(known)}")
+        paths = [path]
+        if suffix in PLOT_SUFFIXES:
+            numbered = re.compile(re.escape(path.stem) + r"-\d+" + re.escape(path.suffix))
+            others = path.parent.glob(f"*{path.suffix}")
+            paths += [other for other in others if numbered.fullmatch(other.name)]
+        check_files([("--alignment", str(path)) for path in paths], overwrite)
+
+    def add(self, line: str, translation: Translation, error: str = "") -> str:
+        """Add a line with its translation; draws its picture.
+
+        error: why the line could not be read; both are empty then. JSON has it as `error` and no
+            scores, a page as the heading; there is no picture.
+
+        Returns a sentence about a missing picture or letters missing in it, else an empty one.
+        """
+        from captioner.render.alignment import AlignmentItem, save_heat_map
+
+        if self._is_json:
+            unread = {"score": None, "log_probability": None, "error": error} if error else {}
+            self._records.append({"source": line, **translation.as_dict(), **unread})
+            return ""
+        shown = translation.by_token() if self._pieces else translation.by_word()
+        heading = f"({error})" if error else translation.text
+        item = AlignmentItem(shown.source, shown.target, shown.weights.numpy(), heading)
+        self._items.append(item)
+        if self._is_page:
+            return ""
+        number = len(self._items)
+        name = self._path.name if number == 1 else f"{self._path.stem}-{number}{self._path.suffix}"
+        picture = self._path.with_name(name)
+        if not translation.tokens:
+            with refuse_os_errors(f"cannot remove {picture}"):
+                picture.unlink(missing_ok=True)  # An earlier run's would be mistaken for it.
+            reason = error or "its translation is empty"
+            return f"there is no picture {picture} of line {number}: {reason}"
+        if missing := save_heat_map(picture, item):
+            return (
+                f"{picture} has boxes in place of letters that its fonts lack: {' '.join(missing)}"
+            )
+        return ""
+
+    def finish(self) -> None:
+        """Write the JSON or page."""
+        from captioner.render.alignment import alignment_page
+
+        if self._is_json:
+            write_json(self._path, self._records)
+        elif self._is_page:
+            write_text(self._path, alignment_page(self._items))

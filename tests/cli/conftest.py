@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from samples import save_photo
+from samples import Give, save_photo
 
 
 @pytest.fixture
@@ -19,7 +18,7 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def give(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     """Puts bytes on standard input."""
 
     def put(content: bytes) -> None:

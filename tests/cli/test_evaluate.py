@@ -1,54 +1,73 @@
-"""`captioner evaluate`: a model on a data set."""
+"""`captioner evaluate`, `captioner score` and `captioner maps`: files in, table and files out."""
 
 from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from samples import Output, Patch, Refused, save_photo
+from coco_samples import write_captions, write_instances
+from samples import Output, Patch, save_photo
 
+from captioner.cli import evaluate
 from captioner.cli.main import main
-from captioner.cli.photo_data import FORMATS
+from captioner.cli.shared_options import FORMATS
 from captioner.runs.captioning_recipe import DataConfig
 
-MODEL = ["evaluate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
-VAL = [*MODEL, "--split", "val"]
+VAL = ["evaluate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
+VAL += ["--split", "val"]
+FILES = ["score", "results.json", "references.json"]
+MAPS = ["maps", "tiny-model", "--images", "photos"]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
-    """A working folder with three photos, a table of their captions and a model."""
+    """A working folder with a model, three photos, captions of them and results to score."""
+    monkeypatch.chdir(tmp_path)
     rows = ["image,caption,split"]
     for n in range(3):
-        save_photo(tmp_path / f"{n}.png", n)
-        rows += [f"{n}.png,a brown dog runs,val", f"{n}.png,two red dogs number {n},val"]
+        save_photo(tmp_path / f"photos/{n}.png", n)
+        rows += [f"photos/{n}.png,a brown dog runs,val", f"photos/{n}.png,two dogs number {n},val"]
     (tmp_path / "captions.csv").write_text("\n".join([*rows, "9.png,a red dog,train"]))
-    monkeypatch.chdir(tmp_path)
+    captions = {n: [f"a dog number {n} runs", "a brown dog on grass"] for n in range(4)}
+    write_captions(tmp_path / "references.json", captions)
+    for name, verb, count in (("results", "runs", 3), ("other", "sits", 3), ("one", "runs", 1)):
+        records = [{"image_id": n, "caption": f"a dog number {n} {verb}"} for n in range(count)]
+        (tmp_path / f"{name}.json").write_text(json.dumps(records))
     return tmp_path
 
 
-def test_the_first_photos_are_scored(folder: Path) -> None:
+def read(path: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(Path(path).read_text())
+    return found
+
+
+def rows_of(path: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(Path(path).read_text().splitlines()))
+
+
+def test_the_first_photos_are_scored() -> None:
     arguments = [*VAL, "--json", "s.json", "--csv", "s.csv", "--count", "2"]
     assert main([*arguments, "--confidence", "0.8"]) == 0
-    scores = json.loads(Path("s.json").read_text())
+    scores = read("s.json")
     assert scores["images"] == 2
     assert scores["confidence"] == 0.8
     assert "exact match" not in scores
-    rows = csv.DictReader(Path("s.csv").read_text().splitlines())
-    assert [row["image_id"] for row in rows] == ["0.png", "1.png"]
+    assert [row["image_id"] for row in rows_of("s.csv")] == ["photos/0.png", "photos/1.png"]
 
 
-def test_kept_captions_score_the_same(folder: Path, capsys: Output) -> None:
+def test_kept_captions_score_the_same(capsys: Output) -> None:
     assert main([*VAL, "--save-results", "kept.json", "--json", "of_model.json"]) == 0
     kept = json.loads(Path("kept.json").read_text())
-    assert [record["image_id"] for record in kept] == ["0.png", "1.png", "2.png"]
+    assert [record["image_id"] for record in kept] == [f"photos/{n}.png" for n in range(3)]
     of_table = ["captions.csv", "--format", "table", "--split", "val"]
     of_table += ["--training-captions", "captions.csv", "--json", "s.json"]
     assert main(["score", "kept.json", *of_table, "--against", "kept.json"]) == 0
-    first, second = (json.loads(Path(f"{n}.json").read_text()) for n in ("of_model", "s"))
+    first, second = read("of_model.json"), read("s.json")
     assert first.keys() < second.keys()
     assert all(second[name] == first[name] for name in first if name != "diversity")
     assert second["diversity"]["seen_in_training"] == 0
@@ -56,45 +75,35 @@ def test_kept_captions_score_the_same(folder: Path, capsys: Output) -> None:
     assert (last[0], last[3:]) == ("CIDEr-D", ["0.0000", "[0.0000,", "0.0000]", "1.0000"])
 
 
-def test_generated_shapes(folder: Path, capsys: Output) -> None:
-    shapes = ["evaluate", "tiny-model", "--format", "shapes", "--count", "4", "--json", "s.json"]
+@pytest.mark.parametrize("command", ["evaluate", "maps"])
+def test_generated_shapes(command: str, capsys: Output) -> None:
+    shapes = [command, "tiny-model", "--format", "shapes", "--count", "4", "--json", "s.json"]
     assert main(shapes) == 0
-    assert "exact match         0.0000" in capsys.readouterr().out
-    scores = json.loads(Path("s.json").read_text())
-    assert (scores["images"], scores["exact match"]) == (4, 0)
+    assert "exact match" in capsys.readouterr().out
+    scores = read("s.json")
+    if command == "evaluate":
+        assert (scores["images"], scores["exact match"]) == (4, 0)
+    else:
+        assert (scores["photos"], scores["exact"]) == (4, 0.0)
+        assert scores["grounded"]["words"] == 0  # The model knows no word of the shapes.
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["evaluate", "tiny-model"], "give the data set: --format"),
-        (["evaluate", "tiny-model", "--format", "coco"], "--format coco needs --annotations"),
-        (["evaluate", "tiny-model", "--format", "shapes", "--split", "val"], "--split has no"),
-        ([*VAL, "--seed", "3"], "--seed has no meaning without --sample"),
-        ([*VAL, "--json", "x", "--save-results", "./x"], "--json and --save-results are the same"),
-    ],
-)
-def test_a_mistake_is_one_sentence(
-    arguments: list[str], sentence: str, folder: Path, refused: Refused
-) -> None:
-    before = {path.name for path in folder.iterdir()}
-    assert sentence in refused(arguments)
-    assert {path.name for path in folder.iterdir()} == before
+@pytest.mark.parametrize("command", [VAL, MAPS])
+def test_what_cannot_be_read_is_refused_or_left_out(command: list[str], capsys: Output) -> None:
+    Path("photos/1.png").write_bytes(b"not a photo")
+    assert main(command) == 2
+    assert "1.png is not an image" in capsys.readouterr().err
+    assert main([*command, "--on-problem", "skip", "--json", "s.json"]) == 2
+    errors = capsys.readouterr().err
+    assert "1.png is not an image" in errors
+    assert "1 of 3 photos could not be read and do not count" in errors
+    assert read("s.json")["images" if command is VAL else "photos"] == 2
 
 
-def test_what_cannot_be_read_is_left_out_on_request(folder: Path, capsys: Output) -> None:
-    Path("1.png").write_bytes(b"not a photo")
-    skip = [*VAL, "--on-problem", "skip", "--json", "s.json"]
-    assert main(skip) == 2
-    printed = capsys.readouterr()
-    assert "1.png is not an image" in printed.err
-    assert "1 of 3 photos could not be read and do not count" in printed.err
-    assert "BLEU-1" in printed.out
-    assert json.loads(Path("s.json").read_text())["images"] == 2
-    save_photo(Path("1.png"))
+def test_records_that_cannot_be_read_are_left_out(capsys: Output) -> None:
     with Path("captions.csv").open("a") as file:
         file.write("\nonly one cell")
-    assert main([*skip, "--overwrite"]) == 2
+    assert main([*VAL, "--on-problem", "skip"]) == 2
     printed = capsys.readouterr()
     assert "line 9 has 1 cells" in printed.err
     assert "BLEU-1" in printed.out
@@ -102,3 +111,79 @@ def test_what_cannot_be_read_is_left_out_on_request(folder: Path, capsys: Output
 
 def test_the_formats_are_those_of_training() -> None:
     assert get_args(DataConfig.model_fields["format"].annotation) == FORMATS
+
+
+def test_everything_about_a_results_file(capsys: Output) -> None:
+    arguments = [*FILES, "--confidence", "--against", "other.json"]
+    arguments += ["--training-captions", "references.json"]
+    assert main([*arguments, "--json", "s.json", "--csv", "s.csv"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "1       more images that have references" in printed.out
+    assert "seen in training   1.0000" in printed.out
+    assert "second: other.json" in printed.out
+    scores = read("s.json")
+    assert scores["references_without_caption"] == 1
+    assert scores["confidence"] == 0.95
+    assert scores["intervals"]["BLEU-1"] == pytest.approx([1, 1])
+    difference = scores["comparison"]["scores"]["BLEU-1"]
+    assert difference["difference"] == pytest.approx(1 / 5)
+    assert difference["p_bootstrap"] == pytest.approx(2 / 1001)
+    assert scores["diversity"]["seen_in_training"] == 1
+    assert [row["image_id"] for row in rows_of("s.csv")] == ["0", "1", "2"]
+
+
+def test_a_single_image(capsys: Output) -> None:
+    one = ["score", "one.json", "references.json"]
+    assert main([*one, "--metrics", "BLEU", "ROUGE-L"]) == 0
+    assert "CIDEr-D" not in capsys.readouterr().out
+    assert main([*one, "--document-frequency", "references.json"]) == 0
+    assert "4       images of the document frequency" in capsys.readouterr().out
+
+
+def test_outputs_are_tried_one_and_all(monkeypatch: Patch, capsys: Output) -> None:
+    monkeypatch.setattr(evaluate, "check_outputs", lambda *_: None)  # As if it came later.
+    for name in ("s.json", "s.csv"):
+        Path(name).mkdir()
+    assert main([*FILES, "--json", "s.json", "--csv", "s.csv"]) == 2
+    printed = capsys.readouterr()
+    (sentence,) = printed.err.splitlines()
+    assert all(f"cannot write {name}" in sentence for name in ("s.json", "s.csv"))
+    assert "BLEU-1" in printed.out
+
+
+def test_scoring_a_file_brings_no_library_that_models_need() -> None:
+    script = (
+        "import sys; from captioner.cli.main import main; "
+        f"code = main({FILES!r}); "
+        "print(code, [name for name in ('torch', 'matplotlib') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (run.stderr, run.stdout.splitlines()[-1:]) == ("", ["0 []"])
+
+
+def test_the_maps_of_any_photos(capsys: Output) -> None:
+    assert main([*MAPS, "--json", "s.json", "--csv", "words.csv"]) == 0
+    assert "with a target" not in capsys.readouterr().out
+    found = read("s.json")
+    assert found["photos"] == 3
+    assert found["grounded"] is None
+    assert len(rows_of("words.csv")) == found["words"]
+
+
+def test_the_maps_of_a_data_set_with_instances(capsys: Output) -> None:
+    """A dog and a person over the whole of photo 0; nothing elsewhere."""
+    write_captions(Path("of_photos.json"), {n: ["a dog"] for n in range(3)})
+    things = {0: ["person", "dog"], 1: []}
+    write_instances(Path("i.json"), things, ["person", "dog"], size=(120, 90))
+    # So that dogs and men are named:
+    samples = ["--minimum-length", "8", "--maximum-length", "8"]
+    samples += ["--sample", "--temperature", "5", "--seed", "4"]
+    data = ["--format", "coco", "--annotations", "of_photos.json", "--instances", "i.json"]
+    assert main([*MAPS, *data, *samples, "--json", "s.json"]) == 0
+    grounded = read("s.json")["grounded"]
+    assert grounded["photos"] == 1
+    assert grounded["mass_inside"]["attention"] == pytest.approx(1.0)
+    assert grounded["mass_inside"]["uniform"] == pytest.approx(1.0)
+    assert set(grounded["by_word"]) <= {"dog", "man"}
+    assert "even attention" in capsys.readouterr().out

@@ -1,3 +1,5 @@
+"""XMP and text files beside photos."""
+
 from __future__ import annotations
 
 import json
@@ -6,13 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from samples import make_captioner, save_photo
 
 import captioner
-from captioner.caption.captioner import caption_photos, named_photos
-from captioner.cli.outputs import Outputs
-from captioner.cli.sidecars import Sidecars, write_caption_text, write_xmp
-from captioner.demo import DEMO_PHOTO
+from captioner.cli.main import main
+from captioner.cli.sidecars import write_caption_text, write_xmp
 from captioner.errors import UserError
 
 needs_exiftool = pytest.mark.skipif(
@@ -96,20 +95,15 @@ def test_what_exiftool_rewrote_is_known_again(tmp_path: Path) -> None:
     assert found["XMP-xmp:Rating"] == 5
 
 
-def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "photo.xmp"
-    write_xmp(path, "a dog", ["dog"])
-    once = path.read_bytes()
-    write_xmp(path, "a dog", ["dog"])
-    assert path.read_bytes() == once
-
-
 def test_a_comment_among_the_items_stays(tmp_path: Path) -> None:
     path = tmp_path / "photo.xmp"
     text = LIGHTROOM.replace("<rdf:Bag>", "<rdf:Bag><!-- one -->")
     path.write_text(text.replace("<rdf:Alt>", "<rdf:Alt><!-- two --><?three?>"))
     write_xmp(path, "a dog", ["dog"])
     write_xmp(path, "a cat", ["cat"])
+    once = path.read_bytes()
+    write_xmp(path, "a cat", ["cat"])  # Writing twice changes nothing.
+    assert path.read_bytes() == once
     assert all(f"<{kept}>" in path.read_text() for kept in ("!-- one --", "!-- two --", "?three?"))
 
 
@@ -171,30 +165,18 @@ def test_a_text_of_somebody_else_is_kept_unless_overwritten(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("program", "name"),
-    [("lightroom", "0.xmp"), ("digikam", "0.png.xmp"), ("darktable", "0.png.xmp")],
+    ("options", "name"),
+    [("--xmp", "a.xmp"), ("--xmp-for digikam", "a.png.xmp"), ("--xmp-for darktable", "a.png.xmp")],
 )
-def test_sidecars_lie_beside_the_photo(program: str, name: str, tmp_path: Path) -> None:
-    photo = str(save_photo(tmp_path / "0.png"))
-    (item,) = caption_photos(make_captioner(), named_photos([photo]))
-    Outputs([photo], sidecars=Sidecars(program, text=True)).add(item)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["0.png", "0.txt", name])
-    assert (tmp_path / "0.txt").read_text() == f"{item.caption.text}\n"
-    assert item.caption.text in (tmp_path / name).read_text()
-
-
-def test_photos_that_share_a_sidecar_are_refused(tmp_path: Path) -> None:
-    photos = [str(save_photo(tmp_path / name)) for name in ("a.jpg", "a.png")]
-    with pytest.raises(UserError, match=r"--xmp would write .*a\.xmp for both .*--xmp-for digikam"):
-        Outputs(photos, sidecars=Sidecars("lightroom"))
-    with pytest.raises(UserError, match=r"--text would write .*a\.txt for both"):
-        Outputs(photos, sidecars=Sidecars(text=True))
-    Outputs([*photos, photos[0]], sidecars=Sidecars("digikam"))
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-@pytest.mark.parametrize("photo", ["-", str(DEMO_PHOTO)])
-@pytest.mark.parametrize("sidecars", [Sidecars("lightroom"), Sidecars(text=True)])
-def test_what_is_no_file_of_the_user_has_no_sidecar(photo: str, sidecars: Sidecars) -> None:
-    with pytest.raises(UserError, match="--xmp and --text write beside a file"):
-        Outputs([photo], sidecars=sidecars)
+def test_sidecars_lie_beside_the_photo(options: str, name: str, folder: Path) -> None:
+    before = {path.name for path in folder.iterdir()}
+    command = ["caption", "a.png", "--model", "tiny-model", "--text", *options.split()]
+    assert main([*command, "--json", "out.json"]) == 0
+    (record,) = json.loads(Path("out.json").read_text())
+    assert {path.name for path in folder.iterdir()} - before == {"a.txt", "out.json", name}
+    assert record["files"] == {"xmp": name, "text": "a.txt"}
+    assert Path("a.txt").read_text() == f"{record['caption']}\n"
+    assert record["caption"] in Path(name).read_text()
+    # Photos that would share the caption's file may still have their own sidecars.
+    Path("a.jpg").write_bytes(Path("a.png").read_bytes())
+    assert main(["caption", "a.png", "a.jpg", "--model", "tiny-model", "--xmp-for", "digikam"]) == 0

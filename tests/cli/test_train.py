@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import Output, Patch, Refused, publish_weights, save_photo
+from samples import Output, Patch, publish_weights, save_photo
 
 import captioner
 from captioner.cli.main import main
@@ -106,8 +106,17 @@ def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(
         assert given[-1].replace(encoder=plain.encoder, features=plain.features) == plain
 
 
-@pytest.mark.parametrize("name", ["mine.xlsx", "mine.txt"])
-def test_neither_a_config_nor_a_table(refused: Refused, tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"PK\3\4\xff\0" if name == "mine.xlsx" else b"image,caption\n")
-    printed = refused(["train", str(tmp_path / name), "--start-from", "default"])
-    assert f"{name} is neither a config (.yaml, .yml, .json) nor a table (.csv," in printed
+@pytest.mark.parametrize("folder", ["stored", "2024"])
+def test_features_go_where_the_config_or_the_option_says(
+    folder: str, tmp_path: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(
+        "data: {format: shapes, shapes: {train: 3, validation: 2, pictures: {image_size: 64}}}\n"
+        "preprocessing: {size: 64, resize: squash}\n"
+        "encoder: {name: vgg11_bn, width: 0.05, weights: random}\n"
+    )
+    said = ["--out", folder] if folder == "2024" else ["--set", f"features.folder={folder}"]
+    assert main(["features", "config.yaml", "--device", "cpu", *said]) == 0
+    assert (tmp_path / folder / "train").is_dir()
+    assert f"train: 3 images in {folder}" in capsys.readouterr().out

@@ -1,16 +1,16 @@
-"""`captioner translate` as a user meets it."""
+"""`captioner translate`, `captioner evaluate-translator` and `captioner score-translations`."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from samples import Output, Patch, Refused
+from samples import Give, Output, Patch, Refused
 from small_translators import make_translator
 
 import captioner
@@ -18,23 +18,28 @@ from captioner import models
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate import save_translator
+from captioner.translate import Translator, load_translator, save_translator
 
-ROOT = Path(__file__).resolve().parents[2]
-Give = Callable[[bytes], None]
+sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
+
+SOURCE = ["A man sees a dog.", "The dog runs!", "A man runs and the dog sees a man and runs."]
+REFERENCES = ["Ein Mann sieht einen Hund.", "Der Hund rennt!", "Ein Mann rennt, der Hund auch."]
+FOUND = ["Ein Mann sieht den Hund.", "", "Ein Mann rennt, der Hund auch."]
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
-    """The current folder, with the file `text` of two sentences."""
+    """The current folder, with texts."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "text").write_text("A man sees a dog.\nThe dog runs!\n")
+    texts = {"text": SOURCE[:2], "source": SOURCE, "references": REFERENCES, "found": FOUND}
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return tmp_path
 
 
 def make_model(name: str = "luong", ends: bool = True) -> str:
     """Save a translator in the current folder."""
-    translator = make_translator(["A man sees a dog.", "The dog runs!"], name)
+    translator = make_translator(SOURCE[:2], name)
     for parameter in translator.model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     if not ends:
@@ -60,9 +65,12 @@ def test_as_many_lines_come_out(give: Give, capsys: Output) -> None:
     assert first
     assert third
     assert second == end == ""
-    Path("text").write_text("\ufeffA man sees a dog.\n\nThe dog runs!\n", encoding="utf-8")
-    assert translate("text", "--batch-size", "1") == 0
-    assert capsys.readouterr().out == from_input
+    text = "\ufeffA man sees a dog.\n\nThe dog runs!\n".encode()
+    Path("text").write_bytes(text)
+    Path("TEXT.GZ").write_bytes(gzip.compress(text))
+    for name in ("text", "TEXT.GZ"):
+        assert translate(name, "--batch-size", "1") == 0
+        assert capsys.readouterr().out == from_input
 
 
 @pytest.mark.parametrize(
@@ -84,14 +92,12 @@ def test_translators_compute_in_the_precision_that_is_asked_for(
     assert "asked for bfloat16" in refused([*command.split(), "--precision", "bfloat16"])
 
 
-def test_a_language_chooses_the_packages_translator(capsys: Output, refused: Refused) -> None:
+def test_a_language_chooses_the_packages_translator(capsys: Output) -> None:
     said = []
     for options in (["--language", "FR"], ["--model", "english_french"], []):
         assert main(["translate", "text", *options]) == 0
         said.append(capsys.readouterr().out)
     assert said[0] == said[1] != said[2]
-    asked = ["translate", "text", "--language", "it"]
-    assert "--language it is not one of the package's, de, fr; name another" in refused(asked)
 
 
 def test_the_best_few(capsys: Output) -> None:
@@ -110,15 +116,12 @@ def test_a_line_that_cannot_be_read_is_not_taken_for_an_empty_one(
         give(b"A dog.\n\xff\n\nA man sees a dog and a man\n")
         assert translate("--n-best", "2", "--alignment", file) == 2
     printed = capsys.readouterr()
-    assert "standard input, line 2: byte 1 is not UTF-8 text" in printed.err
+    reason = "byte 1 is not UTF-8 text"
+    assert f"standard input, line 2: {reason}" in printed.err
     assert "standard input, line 4, is too long: its last 2 tokens are not read" in printed.err
     assert printed.out.splitlines()[2:4] == ["2\t1\t\t\t", "3\t1\t0.0000\t0.0000\t"]
     records = read("out.json")
-    assert [record.get("error") for record in records[:3]] == [
-        None,
-        "byte 1 is not UTF-8 text",
-        None,
-    ]
+    assert [record.get("error") for record in records[:3]] == [None, reason, None]
     assert [record["log_probability"] for record in records[1:3]] == [None, 0.0]
     assert records[1]["score"] is None
     assert set(records[1]) == {*records[2], "error"}
@@ -135,35 +138,6 @@ def test_a_translation_that_is_cut_is_reported(give: Give, capsys: Output) -> No
     ]
     (record,) = read("out.json")
     assert [each["cut"] for each in (record, *record["alternatives"])] == [True, True]
-
-
-def test_an_input_that_is_packed(capsys: Output, refused: Refused) -> None:
-    packed = gzip.compress(Path("text").read_bytes())
-    Path("TEXT.GZ").write_bytes(packed)
-    Path("broken.gz").write_bytes(packed[:-9])
-    printed = []
-    for name in ("text", "TEXT.GZ"):
-        assert translate(name) == 0
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1]
-    assert "broken.gz is not a whole gzip file" in refused(["translate", "broken.gz"])
-
-
-@pytest.mark.parametrize(
-    ("out", "said"),
-    [
-        ("linked.json", "--alignment linked.json exists; --overwrite replaces it"),
-        ("map.png", "--alignment map-12.png exists; --overwrite replaces it"),
-        ("a.svg", "--alignment a-2.svg is a folder, not a file"),
-    ],
-)
-def test_what_exists_is_not_written_over(out: str, said: str, refused: Refused) -> None:
-    Path("map-12.png").write_text("a photo")
-    Path("linked.json").symlink_to("text")
-    Path("a-2.svg").mkdir()
-    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
-    assert said in refused(["translate", "text", "--model", "absent", "--alignment", out])
-    assert before == {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
 
 
 def test_pictures_that_are_not_drawn_are_named(give: Give, capsys: Output) -> None:
@@ -190,13 +164,16 @@ def test_letters_that_no_font_has_are_said(monkeypatch: Patch, capsys: Output) -
 
 @pytest.mark.parametrize("name", ["luong", "transformer"])
 def test_alignments(name: str) -> None:
-    Path("text").write_text("\ufeffA dog.\nThe man runs!\n", encoding="utf-8")
     for file in ("a.json", "a.html", "a.png"):
         assert translate("text", "--alignment", file, model=make_model(name)) == 0
     first, second = read("a.json")
-    assert (first["source"], second["source"]) == ("A dog.", "The man runs!")
-    assert first["source_tokens"] == first["source_words"] == ["a", "dog", ".", "<end>"]
-    assert [len(row) for row in first["alignment"]] == [4] * len(first["tokens"])
+    assert [first["source"], second["source"]] == SOURCE[:2]
+    assert (
+        first["source_tokens"]
+        == first["source_words"]
+        == [*["a", "man", "sees", "a", "dog", "."], "<end>"]
+    )
+    assert [len(row) for row in first["alignment"]] == [7] * len(first["tokens"])
     assert len(first["word_alignment"]) == len(first["words"])
     assert "<table>" in Path("a.html").read_text()
     assert Path("a.png").exists()
@@ -229,35 +206,64 @@ def test_a_layer_and_a_head() -> None:
     assert found[3] == found[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        ("luong", "none.txt", "text file none.txt does not exist"),
-        ("luong", "photo.jpg", "photo.jpg is not UTF-8 text: it has null bytes"),
-        ("luong", "text --alignment a.doc", "--alignment a.doc must end in"),
-        ("luong", "text --alignment folder.json", "folder.json is a folder, not a file"),
-        ("luong", "text --pieces", "--pieces has no meaning without --alignment"),
-        ("luong", "text --alignment a.json --layer 0", "needs a Transformer, which this is not"),
-        ("transformer", "text --alignment a.json --head all", "'all' is neither a number nor mean"),
-        ("plain", "text --alignment a.json", "has no meaning for a model without attention"),
-        ("plain", "text --copy-unknown", "copy_unknown needs a model with attention"),
-    ],
-)
-def test_one_sentence_for_an_error(
-    name: str, arguments: str, message: str, refused: Refused
-) -> None:
-    Path("folder.json").mkdir()
-    Path("photo.jpg").write_bytes(b"\xff\xd8\xff\xe0\n\0\x10JFIF\n\xff\xd9")
-    assert message in refused(["translate", "--model", make_model(name), *arguments.split()])
-
-
-def test_a_sentence_in_place_of_a_file_is_shown_the_way(refused: Refused) -> None:
-    said = refused(["translate", "A dog runs."])
-    assert "does not exist; a sentence comes from standard input" in said
-
-
 def test_info_says_what_it_is(capsys: Output) -> None:
     assert main(["info", make_model("transformer")]) == 0
     text = capsys.readouterr().out
     for part in ("tokens, joint", "transformer", "heads: 2", "beam: 3"):
         assert part in text
+
+
+EVALUATE = ["evaluate-translator", "model", "source", "references", "--json", "scores.json"]
+
+
+def test_a_file_of_translations(capsys: Output) -> None:
+    files = ["score-translations", "found", "references"]
+    assert main([*files, "--source", "source", "--json", "scores.json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    bleu = sacrebleu.corpus_bleu(FOUND, [REFERENCES])
+    scores = json.loads(Path("scores.json").read_text())
+    assert scores["BLEU"] == pytest.approx(bleu.score)
+    assert scores["sentences"] == 3
+    for signature in scores["signatures"].values():
+        assert signature in printed.out
+    assert [each["words"] for each in scores["lengths"]] == [[1, 5], [11, 15]]
+    assert "11 to 15" in printed.out
+    Path("upper.gz").write_bytes(gzip.compress("\n".join(REFERENCES).upper().encode()))
+    assert main(["score-translations", "upper.gz", "references", "--lower-case"]) == 0
+    printed = capsys.readouterr()
+    assert "100.00" in printed.out
+    assert "words of the source" not in printed.out
+
+
+def test_a_model_is_scored_on_what_a_user_would_get(capsys: Output) -> None:
+    save_translator(make_translator(SOURCE + REFERENCES), "model")
+    assert main([*EVALUATE, "--device", "cpu", "--beam", "2", "--batch-size", "2"]) == 0
+    printed = capsys.readouterr()
+    with pytest.warns(UserWarning, match="sentence 3 has 12 tokens"):
+        found = load_translator("model").translate(SOURCE, beam=2)
+    assert printed.err.startswith(
+        "captioner: source, line 3, is too long: its last 6 tokens are not read, since the model "
+        "reads 6\n"
+    )
+    wanted = sacrebleu.corpus_chrf([each.text for each in found], [REFERENCES])
+    scores = json.loads(Path("scores.json").read_text())
+    assert scores["chrF"] == pytest.approx(wanted.score)
+    assert scores["truncated"] == 1
+    assert scores.get("cut", 0) == sum(each.cut for each in found)
+    assert sum(each["sentences"] for each in scores["lengths"]) == 3
+    # Of weights this small, no token is likely, and so not the end.
+    assert main([*EVALUATE, "--overwrite", "--minimum-length", "5"]) == 0
+    said = capsys.readouterr().err
+    for line in (1, 2, 3):
+        assert f"captioner: source: translation of line {line} was cut at 5 tokens\n" in said
+    assert json.loads(Path("scores.json").read_text())["cut"] == 3
+
+
+def test_without_the_package_it_is_said_before_anything_is_translated(
+    refused: Refused, monkeypatch: Patch
+) -> None:
+    save_translator(make_translator(SOURCE + REFERENCES), "model")
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    monkeypatch.setattr(Translator, "translate", None)
+    assert 'sacrebleu: pip install "captioner[translate]"' in refused(EVALUATE)

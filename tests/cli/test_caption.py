@@ -1,0 +1,243 @@
+"""`captioner caption`: photos and names on standard input, lines, formats, tables, languages."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from samples import Give, Output, make_captioner, save_photo
+
+from captioner.caption import save_model
+from captioner.cli.main import main
+
+CAPTION = ["caption", "--model", "tiny-model"]
+BOTH = [*CAPTION, "a.png", "b.png"]
+
+
+def records() -> dict[str, dict[str, object]]:
+    """The JSON records of both photos, by path."""
+    assert main([*BOTH, "--quiet", "--json", "o.json"]) == 0
+    return {record["image"]: record for record in json.loads(Path("o.json").read_text())}
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+def test_a_photo_on_standard_input_is_captioned(
+    suffix: str, folder: Path, give: Give, capsys: Output
+) -> None:
+    path = save_photo(Path(f"photo.{suffix}"))
+    assert main([*CAPTION, str(path)]) == 0
+    give(path.read_bytes())
+    assert main([*CAPTION, "-", "--words", "maps", "--html", "page.html"]) == 0
+    assert "<figcaption></figcaption>" in Path("page.html").read_text(encoding="utf-8")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+    assert list(Path("maps").iterdir())
+
+
+def test_a_photo_on_standard_input_stands_among_others(
+    folder: Path, give: Give, capsys: Output
+) -> None:
+    command = [*CAPTION, "b.png", "-", "--json", "o.json", "--overlay", "maps/"]
+    give(Path("a.png").read_bytes())
+    assert main(command) == 0
+    assert [line.split(": ")[0] for line in capsys.readouterr().out.splitlines()] == ["b.png", "-"]
+    assert [record["image"] for record in json.loads(Path("o.json").read_text())] == ["b.png", "-"]
+    assert {path.name for path in Path("maps").iterdir()} == {"b.png", "standard_input.png"}
+    give(Path("a.png").read_bytes()[:60])
+    assert main([*command, "--overwrite"]) == 2
+    assert capsys.readouterr().err.startswith("captioner: cannot read standard input: ")
+
+
+def test_a_list_of_names_may_be_empty_or_have_blank_lines(
+    folder: Path, give: Give, capsys: Output
+) -> None:
+    give(b"a.png\r\n\nb.png\n")
+    assert main([*CAPTION, "-", "--format", "{path}"]) == 0
+    assert capsys.readouterr().out == "a.png\nb.png\n"
+    give(b"\n \r\n")
+    assert main([*CAPTION, "-"]) == 2
+    assert "standard input is empty: it should be a photo or a list" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
+def test_names_and_lines_end_in_nul(folder: Path) -> None:
+    names = [b"new\nline.png", b"caf\xe9.png"]
+    for name in names:
+        Path(os.fsdecode(name)).symlink_to("a.png")
+    command = [sys.executable, "-m", "captioner", *CAPTION, "-0", "-", "--json", "o.json"]
+    run = subprocess.run(command, input=b"".join(b"%s\0" % n for n in names), capture_output=True)
+    assert (run.returncode, run.stderr) == (0, b"")
+    records = json.loads(Path("o.json").read_text())
+    assert [record["image"] for record in records] == [os.fsdecode(name) for name in names]
+    captions = [record["caption"].encode() for record in records]
+    assert run.stdout == b"".join(b"%s: %s\0" % pair for pair in zip(names, captions, strict=True))
+
+
+def test_options_may_stand_between_photos(folder: Path, capsys: Output) -> None:
+    save_photo(folder / "c.png")
+    command = [*CAPTION, "a.png", "--device", "cpu", "b.png", "--beam", "2"]
+    assert main([*command, "--format", "{path}", "c.png", "--", "--b.png"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "a.png\nb.png\nc.png\n"
+    assert "--b.png does not exist" in printed.err
+
+
+def test_a_photo_has_its_sentence_alone_and_several_their_paths(
+    folder: Path, capsys: Output
+) -> None:
+    found = {path: record["caption"] for path, record in records().items()}
+    assert main([*CAPTION, "a.png"]) == 0
+    assert capsys.readouterr().out == f"{found['a.png']}\n"
+    assert main(BOTH) == 0
+    assert capsys.readouterr().out == f"a.png: {found['a.png']}\nb.png: {found['b.png']}\n"
+    # Whether a line has a path does not depend on which photos can be read.
+    Path("bad.png").write_bytes(b"none")
+    for other in ("bad.png", "missing.png"):
+        assert main([*CAPTION, "a.png", other]) == 2
+        assert capsys.readouterr().out == f"a.png: {found['a.png']}\n"
+    assert main([*CAPTION, "a.png", "bad.png", "--quiet"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "bad.png is not an image" in printed.err
+
+
+@pytest.mark.parametrize("path", ["one", "one/*.png", "-"])
+def test_the_only_photo_of_a_folder_or_list_has_its_path(
+    path: str, folder: Path, give: Give, capsys: Output
+) -> None:
+    Path("one").mkdir()
+    Path("a.png").rename("one/a.png")
+    give(b"one/a.png\n")
+    assert main([*CAPTION, path]) == 0
+    assert capsys.readouterr().out.startswith("one/a.png: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
+def test_a_file_name_stays_on_its_line(folder: Path, capsys: Output) -> None:
+    photo = save_photo(Path("a\nb\x1b[2J\u202e.png"))
+    Path("c\nd.png").write_bytes(b"none")
+    assert main([*CAPTION, str(photo), "c\nd.png"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.startswith("a\\nb\\x1b[2J\\u202e.png: ")
+    assert printed.err.startswith("captioner: c\\nd.png is not an image")
+    assert (len(printed.out.splitlines()), len(printed.err.splitlines())) == (1, 2)
+
+
+def test_a_format_takes_fields_and_leaves_those_without_a_value_empty(
+    folder: Path, capsys: Output
+) -> None:
+    found = records()
+    form = r"{path}\t{rank}\t{caption:.3}\t{score:.2f}\t{confidence:.2f}\t{doubt}{{}}\n"
+    assert main([*BOTH, "--format", form]) == 0
+    assert capsys.readouterr().out == "".join(
+        f"{path}\t1\t{str(record['caption'])[:3]}\t{record['score']:.2f}\t\t{{}}\n\n"
+        for path, record in found.items()
+    )
+
+
+def test_a_table_on_standard_output_is_alone_there(folder: Path, capsys: Output) -> None:
+    expected = list(records().values())
+    assert main([*BOTH, "--json", "-", "--csv", "o.csv"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected
+    assert main([*BOTH, "--csv", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == Path("o.csv").read_text()
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert [row["caption"] for row in rows] == [record["caption"] for record in expected]
+    Path("bad.png").write_bytes(b"none")
+    assert main([*BOTH, "bad.png", "missing.png", "--jsonl", "-"]) == 2
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["image"] for line in lines] == ["a.png", "b.png", "bad.png", "missing.png"]
+    assert ["error" in line for line in lines] == [False, False, True, True]
+
+
+def test_n_best_shows_what_it_is_ranked_by(folder: Path, capsys: Output) -> None:
+    command = [*CAPTION, "a.png", "--n-best", "4"]
+    assert main([*command, "--length-normalisation", "2", "--json", "out.json"]) == 0
+    said = re.findall(r"\(score (\S+), log-probability (\S+)\)$", capsys.readouterr().out, re.M)
+    (record,) = json.loads(Path("out.json").read_text())
+    found = [record, *record["alternatives"]]
+    assert len({each["caption"] for each in found}) == 4
+    assert [(f"{each['score']:.2f}", f"{each['log_probability']:.2f}") for each in found] == said
+    scores = [each["score"] for each in found]
+    assert scores == sorted(scores, reverse=True)
+    for each in found:
+        lengths = ((5 + len(each["words"]) + 1) / 6) ** 2
+        assert each["score"] == pytest.approx(each["log_probability"] / lengths)
+
+
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_captions_are_translated_in_every_output(
+    language: str, folder: Path, capsys: Output
+) -> None:
+    save_model(make_captioner(words=["a", "dog", "man", "red", "water"]), Path("model"))
+    command = ["caption", "a.png", "b.png", "--model", "model", "--n-best", "2", "--json"]
+    outputs = ("--overlay", "maps/", "--html", "page.html", "--xmp", "--text")
+    assert main([*command, "found.json", "--language", language, *outputs]) == 0
+    lines = capsys.readouterr().out
+    assert main([*command, "en.json"]) == 0
+    page = Path("page.html").read_text(encoding="utf-8")
+    english = json.loads(Path("en.json").read_text())
+    found = json.loads(Path("found.json").read_text(encoding="utf-8"))
+    for record, of in zip(found, english, strict=True):
+        name, text = record["image"], record["caption"]
+        versions = zip([record, *record["alternatives"]], [of, *of["alternatives"]], strict=True)
+        for version, original in versions:
+            assert version["language"] == language
+            assert version["original"]["words"] == original["words"]
+            assert version["score"] == original["score"]
+            assert version["caption"] == " ".join(version["words"])
+            assert version["caption"] in lines
+        assert Path(name).with_suffix(".txt").read_text(encoding="utf-8") == f"{text}\n"
+        sidecar = Path(name).with_suffix(".xmp").read_text(encoding="utf-8")
+        assert f'xml:lang="{language}">{text}<' in sidecar
+        assert 'xml:lang="en"' not in sidecar
+        assert (Path("maps") / name).is_file()
+        assert all(part in page for part in (f'lang="{language}"', *record["words"]))
+
+
+def test_a_language_may_have_a_region_and_english_is_the_caption_itself(folder: Path) -> None:
+    found = []
+    for options in ([], *(["--language", tag] for tag in ("EN", "FR", "fr-ca"))):
+        assert main([*CAPTION, "a.png", *options, "--json", "o.json", "--overwrite"]) == 0
+        found += json.loads(Path("o.json").read_text(encoding="utf-8"))
+    plain, english, french, canadian = found
+    assert plain == english
+    assert plain["caption"] != french["caption"] == canadian["caption"]
+    assert [each.get("language") for each in found] == [None, None, "fr", "fr-CA"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot send SIGTERM to a handler")
+@pytest.mark.parametrize("reader", ["stays", "leaves"])
+def test_termination_keeps_what_is_captioned_and_a_reader_may_leave(
+    reader: str, folder: Path
+) -> None:
+    paths = [f"{number}.png" for number in range(800)]
+    for path in paths:
+        os.link("a.png", path)
+    command = [sys.executable, "-m", "captioner", *CAPTION, *paths, "--batch-size", "1"]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, "--json", "out.json"], **options) as process:
+        process.stdout.readline()
+        process.stdout.readline()
+        if reader == "leaves":
+            process.stdout.close()
+            assert b"Traceback" not in process.stderr.read()
+            return
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    progress, said = errors.decode().splitlines()
+    assert re.fullmatch(r"captioning: \d+/800 photos, .* left", progress)
+    assert said == "captioner: interrupted"
+    assert 1 <= len(json.loads(Path("out.json").read_text())) < 800
