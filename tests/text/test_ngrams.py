@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -22,31 +21,12 @@ def people(*captions: str) -> PeoplesNgrams:
 
 def test_what_nobody_wrote_is_named() -> None:
     written = people("a dog runs", "a cat sits")
-    assert written.unseen(["a", "dog", "sits"]) == [
-        ("dog", "sits"),
-        ("a", "dog", "sits"),
-        ("dog", "sits", "<end>"),
-    ]
-    assert people("a dog runs", "a dog runs away").unseen(["a", "dog"]) == [
-        ("dog", "<end>"),
-        ("a", "dog", "<end>"),
-    ]
-
-
-def test_a_caption_does_not_vouch_for_itself() -> None:
-    alone = people("a dog runs", "a cat sits")
-    assert alone.unseen(["a", "dog", "runs"]) == []
-    assert alone.unseen(["a", "dog", "runs"], leave_out=True) == [
-        ("a", "dog"),
-        ("dog", "runs"),
-        ("runs", "<end>"),
-        ("<start>", "a", "dog"),
-        ("a", "dog", "runs"),
-        ("dog", "runs", "<end>"),
-    ]
-    assert (
-        people("a dog runs", "a dog runs fast", "the dog runs").unseen(["a", "dog", "runs"]) == []
-    )
+    ends = [("dog", "sits"), ("a", "dog", "sits"), ("dog", "sits", "<end>")]
+    assert written.unseen(["a", "dog", "sits"]) == ends
+    assert written.unseen(["a", "dog", "runs"]) == []
+    own = [("a", "dog"), ("dog", "runs"), ("runs", "<end>"), ("<start>", "a", "dog")]
+    own += [("a", "dog", "runs"), ("dog", "runs", "<end>")]
+    assert written.unseen(["a", "dog", "runs"], leave_out=True) == own
 
 
 @given(st.lists(st.lists(st.sampled_from(WORDS), max_size=6), min_size=1, max_size=12))
@@ -86,12 +66,11 @@ def test_log_probability_by_hand() -> None:
 
 
 def test_plurals_and_mass_nouns_take_no_article() -> None:
-    draw = random.Random(0)
     captions = [
-        f"{draw.choice(('two', 'three', 'some'))} {draw.choice(('black', 'white', 'brown'))} "
-        f"{noun} {draw.choice(('on', 'near', 'by'))} the {place}"
-        for noun in ("cows", "luggage", "eyes")
-        for place in (f"place{number}" for number in range(50))
+        f"{('two', 'three', 'some')[place % 3]} {('black', 'white')[place % 2]} {noun} "
+        f"{('on', 'near', 'by')[place % 3]} the place{place}"
+        for noun in ("cows", "luggage", "eyes", "men", "water")
+        for place in range(50)
     ]
     captions += [f"a dog near the place{number}" for number in range(50)]
     captions += ["two black and white cows", "a black and white cow"]
@@ -99,13 +78,8 @@ def test_plurals_and_mass_nouns_take_no_article() -> None:
     wrong = ["a luggage", "a cat with a green eyes", "a black and white cows standing"]
     for sentence, noun in zip(wrong, ("luggage", "eyes", "cows"), strict=True):
         assert written.misplaced_articles(sentence.split()) == [noun]
-    for sentence in (
-        "a dog",
-        "a luggage cart",
-        "a pair of eyes",
-        "a few cows",
-        "the cows by a dog",
-    ):
+    right = ["a dog", "a luggage cart", "a pair of eyes", "a few cows", "the cows by a dog"]
+    for sentence in (*right, "a men 's room", "a water slide"):
         assert written.misplaced_articles(sentence.split()) == []
     assert ("and", "white", "cows") in written.counts[3]
     words = Vocabulary(["and", "black", "cow", "cows", "white"])  # 4 to 8
@@ -117,14 +91,8 @@ def test_plurals_and_mass_nouns_take_no_article() -> None:
 def test_triples_of_tokens_by_hand() -> None:
     vocabulary = Vocabulary(["a", "dog", "runs"])  # 4, 5, 6; 1 is the start and 2 the end
     written = people("a dog", "a cat runs", "dog runs")
-    assert written.token_trigrams(vocabulary) == [
-        (1, 1, 4),
-        (1, 1, 5),
-        (1, 4, 5),
-        (1, 5, 6),
-        (4, 5, 2),
-        (5, 6, 2),
-    ]
+    triples = [(1, 1, 4), (1, 1, 5), (1, 4, 5), (1, 5, 6), (4, 5, 2), (5, 6, 2)]
+    assert written.token_trigrams(vocabulary) == triples
 
 
 def test_prepositions_that_people_hardly_use_are_slips() -> None:
@@ -135,7 +103,3 @@ def test_prepositions_that_people_hardly_use_are_slips() -> None:
     assert (6, 8, 4) in triples
     assert (5, 8, 4) not in triples
     assert (5, 8, 7) in triples
-    assert written.unseen(["in", "the", "beach"]) == [
-        ("<start>", "in"),
-        ("<start>", "in", "the"),
-    ]

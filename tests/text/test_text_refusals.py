@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from captioner.errors import UserError
@@ -12,44 +14,27 @@ SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("kind", "value", "message"),
     [
-        ([], 'is not an object with a list "words"'),
-        ({"words": {"a": 4}}, 'is not an object with a list "words"'),
-        ({"words": ["a"]}, "does not begin with the words <pad>"),
-        ({"words": ["<pad>", "<end>", "<start>", "<unk>", "a"]}, "does not begin with"),
-        ({"words": [*SPECIAL, "a", "b", "a"]}, "'a' twice, at 4 and at 6"),
-        ({"words": [*SPECIAL, "a", 7]}, "word 5 .* is 7, which is no word"),
-        ({"words": [*SPECIAL, "<end>"]}, "'<end>', which is no word"),
-        ({"words": [*SPECIAL, ""]}, "'', which is no word"),
-        ({"words": [*SPECIAL, "\ud800"]}, "which is no word"),
+        (Vocabulary, [], 'is not an object with a list "words"'),
+        (WordVocabulary, {"words": {"a": 4}}, 'is not an object with a list "words"'),
+        (Vocabulary, {"words": ["a"]}, "does not begin with the words <pad>"),
+        (Vocabulary, {"words": [*SPECIAL, "a", "b", "a"]}, "'a' twice, at 4 and at 6"),
+        (Vocabulary, {"words": [*SPECIAL, "a", 7]}, "word 5 .* is 7, which is no word"),
+        (Vocabulary, {"words": [*SPECIAL, "<end>"]}, "'<end>', which is no word"),
+        (WordVocabulary, {"words": [*SPECIAL, ""]}, "'', which is no word"),
+        (Vocabulary, {"words": [*SPECIAL, "\ud800"]}, "which is no word"),
+        (WordVocabulary, {"case": "odd", "words": SPECIAL}, "case 'odd' of words is not one of"),
+        (SubwordVocabulary, [], 'no "model" in base64'),
+        (SubwordVocabulary, {"model": "??"}, 'no "model" in base64'),
+        (SubwordVocabulary, {"model": 3}, 'no "model" in base64'),
+        (SubwordVocabulary, {"case": "keep", "model": "aaaa"}, "model is damaged"),
+        (SubwordVocabulary, {"case": "UP", "model": "aaaa"}, "case 'UP' of subwords"),
     ],
 )
-def test_vocabularies(value: object, message: str) -> None:
-    for kind in (Vocabulary, WordVocabulary):
-        with pytest.raises(UserError, match=f"^v.json .*{message}"):
-            kind.from_json(value, "v.json")
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"case": "keep"}, 'no "model" in base64'),
-        ({"case": "keep", "model": "??"}, 'no "model" in base64'),
-        ({"case": "keep", "model": "\u00e9"}, 'no "model" in base64'),
-        ({"case": "keep", "model": 3}, 'no "model" in base64'),
-        ({"case": "keep", "model": "aaaa"}, "model is damaged"),
-        ({"case": "UP", "model": "aaaa"}, "case 'UP' of subwords"),
-    ],
-)
-def test_subword_models(value: object, message: str) -> None:
+def test_vocabularies(kind: Any, value: object, message: str) -> None:
     with pytest.raises(UserError, match=f"^v.json .*{message}"):
-        SubwordVocabulary.from_json(value, "v.json")
-
-
-def test_cases_of_words() -> None:
-    with pytest.raises(UserError, match=r"v\.json .* case 'odd' of words is not one of"):
-        WordVocabulary.from_json({"case": "odd", "words": SPECIAL}, "v.json")
+        kind.from_json(value, "v.json")
 
 
 def test_subwords_that_cannot_be_learned() -> None:
@@ -63,7 +48,7 @@ def test_subwords_that_cannot_be_learned() -> None:
         SubwordVocabulary.learn(["", " "])
 
 
-@pytest.mark.parametrize("text", ["", "d", "french", "de_DE", "de-", "pt-BR "])
+@pytest.mark.parametrize("text", ["", "d", "french", "de_DE", "de-"])
 def test_language_tags(text: str) -> None:
     with pytest.raises(UserError, match=r"--language .* is not a language tag such as de or pt-BR"):
         language_tag(text, "--language")

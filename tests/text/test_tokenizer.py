@@ -109,15 +109,12 @@ def test_recorded_from_the_evaluation(caption: str, words: str) -> None:
     assert tokenize(caption) == words.split()
 
 
-def test_line_ends_are_white_space() -> None:
+def test_line_ends_are_white_space_and_punctuation_is_dropped() -> None:
     for line_end in ["\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029"]:
         caption = f"They cannot{line_end}swim far.{line_end}"
         assert tokenize(caption) == ["they", "can", "not", "swim", "far"]
-
-
-@pytest.mark.parametrize("sign", sorted(PUNCTUATION))
-def test_punctuation_is_dropped(sign: str) -> None:
-    assert tokenize(f"a dog {sign} runs") == ["a", "dog", "runs"]
+    for sign in PUNCTUATION:
+        assert tokenize(f"a dog {sign} runs") == ["a", "dog", "runs"]
 
 
 HOSTILE = st.text(st.sampled_from("abBdnstyKM.19 '’`\"-&;,:!?/\\@#$%()[]<>_=*+é٣½\u0301\xad\xa0\n"))
@@ -149,12 +146,8 @@ def test_words_joined_by_spaces_are_the_same_words_again(caption: str) -> None:
     assert tokenize(" ".join(words)) == words
 
 
-def test_long_captions() -> None:
+def test_long_captions_and_numbers_of_two_parts() -> None:
     assert tokenize("a dog's " * 10_000) == ["a", "dog", "'s"] * 10_000
-    assert tokenize("x" * 100_000) == ["x" * 100_000]
-    assert tokenize("!" * 10_000) == ["!" * 10_000]
-
-
-def test_a_number_of_two_parts_may_stay_one_word() -> None:
+    for long in ("x" * 100_000, "!" * 10_000):
+        assert tokenize(long) == [long]
     assert tokenize_unsplit("22 3/4 dogs on Main St.") == ["22\xa03/4", "dogs", "on", "main", "st."]
-    assert tokenize_unsplit("A dog.") == tokenize("A dog.") == ["a", "dog"]

@@ -1,61 +1,50 @@
+"""Vocabularies of words, and the batches of their indices."""
+
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.text.plain_text import plain_text
+from captioner.text.token_batches import TranslationBatch, collate_sources
+from captioner.text.vocabulary import (
+    SPECIAL_WORDS,
+    Vocabulary,
+    WordVocabulary,
+    capitalise,
+    join_words,
+    split_words,
+)
 
 CAPTIONS = [["b", "a", "dog"], ["a", "cat"], ["a", "b", "dog"], ["zebra"]]
 
 
 def test_words_are_ordered_by_count_and_then_alphabetically() -> None:
-    vocabulary = Vocabulary.build(CAPTIONS, minimum_count=1)
-    assert vocabulary.words == (*SPECIAL_WORDS, "a", "b", "dog", "cat", "zebra")
-    assert len(vocabulary) == 9
-
-
-def test_minimum_count_keeps_words_that_occur_so_often() -> None:
-    assert Vocabulary.build(CAPTIONS, minimum_count=2).words[4:] == ("a", "b", "dog")
-    assert Vocabulary.build(CAPTIONS, minimum_count=3).words[4:] == ("a",)
+    words = ("a", "b", "dog", "cat", "zebra")
+    assert Vocabulary.build(CAPTIONS, minimum_count=1).words == (*SPECIAL_WORDS, *words)
+    assert Vocabulary.build(CAPTIONS, minimum_count=2).words[4:] == words[:3]
     assert Vocabulary.build([["x"] * 4, ["y"] * 5]).words[4:] == ("y",)
-
-
-def test_new_words_follow_those_that_were_there() -> None:
-    vocabulary = Vocabulary(["dog", "cow"]).extended([*CAPTIONS, ["<end>", "<end>"]], 2)
-    assert vocabulary.words[4:] == ("dog", "cow", "a", "b")
-    assert vocabulary.extended(CAPTIONS, 3) == vocabulary
+    extended = Vocabulary(["dog", "cow"]).extended([*CAPTIONS, ["<end>", "<end>"]], 2)
+    assert extended.words[4:] == ("dog", "cow", "a", "b")
+    assert extended.extended(CAPTIONS, 3) == extended
 
 
 def test_encode_and_decode() -> None:
-    vocabulary = Vocabulary(["a", "dog"])
-    assert vocabulary.encode(["a", "cat", "dog"]) == [4, 3, 5]
+    vocabulary = Vocabulary.build([["a", "dog", "<end>", "<pad>", "<start>", "<unk>"]], 1)
+    assert vocabulary.words == (*SPECIAL_WORDS, "a", "dog")
+    assert vocabulary.encode(["a", "cat", "dog", "<end>", "<pad>"]) == [4, 3, 5, 3, 3]
     assert vocabulary.decode([1, 4, 3, 0, 5, 2, 4]) == ["a", "<unk>", "dog"]
     assert vocabulary.decode([4, 5]) == ["a", "dog"]
-
-
-def test_special_words_in_a_corpus_are_unknown_words() -> None:
-    corpus = [["a", "<end>", "<pad>", "<start>", "<unk>"]] * 9
-    vocabulary = Vocabulary.build(corpus, minimum_count=1)
-    assert vocabulary.words == (*SPECIAL_WORDS, "a")
-    assert vocabulary.encode(["a", "<end>", "<pad>", "<start>"]) == [4, 3, 3, 3]
     assert "<end>" not in vocabulary
     assert "a" in vocabulary
-
-
-WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-
-
-@given(st.lists(WORDS.filter(lambda word: word not in SPECIAL_WORDS), unique=True))
-def test_json_round_trip(words: list[str]) -> None:
-    vocabulary = Vocabulary(words)
-    again = Vocabulary.from_json(json.loads(json.dumps(vocabulary.to_json())))
-    assert again == vocabulary
-    assert again.decode(again.encode(words)) == words
+    assert repr(vocabulary) == "Vocabulary(6 words)"
 
 
 def test_save_and_load(tmp_path: Path) -> None:
@@ -77,4 +66,92 @@ def test_any_json_is_a_vocabulary_or_refused(value: Any) -> None:
         vocabulary = Vocabulary.from_json(value)
     except UserError:
         return
-    assert vocabulary.to_json() == value
+    assert json.loads(json.dumps(vocabulary.to_json())) == value
+    assert vocabulary.decode(vocabulary.encode(value["words"][4:])) == value["words"][4:]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Look!", ["Look", "￭!"]),
+        ("the man's dog", ["the", "man", "￭'s", "dog"]),
+        ("isn't", ["isn", "￭'t"]),
+        ("l'homme qu’il", ["l'￭", "homme", "qu’￭", "il"]),
+        ("aujourd'hui", ["aujourd", "￭'￭", "hui"]),
+        ("T-Shirt", ["T", "￭-￭", "Shirt"]),
+        ("(a b)", ["(￭", "a", "b", "￭)"]),
+        ('says "no".', ["says", '"￭', "no", '￭"', "￭."]),
+        ("12,5 % ...", ["12", "￭,￭", "5", "%", ".", "￭.", "￭."]),
+        ("नमस्ते, दुनिया", ["नमस्ते", "￭,", "दुनिया"]),
+        ("สวัสดี!", ["สวัสดี", "￭!"]),
+        ("שָׁלוֹם", ["שָׁלוֹם"]),
+        ("می\u200cخواهم", ["می\u200cخواهم"]),
+        ("", []),
+    ],
+)
+def test_words_and_signs(text: str, tokens: list[str]) -> None:
+    assert split_words(text) == tokens
+    assert join_words(tokens) == text
+
+
+LIKE_TEXT = st.text() | st.text("aB'’é\u0301l. ,-?\"(ß1") | st.text(" \u2581\uffed\ud800\0x")
+
+
+@given(LIKE_TEXT)
+def test_split_text_is_joined_again(text: str) -> None:
+    plain = plain_text(text)
+    assert join_words(split_words(plain)) == plain
+
+
+def test_a_joiner_on_both_sides_of_a_gap_joins_once() -> None:
+    assert join_words(["a￭", "￭b", "c", "￭"]) == "ab c"
+
+
+def there_and_back(vocabulary: WordVocabulary, text: str) -> str:
+    """A text by way of the indices of its tokens."""
+    return vocabulary.join(vocabulary.tokens(vocabulary.indices(vocabulary.split(text))))
+
+
+@given(st.lists(LIKE_TEXT, max_size=4), st.sampled_from(["keep", "lower", "sentence"]))
+def test_known_words_come_back(texts: list[str], case: str) -> None:
+    vocabulary = WordVocabulary.learn(texts, minimum_count=1, case=case)
+    for text in texts:
+        expected = plain_text(text, case)
+        expected = capitalise(expected) if case == "sentence" else expected
+        # A special word in the text, such as "<unk>", is cut into signs and comes back as well.
+        assert there_and_back(vocabulary, text) == expected
+
+
+TEXTS = [
+    "The man's dog isn't here, is it?",
+    "Der Hund spielt mit dem Ball.",
+    "L'homme qu'il voit aujourd'hui a dit: « Bonjour! »",
+    "Er sieht den Mann. Der Mann (alt) sieht ihn.",
+]
+
+
+def test_the_first_word_of_a_sentence_is_a_word_like_others() -> None:
+    vocabulary = WordVocabulary.learn([*TEXTS, "Hans sieht der Frau zu"], 1)
+    assert "der" in vocabulary.vocabulary
+    assert "hans" not in vocabulary.vocabulary
+    assert vocabulary.split("Der Mann sieht")[0] == "der"
+    assert vocabulary.split("Hans sieht")[0] == "Hans"
+    assert vocabulary.split("Spielt der Hund")[0] == "spielt"
+    assert there_and_back(vocabulary, "der Hans sieht Der Hund") == "Der Hans sieht Der Hund"
+
+
+def test_unknown_words_and_special_ones() -> None:
+    vocabulary = WordVocabulary.learn(TEXTS, 1, "keep")
+    assert vocabulary.tokens([3, 2]) == ["<unk>", "<end>"]
+    assert there_and_back(vocabulary, "Der Xylophon.") == "Der <unk>."
+    assert 2 not in vocabulary.indices(vocabulary.split("<end>"))
+
+
+def test_a_batch_moves_but_for_the_mask_of_its_sources() -> None:
+    source, mask = collate_sources([[4, 5], [6]])
+    assert source.tolist() == [[4, 5, 2], [6, 2, 0]]
+    assert mask.tolist() == [[True] * 3, [True, True, False]]
+    moved = TranslationBatch(source, mask, source, source, mask).to("meta")
+    places = [tensor.device.type for tensor in moved]
+    assert places == ["meta", "cpu", "meta", "meta", "meta"]  # Lengths are read from the mask.
+    assert torch.equal(moved.source_mask, mask)
