@@ -38,7 +38,6 @@ def test_the_loss_its_gradient_and_a_search_are_those_of_the_cpu(name: str) -> N
             loss = TranslationLoss(model.train()).loss(batch().to(device))["loss"]
             torch.autograd.backward(loss)
     for one, other in zip(*(model.parameters() for model in models), strict=True):
-        assert one.grad is not None
         torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-3, atol=1e-4)
     for here, there in zip(*searched, strict=True):
         assert there[0].score == pytest.approx(here[0].score, abs=1e-3)
@@ -47,14 +46,11 @@ def test_the_loss_its_gradient_and_a_search_are_those_of_the_cpu(name: str) -> N
 
 @precisions
 @pytest.mark.parametrize("name", CONFIGS)
-def test_ten_steps_of_training_and_a_search(name: str, precision: str) -> None:
+def test_ten_steps_of_training(name: str, precision: str) -> None:
     torch.manual_seed(0)
     loss = TranslationLoss(CONFIGS[name].make(SIZE, SIZE)).to(DEVICE)
     first, last = losses_of_ten_steps(loss, batch(), precision)
     assert last < first
-    model = loss.translation_model.eval()
-    memory = model.remember(batch().source.to(DEVICE), batch().source_mask)
-    assert all(len(each) == 5 for each in decode(model, memory, start=1, end=2))
 
 
 def test_the_packaged_model_gives_the_translations_of_the_cpu() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from captioner.schema import from_mapping
 from captioner.text.vocabulary import WordVocabulary
 from captioner.translate import (
-    BahdanauConfig,
-    GNMTConfig,
-    LuongConfig,
-    SequenceToSequenceConfig,
-    TransformerConfig,
     TranslationModel,
     TranslationModelConfig,
     TranslationSearch,
@@ -23,63 +21,48 @@ SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", " 
 SIZE = 11
 """Tokens on each side; the first four are special."""
 
-
-def luong(**fields: object) -> TranslationModelConfig:
-    sizes = {"embedding_size": 8, "hidden_size": 12, "attention_size": 10, "window": 2}
-    return TranslationModelConfig(luong=LuongConfig(**{**sizes, "dropout": 0.0, **fields}))  # type: ignore[arg-type]
-
-
-def transformer(**fields: object) -> TranslationModelConfig:
-    sizes = {"embedding_size": 12, "heads": 3, "inner_size": 16}
-    sizes |= {"encoder_layers": 2, "decoder_layers": 2}
-    config = TransformerConfig(**{**sizes, "dropout": 0.0, **fields})  # type: ignore[arg-type]
-    return TranslationModelConfig(transformer=config)
-
-
-def sequence_to_sequence(cell: str) -> TranslationModelConfig:
-    config = SequenceToSequenceConfig(
-        cell=cell, embedding_size=8, hidden_size=12, layers=2, dropout=0.0
-    )
-    return TranslationModelConfig(sequence_to_sequence=config)
+_SIZES: dict[str, dict[str, Any]] = {
+    "sequence_to_sequence": {"embedding_size": 8, "hidden_size": 12},
+    "bahdanau": {"embedding_size": 8, "hidden_size": 12, "attention_size": 10, "output_size": 6},
+    "luong": {"embedding_size": 8, "hidden_size": 12, "attention_size": 10, "window": 2},
+    "gnmt": {"embedding_size": 8, "hidden_size": 12, "attention_size": 10},
+    "transformer": {
+        "embedding_size": 12,
+        "heads": 3,
+        "inner_size": 16,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+    },
+}
 
 
-CONFIGS: dict[str, TranslationModelConfig] = {
-    "gru": sequence_to_sequence("gru"),
-    "lstm": sequence_to_sequence("lstm"),
-    "bahdanau": TranslationModelConfig(
-        bahdanau=BahdanauConfig(
-            embedding_size=8, hidden_size=12, attention_size=10, output_size=6, dropout=0.0
-        )
+def config(family: str, **fields: object) -> TranslationModelConfig:
+    section = {**_SIZES[family], "dropout": 0.0, **fields}
+    return from_mapping(TranslationModelConfig, {family: section}, "the samples")
+
+
+CONFIGS = {
+    "gru": config("sequence_to_sequence", cell="gru"),
+    "lstm": config("sequence_to_sequence"),
+    "bahdanau": config("bahdanau"),
+    "bahdanau, new state": config(
+        "bahdanau", output_size=8, output_state="new", tie_embeddings="all"
     ),
-    "bahdanau, new state": TranslationModelConfig(
-        bahdanau=BahdanauConfig(
-            embedding_size=8,
-            hidden_size=12,
-            attention_size=10,
-            output_size=8,
-            output_state="new",
-            tie_embeddings="all",
-            dropout=0.0,
-        )
+    "dot": config("luong", score="dot"),
+    "general": config("luong", bidirectional=True),
+    "concat": config("luong", score="concat", cell="gru", layers=3),
+    "dot, not fed": config("luong", score="dot", input_feeding=False, bidirectional=True),
+    "concat, not fed": config("luong", score="concat", input_feeding=False, cell="gru"),
+    "local-m": config("luong", attention="local-m"),
+    "local-m, not fed": config("luong", attention="local-m", input_feeding=False),
+    "local-p": config("luong", attention="local-p", embedding_size=12, tie_embeddings="target"),
+    "local-p, not fed": config("luong", attention="local-p", input_feeding=False),
+    "gnmt": config("gnmt"),
+    "transformer": config("transformer"),
+    "transformer, post-norm": config(
+        "transformer", norm_first=False, final_norm=False, tie_embeddings="all", alignment_head=1
     ),
-    "dot": luong(score="dot"),
-    "general": luong(score="general", bidirectional=True),
-    "concat": luong(score="concat", cell="gru", layers=3),
-    "dot, not fed": luong(score="dot", input_feeding=False, bidirectional=True),
-    "general, not fed": luong(score="general", input_feeding=False),
-    "concat, not fed": luong(score="concat", input_feeding=False, cell="gru"),
-    "local-m": luong(attention="local-m"),
-    "local-m, not fed": luong(attention="local-m", input_feeding=False),
-    "local-p": luong(attention="local-p", embedding_size=12, tie_embeddings="target"),
-    "local-p, not fed": luong(attention="local-p", input_feeding=False),
-    "gnmt": TranslationModelConfig(
-        gnmt=GNMTConfig(embedding_size=8, hidden_size=12, attention_size=10, layers=4, dropout=0.0)
-    ),
-    "transformer": transformer(),
-    "transformer, post-norm": transformer(
-        norm_first=False, final_norm=False, tie_embeddings="all", alignment_head=1
-    ),
-    "transformer, first layer": transformer(tie_embeddings="none", alignment_layer=0),
+    "transformer, first layer": config("transformer", tie_embeddings="none", alignment_layer=0),
 }
 
 
