@@ -68,8 +68,8 @@ class ObjectiveConfig(Config):
     """The training objective: Xu et al. 2015, section 4.
 
     With one draw a caption, the paper's, its reward is compared with the moving average of others;
-    with two or more, with the mean of its other draws, which removes nearly all of the noise (Kool
-    et al. 2019).
+    with more, with the mean of its other draws, which removes nearly all of the noise (Kool et al.
+    2019). The weights of hard attention are those of the authors' code.
     """
 
     doubly_stochastic: Weight = Field(1.0, description="lambda of equation 14; soft attention only")
@@ -79,10 +79,7 @@ class ObjectiveConfig(Config):
         "which T words can reach; soft attention only",
     )
     label_smoothing: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="probability spread over the whole vocabulary (Szegedy et al. 2016, section 7)",
+        0.0, ge=0, lt=1, description="probability spread over all words (Szegedy et al. 2016)"
     )
     grounding: Weight = Field(
         0.0,
@@ -90,23 +87,16 @@ class ObjectiveConfig(Config):
         "(Liu et al. 2017); soft attention only, not in the paper",
     )
     reward_weight: Weight = Field(
-        0.1,
-        description="lambda_r of the learning rule after equation 12, as in the authors' code; "
-        "hard attention only",
+        0.1, description="lambda_r of the rule after equation 12; hard attention only"
     )
     entropy_weight: Weight = Field(
-        0.002,
-        description="lambda_e of the learning rule after equation 12, as in the authors' code; "
-        "hard attention only",
+        0.002, description="lambda_e of the rule after equation 12; hard attention only"
     )
     baseline_decay: float = Field(
         0.9, ge=0, lt=1, description="share of the baseline kept at an update; hard attention only"
     )
     semi_sampling: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="probability of the expected value in place of draws; hard attention only",
+        0.5, ge=0, le=1, description="probability of no draw, but the mean; hard attention only"
     )
     draws: int = Field(
         1, ge=1, le=10_000, description="draws of a caption's places; hard attention only"

@@ -103,12 +103,9 @@ def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
     assert examples == [PairExample([4, 5], [4]), PairExample([5], [5, 4])]
     assert cut == [1]
     assert encode_pairs(pairs, source, target, 9)[1] == []
-
-
-def test_cut_lines_are_told() -> None:
-    found = report_cut("source", range(3, 15), "2 tokens")
-    assert found == "12 sources cut to 2 tokens: lines 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more"
-    assert report_cut("pair", [1], "2 tokens a side") == "1 pair cut to 2 tokens a side: line 1"
+    assert report_cut("pair", cut, "2 tokens a side") == "1 pair cut to 2 tokens a side: line 1"
+    several = report_cut("source", range(3, 15), "2 tokens")
+    assert several == "12 sources cut to 2 tokens: lines 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more"
 
 
 def test_a_batch_of_pairs() -> None:
@@ -210,9 +207,3 @@ def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(
     assert [loading_workers(torch.device(kind)) for kind in ("cpu", "mps")] == [0, 0]
     counts = [loading_workers(torch.device("cuda"), ranks) for ranks in (1, 2, 4, 100)]
     assert counts == [8, 6, 3, 1]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_items_for_a_gpu_are_in_pinned_memory() -> None:
-    assert all(item[1].is_pinned() for item in load_ahead(load, [1, 2], 1))
