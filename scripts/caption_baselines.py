@@ -32,10 +32,10 @@ from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.progress import progress_bar
 from captioner.runs.batches import CaptionBatches
-from captioner.runs.caption_data import read_training
 from captioner.runs.caption_task import scores_of
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.runs.features import StoredRows
+from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
 from captioner.training import Validation, train
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
@@ -54,10 +54,10 @@ class ZeroRows(StoredRows):
         """Nothing to open."""
 
     def read(
-        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
-    ) -> Tensor:
-        """Rows (B,) -> zeros (B, 1, D). part: which of the rows are read."""
-        return torch.zeros(len(rows[part]), 1, ANNOTATION_SIZE)
+        self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
+    ) -> tuple[Tensor, None]:
+        """A part of the rows (B,) -> zeros (B, 1, D)."""
+        return torch.zeros(len(rows[part]), 1, ANNOTATION_SIZE), None
 
 
 def best_constant(training: Sequence[Example], validation: Sequence[Example]) -> str:

@@ -43,7 +43,7 @@ from captioner.cli.program import run_program
 from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import fill_stores
+from captioner.runs.features import extract_features
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
 from captioner.schema import from_mapping
@@ -147,7 +147,7 @@ def encoding(machine: ObservedMachine, sizes: Sizes) -> Iterator[str]:
         }
         recipe = from_mapping(CaptioningRecipe, mapping, "acceptance")
         begin = time.perf_counter()
-        fill_stores(recipe, Engine(machine.device))
+        extract_features(recipe, Engine(machine.device))
         rate = sizes.photos / (time.perf_counter() - begin)
     assert result.limit is not None
     name = f"features of {sizes.photos} files, start included"

@@ -8,15 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from captioner.training import Engine, MicroBatch, Step, TrainingConfig
-from captioner.training.optimization import make_optimizer
+from captioner.training import Engine, TrainingConfig, make_optimizer
+from captioner.training.checkpoint import Position
 from captioner.training.step import Stepper
 
 DEVICE = torch.device(os.environ.get("GPU_TESTS_DEVICE", "cuda"))
@@ -47,10 +46,10 @@ def losses_of_ten_steps(loss: nn.Module, batch: Any, precision: str) -> tuple[fl
     """Train on one batch as a run does: the loss of the first step and of the last."""
     config = TrainingConfig(learning_rate=0.01, precision=precision)  # type: ignore[arg-type]
     optimizer = make_optimizer(loss, config)
-    stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Path("absent"))
+    stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Position())
     losses = []
-    for number in range(10):
-        stepper.make(Step([MicroBatch(batch, 1)], 1), number, 0)
+    for _ in range(10):
+        stepper.make([(batch, 1.0)])
         losses.append(stepper.sums()["loss"])
-    stepper.check(0)
+    stepper.check()
     return losses[0], losses[-1] - losses[-2]

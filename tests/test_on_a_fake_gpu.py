@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -27,8 +26,8 @@ from captioner.caption import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.folder import decoder_config, make_decoder
 from captioner.decoding import Constraints, decode
 from captioner.text.token_batches import TranslationBatch, collate_sources
-from captioner.training import Engine, MicroBatch, Step, TrainingConfig
-from captioner.training.optimization import make_optimizer
+from captioner.training import Engine, TrainingConfig, make_optimizer
+from captioner.training.checkpoint import Position
 from captioner.training.step import Stepper
 from captioner.translate import TranslationLoss, TranslationObjective
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -95,10 +94,10 @@ def make_steps(
     config = TrainingConfig(optimizer="adam")
     optimizer = make_optimizer(loss, config)
     assert optimizer.defaults["fused"]
-    stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Path("absent"))
+    stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Position())
     gpu.copies = False
-    for number in range(2):
-        stepper.make(Step([MicroBatch(batch, 3), MicroBatch(batch, 2)], 5), number, 0)
+    for _ in range(2):
+        stepper.make([(batch, 0.6), (batch, 0.4)])
 
 
 @pytest.mark.parametrize("fields", [LSTM, TRANSFORMER])

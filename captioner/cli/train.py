@@ -115,8 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
 def run_features(arguments: argparse.Namespace) -> int:
     """Fill the stores."""
     from captioner.devices import choose_device
-    from captioner.runs.captioning_recipe import read_recipe
-    from captioner.runs.features import fill_stores
+    from captioner.runs.features import extract_features
+    from captioner.runs.read_recipe import read_recipe
     from captioner.runs.run import run_engine
 
     changes = list(arguments.changes)
@@ -124,7 +124,7 @@ def run_features(arguments: argparse.Namespace) -> int:
         changes.append(_change("features.folder", arguments.out))
     recipe = read_recipe(arguments.config, changes)
     with run_engine(choose_device(arguments.device)) as engine:
-        for name, store in fill_stores(recipe, engine).items():
+        for name, store in extract_features(recipe, engine).items():
             print(f"{name}: {len(store):,} images in {store.folder}")
     return 0
 
@@ -136,7 +136,8 @@ def _change(field: str, value: object) -> str:
 
 def _encoder_change(arguments: argparse.Namespace) -> str:
     """Replaces the config's encoder; fields that every family has keep their values."""
-    from captioner.runs.captioning_recipe import EncoderRecipe, read_mapping
+    from captioner.runs.captioning_recipe import EncoderRecipe
+    from captioner.runs.read_recipe import read_mapping
 
     mapping = read_mapping(arguments.config)
     old = mapping.get("encoder") if isinstance(mapping, dict) else None

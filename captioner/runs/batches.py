@@ -6,7 +6,6 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,10 +25,13 @@ from captioner.data.example import ImageId
 from captioner.data.instances import Grounding
 from captioner.evaluation.map_measures import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import PixelRows, Rows
+from captioner.runs.features import Rows
 from captioner.text.vocabulary import Vocabulary
-from captioner.training import MicroBatch, Step, seed_of
+from captioner.training import Part, seed_of
 from captioner.vision.preprocessing import Preprocessing
+
+_DRAWS = 1
+"""Offset of a part's seed, so that it differs from the augmentation's."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +44,24 @@ class CaptionBatches:
     divided; draws of the loss do, since each part has its own seed.
     """
 
-    unit: ClassVar[str] = "captions"
     examples: list[EncodedCaption]
     rows: Rows
     recipe: CaptioningRecipe
     map_targets: MapTargets | None = None
 
-    def steps(self, epoch: int) -> int:
+    def __len__(self) -> int:
         """The number of batches of an epoch."""
-        examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
+        examples = examples_of_epoch(self.examples, self.recipe.objective, 0)
         return -(-len(examples) // self.recipe.training.batch_size)
 
     def batches(
-        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
-    ) -> Generator[Step, None, None]:
-        """The part of process `rank` of each batch, from number `first` on."""
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+    ) -> Generator[list[Part], None, None]:
+        """Some parts of each batch of an epoch, from number `first` on."""
         settings = self.recipe.training
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch))
         examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
@@ -68,91 +73,60 @@ class CaptionBatches:
         else:
             lengths = [len(tokens) for _, tokens in examples]
             plan = length_bucketed_batches(lengths, settings.batch_size, generator)
-        cuts = range(rank, micro_batches * world_size, world_size)
-        load = partial(self._step, examples, epoch, len(plan), cuts, micro_batches * world_size)
-        for step in load_ahead(load, list(enumerate(plan))[first:], self.rows.workers):
-            yield step if self.recipe.encoder.train else self._encoded(step)
 
-    def _step(
-        self,
-        examples: list[EncodedCaption],
-        epoch: int,
-        steps: int,
-        cuts: Sequence[int],
-        all_cuts: int,
-        batch: tuple[int, Sequence[int]],
-    ) -> Step:
-        """Load the parts `cuts` of a batch, given by its number and examples."""
-        number, indices = batch
-        chosen = [examples[index] for index in indices]
-        progress = (epoch + number / steps) / self.recipe.training.epochs
-        parts = [self._part(chosen, (epoch, number), cut, all_cuts, progress) for cut in cuts]
-        return Step(parts, len(chosen))
+        def load(number: int) -> list[Part]:
+            chosen = [examples[index] for index in plan[number]]
+            return [self._part(chosen, part, of, epoch, number) for part in parts]
 
-    def _encoded(self, step: Step) -> Step:
-        """The step with annotation vectors in place of photos, if a frozen encoder reads these."""
-        parts = [
-            part._replace(batch=part.batch._replace(source=self.rows.encode(part.batch.source)))
-            for part in step.micro_batches
-        ]
-        return step._replace(micro_batches=parts)
+        for loaded in load_ahead(load, range(first, len(plan)), self.rows.workers):
+            if self.recipe.encoder.train:
+                yield loaded
+            else:
+                yield [
+                    (batch._replace(source=self.rows.encode(batch.source)), share)
+                    for batch, share in loaded
+                ]
 
     def _part(
-        self,
-        examples: list[EncodedCaption],
-        step: tuple[int, int],
-        cut: int,
-        cuts: int,
-        progress: float,
-    ) -> MicroBatch:
-        """Part number `cut` of the examples; a fully masked dummy caption if it has none."""
+        self, examples: list[EncodedCaption], part: int, of: int, epoch: int, number: int
+    ) -> Part:
+        """A part of the examples of a batch; a fully masked dummy caption if it has none."""
+        settings = self.recipe.training
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
-            part = slice(*(_between_photos(examples, cut + side, cuts) for side in (0, 1)))
+            chosen = slice(*(_between_photos(examples, each, of) for each in (part, part + 1)))
         else:  # Lengths are spread evenly.
-            part = slice(cut, None, cuts)
-        count = len(examples[part])
+            chosen = slice(part, None, of)
+        count = len(examples[chosen])
         if count == 0:
-            part = slice(0, 1)
-        inputs, targets, mask = collate_captions([tokens for _, tokens in examples[part]])  # (B, T)
-        mask = mask if count else torch.zeros_like(mask)
+            chosen = slice(0, 1)
+        inputs, targets, mask = collate_captions([tokens for _, tokens in examples[chosen]])
+        mask = mask if count else torch.zeros_like(mask)  # (B, T)
         rows = torch.tensor([row for row, _ in examples])
-        source, photos = self._source(rows, step, part)
-        seed = seed_of(self.recipe.training.seed, *step, _DRAWS + cut)
-        places = None
-        if self.map_targets is not None:
-            places = self.map_targets(examples[part], mask.shape[1])  # (B, T, L)
-        return MicroBatch(
-            CaptioningBatch(
-                source, inputs, targets, mask, seed, rows[part], progress, photos, places
-            ),
-            count,
-        )
-
-    def _source(
-        self, rows: Tensor, step: tuple[int, int], part: slice
-    ) -> tuple[Tensor, Tensor | None]:
-        """`source` and `photos` of `CaptioningBatch` for a part of a batch's rows (B,)."""
         # One generator a batch, so that a resumed epoch draws the same numbers.
-        seed = seed_of(self.recipe.training.seed, *step)
-        generator = torch.Generator().manual_seed(seed)
-        if isinstance(self.rows, PixelRows):
-            distinct, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
-            if len(distinct) < len(photos):
-                return self.rows.read(distinct, generator), photos
-            return self.rows.read(rows[part], generator), None
-        return self.rows.read(rows, generator, part), None
+        generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
+        source, photos = self.rows.read(rows, chosen, generator)
+        batch = CaptioningBatch(
+            source,
+            inputs,
+            targets,
+            mask,
+            seed=seed_of(settings.seed, epoch, number, _DRAWS + part),
+            rows=rows[chosen],
+            progress=(epoch + number / len(self)) / settings.epochs,
+            photos=photos,
+        )
+        if self.map_targets is not None:
+            places = self.map_targets(examples[chosen], mask.shape[1])  # (B, T, L)
+            batch = batch._replace(places=places)
+        return batch, count / len(examples)
 
 
-def _between_photos(examples: list[EncodedCaption], cut: int, cuts: int) -> int:
-    """The first example of part number `cut`, of parts that share no photo."""
-    place = len(examples) * cut // cuts
+def _between_photos(examples: list[EncodedCaption], part: int, of: int) -> int:
+    """The first example of a part, of parts that share no photo."""
+    place = len(examples) * part // of
     while 0 < place < len(examples) and examples[place][0] == examples[place - 1][0]:
         place += 1
     return place
-
-
-_DRAWS = 1
-"""Offset of a part's seed, so that it differs from the augmentation's."""
 
 
 def examples_of_epoch(
@@ -165,11 +139,8 @@ def examples_of_epoch(
     """
     if objective.self_critical is None:
         return examples
-    chosen = []
-    for _, captions in groupby(examples, key=lambda each: each[0]):
-        of_photo = list(captions)
-        chosen.append(of_photo[epoch % len(of_photo)])
-    return chosen
+    photos = [list(captions) for _, captions in groupby(examples, key=lambda each: each[0])]
+    return [captions[epoch % len(captions)] for captions in photos]
 
 
 @dataclass(frozen=True)
@@ -216,45 +187,42 @@ class TranslationBatches:
     is a mean over tokens: the gradient does not depend on how a batch is divided.
     """
 
-    unit: ClassVar[str] = "tokens"
     examples: list[PairExample]
     tokens: int
     seed: int = 0
     workers: int = 0
 
-    def steps(self, epoch: int) -> int:
-        """The number of batches of an epoch, the same for every epoch."""
-        return self._steps
-
-    def batches(
-        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
-    ) -> Generator[Step, None, None]:
-        """The part of process `rank` of each batch, from number `first` on."""
-        cuts = range(rank, micro_batches * world_size, world_size)
-        load = partial(self._step, cuts, micro_batches * world_size)
-        yield from load_ahead(load, self._plan(epoch)[first:], self.workers)
-
-    def _step(self, cuts: Sequence[int], all_cuts: int, indices: Sequence[int]) -> Step:
-        """Collate the parts `cuts` of a batch, given by the indices of its examples."""
-        chosen = [self.examples[index] for index in indices]
-        return Step([self._part(chosen, cut, all_cuts) for cut in cuts], _tokens(chosen))
+    def __len__(self) -> int:
+        """The number of batches of an epoch."""
+        return self._length
 
     @cached_property
-    def _steps(self) -> int:
+    def _length(self) -> int:
         return len(self._plan(0))
+
+    def batches(
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+    ) -> Generator[list[Part], None, None]:
+        """Some parts of each batch of an epoch, from number `first` on."""
+        load = partial(self._parts, parts, of)
+        yield from load_ahead(load, self._plan(epoch)[first:], self.workers)
 
     def _plan(self, epoch: int) -> list[list[int]]:
         generator = torch.Generator().manual_seed(seed_of(self.seed, epoch))
         lengths = [example.length for example in self.examples]
         return batches_by_tokens(lengths, self.tokens, generator)
 
-    def _part(self, examples: list[PairExample], cut: int, cuts: int) -> MicroBatch:
-        """Part number `cut` of the pairs; a fully masked dummy pair if it has none."""
-        part = examples[cut::cuts]  # Lengths are spread evenly.
-        batch = collate_pairs(part or examples[:1])
-        if not part:
-            batch = batch._replace(mask=torch.zeros_like(batch.mask))
-        return MicroBatch(batch, _tokens(part))
+    def _parts(self, parts: Sequence[int], of: int, indices: Sequence[int]) -> list[Part]:
+        """Parts of a batch; a fully masked dummy pair for one without examples."""
+        examples = [self.examples[index] for index in indices]
+        loaded: list[Part] = []
+        for part in parts:
+            chosen = examples[part::of]  # Lengths are spread evenly.
+            batch = collate_pairs(chosen or examples[:1])
+            if not chosen:
+                batch = batch._replace(mask=torch.zeros_like(batch.mask))
+            loaded.append((batch, _tokens(chosen) / _tokens(examples)))
+        return loaded
 
 
 def _tokens(examples: list[PairExample]) -> int:

@@ -39,8 +39,6 @@ def make_loss(
 
     encoder: one that is trained, or None; its stages before `train_from` are frozen here.
     references: the words of each training photo's captions, by row, for the self-critical reward.
-    Raises `UserError` if objective and attention do not fit, and for self-critical training on
-    fewer than two photos.
     """
     if encoder is not None:
         encoder.freeze(recipe.encoder.train_from - 1, recipe.encoder.batch_norm_frozen)
@@ -63,7 +61,6 @@ def use_word_vectors(
     """Initialise the embeddings with the recipe's word vectors, if any; prints how many.
 
     resumed: the checkpoint has the embeddings, so they are only frozen and the file is not read.
-    Raises `UserError` as `read_word_vectors` does.
     """
     if recipe.word_vectors is None:
         return

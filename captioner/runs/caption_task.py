@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, CaptioningLoss, load_model, save_model
+from captioner.caption import Captioner, load_model, save_model
 from captioner.caption.folder import make_decoder
 from captioner.data.batches import EncodedCaption, encode_captions, loading_workers
 from captioner.data.example import Example
@@ -23,21 +22,23 @@ from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.scorer import write_results
-from captioner.model_folders import model_folder
+from captioner.files import write_json
+from captioner.model_folders import MODEL, model_folder
 from captioner.render.panels import panels
 from captioner.runs.batches import CaptionBatches, MapTargets
-from captioner.runs.caption_data import read_training
 from captioner.runs.caption_objective import make_loss, use_word_vectors
-from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
+from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe, read_training
 from captioner.runs.features import (
     PixelRows,
     Rows,
     StoredRows,
     annotation_batches,
     encoder_of,
+    example_stores,
+    fill_stores,
     readable,
-    stored_features,
 )
+from captioner.runs.model_card import SCORES_FILE
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
@@ -65,43 +66,42 @@ LISTED = 8
 """New words that are named."""
 
 
-@dataclass
 class CaptionTask:
-    """Trains a captioner; a `captioner.runs.run.Task`."""
+    """Trains a captioner; see `captioner.runs.run.Task`."""
 
-    recipe: CaptioningRecipe
-    splits: dict[str, list[Example]] = field(default_factory=dict)
-    captioner: Captioner = field(init=False)
-    loss: CaptioningLoss = field(init=False)
-    encoded: list[EncodedCaption] = field(init=False)
-    data: list[str] = field(init=False)
-    rows: Rows = field(init=False)
-    kept: list[int] = field(init=False)
-    batches: CaptionBatches = field(init=False)
-    map_targets: MapTargets | None = None
+    def __init__(self, recipe: CaptioningRecipe) -> None:
+        self.recipe = recipe
 
-    def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
-        """Read photos, captions and boxes, and make the captioner with its first weights.
-
-        Raises `UserError`, also if encoder, decoder and weights do not fit together.
-        """
+    def read(self, folder: Path, resumed: bool) -> None:
+        """Read photos, captions and boxes, and make the captioner with its first weights."""
         recipe = self.recipe
-        train, validation, sentences = read_training(recipe.data)
-        validation = validation[: recipe.validation.images or None]
-        _check_validation(len(validation))
-        self.splits = {"train": train, "validation": validation}
+        self.train, validation, problems = read_training(recipe.data)
+        self.validation = validation[: recipe.validation.images or None]
+        _check_validation(len(self.validation))
+        words = [each.words for each in self.train]
         start = None
         if recipe.start_from is not None and not resumed:
             start = load_model(model_folder(recipe.start_from))
-        vocabulary = Vocabulary.load(folder / WORDS) if resumed else self._words(start)
-        self.encoded, self.data = self._encode(vocabulary, start, sentences)
+        if resumed:
+            vocabulary = Vocabulary.load(folder / WORDS)
+        elif start is not None:
+            vocabulary = start.vocabulary.extended(chain(*words), recipe.minimum_count)
+        else:
+            vocabulary = Vocabulary.build(chain(*words), recipe.minimum_count)
+        maximum_length = recipe.data.maximum_length
+        self.captions, cut = encode_captions(words, vocabulary, maximum_length)
+        self.data = [
+            *self._counts(),
+            *problems,
+            self._words_and_origin(vocabulary, start),
+            *([f"{cut:,} caption{'s' * (cut > 1)} cut to {maximum_length} words"] if cut else []),
+        ]
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
-            self.data.append(
-                f"encoder: {recipe.encoder.name}, weights of digest {encoder.digest()}"
-            )
-            print(self.data[-1])
+            digest = encoder.digest()
+            self.data.append(f"encoder: {recipe.encoder.name}, weights of digest {digest}")
+        print("\n".join(self.data))
         decoder = make_decoder(recipe.decoder, len(vocabulary))
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
@@ -109,47 +109,83 @@ class CaptionTask:
         use_word_vectors(recipe, decoder, vocabulary, resumed)
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
-            captions = chain.from_iterable(each.words for each in train)
-            self.captioner.trigrams = known_trigrams(start, vocabulary, captions)
+            self.captioner.trigrams = known_trigrams(start, vocabulary, chain(*words))
         elif resumed and (folder / TRIGRAMS).exists():
             self.captioner.trigrams = read_tensors(folder / TRIGRAMS)["keys"]
         trained = encoder if recipe.encoder.train else None
-        self.loss = make_loss(recipe, decoder, trained, vocabulary, [each.words for each in train])
+        self.loss = make_loss(recipe, decoder, trained, vocabulary, words)
+        self.map_targets = None
         if recipe.data.instances is not None:
             self.map_targets = MapTargets(
                 read_instances([recipe.data.instances]).grounding(read_synonyms()),
-                [each.image_id for each in train],
+                [each.image_id for each in self.train],
                 vocabulary,
                 recipe.preprocessing,
                 self.captioner.map_shape,
             )
 
+    def _counts(self) -> list[str]:
+        return [
+            f"{name}: {len(examples):,} photos, {sum(len(e.captions) for e in examples):,} captions"
+            for name, examples in (("training", self.train), ("validation", self.validation))
+        ]
+
+    def _words_and_origin(self, vocabulary: Vocabulary, start: Captioner | None) -> str:
+        if start is not None:
+            known = len(start.vocabulary)
+            sentence = f"vocabulary: {known:,} words of {self.recipe.start_from}"
+            if new := vocabulary.words[known:]:
+                listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
+                sentence += f" and {len(new):,} new: {listed}"
+            return sentence
+        is_of_start = self.recipe.start_from is not None
+        seen = f"seen {self.recipe.minimum_count} times or more"
+        return f"vocabulary: {len(vocabulary):,} words {'of the run' if is_of_start else seen}"
+
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Compute annotation vectors and make the batches."""
-        recipe, captions = self.recipe, self.encoded
-        captioner = self.captioner = self.captioner.to(engine.device)
-        decoder = captioner.decoder
+        recipe, captioner = self.recipe, self.captioner.to(engine.device)
         self.loss.to(engine.device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
             if captioner.trigrams is not None:
                 write_tensors(folder / TRIGRAMS, {"keys": captioner.trigrams.cpu()})
+        train_rows = self._make_rows(folder, engine)
+        standardisation = captioner.decoder.standardisation
+        with engine.fail_together(), torch.no_grad():
+            if not self.captions:
+                raise UserError("there is nothing left to train on")
+            _check_validation(len(self.kept))
+            if recipe.start_from is None and not resumed and standardisation is not None:
+                few = [rows.tolist() for rows in torch.split(_some_rows(self.captions), 32)]
+                standardisation.fit(annotation_batches(train_rows, few))
+        self.batches = CaptionBatches(self.captions, train_rows, recipe, self.map_targets)
+
+    def _make_rows(self, folder: Path, engine: Engine) -> Rows:
+        """Make the rows of both splits; returns those of training.
+
+        kept: the validation photos that could be read. Captions of unreadable training photos are
+        removed. With photos in the step there are none: an unreadable photo ends the run.
+        """
+        recipe, captioner = self.recipe, self.captioner
+        workers = loading_workers(engine.device, engine.local_world_size)
         if recipe.photos_in_step:
-            train_rows, self.rows = self._photo_rows(captioner, engine)
-            self.kept = list(range(len(self.splits["validation"])))
-        else:
-            train_rows, self.rows, self.kept = self._stored_rows(
-                folder, captioner, engine, captions
-            )
-        if not captions:
-            raise UserError("there is nothing left to train on")
-        _check_validation(len(self.kept))
-        if recipe.start_from is None and not resumed and decoder.standardisation is not None:
-            with torch.no_grad():
-                rows = _some_rows(captions)
-                few = [some.tolist() for some in torch.split(rows, 32)]
-                decoder.standardisation.fit(annotation_batches(train_rows, few))
-        self.batches = CaptionBatches(captions, train_rows, recipe, self.map_targets)
+            precision = "float32" if recipe.encoder.train else recipe.features.precision
+            settings = captioner.encoder, recipe.augmentation, precision, workers
+            self.rows: Rows = PixelRows(self.validation, recipe.preprocessing, *settings)
+            self.kept = list(range(len(self.validation)))
+            return PixelRows(self.train, recipe.preprocessing, *settings)
+        with engine.fail_together():
+            splits = {"train": self.train, "validation": self.validation}
+            unfilled = example_stores(recipe, captioner.encoder, splits, folder)
+        stores = fill_stores(unfilled, captioner.encoder, engine)
+        usable = set(readable(self.train, stores["train"]))
+        self.captions = [each for each in self.captions if each[0] in usable]
+        self.kept = readable(self.validation, stores["validation"])
+        workers = min(2, workers)  # Stored rows need no more.
+        self.rows = StoredRows(stores["validation"], workers=workers)
+        dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
+        return StoredRows(stores["train"], dtype, workers)
 
     @property
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -163,41 +199,36 @@ class CaptionTask:
             for part, rate in rates.items()
         ]
 
-    @property
-    def validation_batches(self) -> list[list[int]]:
-        """Indices into `kept` of the photos of each validation batch."""
+    def generate(self, rank: int, ranks: int) -> dict[int, str]:
+        """Captions of the validation photos in the batches of a process, by number."""
         size = self.recipe.validation.batch_size
         numbers = range(len(self.kept))
-        return [list(numbers[first : first + size]) for first in numbers[::size]]
+        batches = [numbers[first : first + size] for first in numbers[::size]][rank::ranks]
+        rows = [[self.kept[number] for number in batch] for batch in batches]
+        captions = map(self.captioner.caption_annotations, annotation_batches(self.rows, rows))
+        texts = [caption.text for caption in chain.from_iterable(captions)]
+        return dict(zip(chain(*batches), texts, strict=True))
 
-    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[list[str]]:
-        """Captions of validation photos, batch by batch."""
-        wanted = [[self.kept[number] for number in numbers] for numbers in batches]
-        for vectors in annotation_batches(self.rows, wanted):
-            yield [caption.text for caption in self.captioner.caption_annotations(vectors)]
-
-    def score(self, captions: list[str]) -> tuple[dict[str, float], dict[str, Any]]:
+    def score(self, captions: list[str]) -> dict[str, float]:
         """Scores of the validation captions."""
-        return scores_of(captions, self._validated()), {}
+        return scores_of(captions, [self.validation[row] for row in self.kept])
 
-    def save(self, folder: Path) -> None:
-        """Write the captioner to a folder."""
-        save_model(self.captioner, folder)
-
-    def write_texts(self, folder: Path, captions: list[str]) -> None:
-        """Write one caption a photo into the run's folder, in COCO's result format."""
-        names = (each.image_id for each in self._validated())
+    def save(self, folder: Path, captions: list[str], scores: dict[str, float]) -> None:
+        """Save the captioner with its scores, and the captions in COCO's result format."""
+        save_model(self.captioner, folder / MODEL)
+        write_json(folder / MODEL / SCORES_FILE, scores)
+        names = (self.validation[row].image_id for row in self.kept)
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
 
     def show(self, captions: list[str]) -> list[ShownExample]:
         """The first photos with their captions and maps; an unreadable photo has no picture."""
         shown, captioner = [], self.captioner
         for row in self.kept[:SHOWN]:
-            example = self.splits["validation"][row]
-            annotations = self.rows.encode(self.rows.read(torch.tensor([row])))
+            example = self.validation[row]
+            (vectors,) = annotation_batches(self.rows, [[row]])
+            (caption,) = captioner.caption_annotations(vectors)
             references = "\n".join(f"- {caption}" for caption in example.captions)
             picture = None
-            (caption,) = captioner.caption_annotations(annotations)
             with contextlib.suppress(UserError):  # Also for a caption without words.
                 photo = read_photo(example.path, captioner.preprocessing)
                 drawn = caption.of_photo(photo.image, photo.region).drawn()
@@ -205,85 +236,6 @@ class CaptionTask:
             text = f"**{caption.text}**\n\n{references}"
             shown.append(ShownExample(f"photo {example.name}", text, picture))
         return shown
-
-    def _validated(self) -> list[Example]:
-        """The validation photos that could be read."""
-        return [self.splits["validation"][row] for row in self.kept]
-
-    def _words(self, start: Captioner | None) -> Vocabulary:
-        """The words of the training captions, after those of the model to start from."""
-        words, count = (
-            chain(*(each.words for each in self.splits["train"])),
-            self.recipe.minimum_count,
-        )
-        if start is None:
-            return Vocabulary.build(words, count)
-        return start.vocabulary.extended(words, count)
-
-    def _encode(
-        self, vocabulary: Vocabulary, start: Captioner | None, problems: list[str]
-    ) -> tuple[list[EncodedCaption], list[str]]:
-        """The encoded training captions, and sentences about the data, printed."""
-        recipe, train = self.recipe, self.splits["train"]
-        sentences = []
-        for name, examples in (("training", train), ("validation", self.splits["validation"])):
-            count = sum(len(each.captions) for each in examples)
-            sentences.append(f"{name}: {len(examples):,} photos, {count:,} captions")
-        sentences += problems
-        known = vocabulary if start is None else start.vocabulary
-        origin = f"seen {recipe.minimum_count} times or more"
-        if recipe.start_from is not None:
-            origin = "of the run" if start is None else f"of {recipe.start_from}"
-        if start is not None and (new := vocabulary.words[len(start.vocabulary) :]):
-            listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
-            origin += f" and {len(new):,} new: {listed}"
-        sentences.append(f"vocabulary: {len(known):,} words {origin}")
-        words = (each.words for each in train)
-        captions, truncated = encode_captions(words, vocabulary, recipe.data.maximum_length)
-        if truncated:
-            sentences.append(
-                f"{truncated:,} caption{'s' * (truncated > 1)} cut to "
-                f"{recipe.data.maximum_length} words"
-            )
-        for sentence in sentences:
-            print(sentence)
-        return captions, sentences
-
-    def _photo_rows(self, captioner: Captioner, engine: Engine) -> tuple[Rows, Rows]:
-        """Rows that the encoder reads in every step."""
-        recipe = self.recipe
-        precision = "float32" if recipe.encoder.train else recipe.features.precision
-        workers = loading_workers(engine.device, engine.local_world_size)
-        train, validation = (
-            PixelRows(
-                examples,
-                recipe.preprocessing,
-                captioner.encoder,
-                recipe.augmentation,
-                precision,
-                workers,
-            )
-            for examples in self.splits.values()
-        )
-        return train, validation
-
-    def _stored_rows(
-        self, folder: Path, captioner: Captioner, engine: Engine, captions: list[EncodedCaption]
-    ) -> tuple[Rows, Rows, list[int]]:
-        """Rows of the feature store, and the validation photos that could be read.
-
-        Captions of unreadable photos are removed.
-        """
-        stores = stored_features(self.recipe, captioner.encoder, self.splits, folder, engine)
-        # Rows need no more than two workers.
-        workers = min(2, loading_workers(engine.device, engine.local_world_size))
-        train, validation = self.splits["train"], self.splits["validation"]
-        dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
-        train_rows = StoredRows(stores["train"], dtype, workers)
-        validation_rows = StoredRows(stores["validation"], workers=workers)
-        usable = set(readable(train, stores["train"]))
-        captions[:] = [each for each in captions if each[0] in usable]
-        return train_rows, validation_rows, readable(validation, stores["validation"])
 
 
 def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
@@ -337,10 +289,15 @@ def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> 
     Words that the vocabulary has beyond that of `start` begin as copies of `<unk>`, which they
     were, and share its probability with it.
 
-    Raises `UserError` for the first tensor that does not fit, and for an encoder that is not to be
-    filled and differs from the one that the decoder was trained on.
+    Raises `UserError` for an encoder that is not to be filled and differs from the one that the
+    decoder was trained on.
     """
-    decoder = _with_new_words(start, len(captioner.vocabulary))
+    decoder, known = dict(start.decoder.state_dict()), len(start.vocabulary)
+    if (new := len(captioner.vocabulary) - known) > 0:
+        rows = torch.tensor([*range(known), *[Vocabulary.unknown] * new])  # (V,)
+        for name in start.decoder.word_tensors:
+            decoder[name] = decoder[name][rows]
+        decoder["output.bias"][rows == Vocabulary.unknown] -= math.log(1 + new)
     fill(captioner.decoder, decoder, "start_from does not fit this decoder")
     if with_encoder:
         fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
@@ -353,17 +310,6 @@ def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> 
                 "start_from was trained on another encoder than this recipe's: tensor "
                 f"{name!r} differs"
             )
-
-
-def _with_new_words(start: Captioner, size: int) -> dict[str, Tensor]:
-    """The decoder's weights with a row for each of `size` words."""
-    tensors, known = dict(start.decoder.state_dict()), len(start.vocabulary)
-    if size > known:
-        rows = torch.tensor([*range(known), *[Vocabulary.unknown] * (size - known)])  # (V,)
-        for name in start.decoder.word_tensors:
-            tensors[name] = tensors[name][rows]
-        tensors["output.bias"][rows == Vocabulary.unknown] -= math.log(1 + size - known)
-    return tensors
 
 
 def _equal_up_to_rounding(first: Tensor, second: Tensor) -> bool:

@@ -1,33 +1,83 @@
-"""The fields of a captioner's training config."""
+"""The fields of a captioner's training config, and its photos and captions."""
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
 
 from captioner.caption import DecoderConfig, ObjectiveConfig
 from captioner.caption.base import CaptionDecoderConfig
-from captioner.caption.folder import FORMAT, decoder_config, read_config
+from captioner.caption.folder import decoder_config
+from captioner.data.example import Example, Problems
+from captioner.data.readers import read_examples
+from captioner.data.shapes import ShapesConfig, generate, shapes_examples
+from captioner.data.table import read_splits
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
-from captioner.files import read_text
-from captioner.model_folders import is_of_format, model_folder
-from captioner.runs.caption_data import DataConfig
-from captioner.schema import COUNT, SIZE, Config, FilePath, from_mapping, to_mapping
+from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath
 from captioner.training import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
-from captioner.vision.encoders import RANDOM, encoder_config, family_of, make_encoder
+from captioner.vision.encoders import RANDOM, encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]
 SCORES: tuple[str, ...] = get_args(Score)
+
+
+class ShapesData(Config):
+    """The generated set."""
+
+    train: int = Field(8000, ge=1, le=10_000_000, description="pictures to train on")
+    validation: int = Field(
+        500, ge=2, le=1_000_000, description="pictures to validate on; CIDEr-D needs two"
+    )
+    seed: int = Field(0, ge=0, le=SEED, description="of the pictures")
+    pictures: ShapesConfig = Field(default_factory=ShapesConfig)
+
+
+class DataConfig(Config):
+    """Training and validation data. Paths start from the working folder."""
+
+    removed: ClassVar[dict[str, str]] = {
+        "archives": "unpack the archives with unzip, and give the folders",
+    }
+
+    format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
+        description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
+        "also of Flickr30k), table (.csv, .tsv or .jsonl, a row a caption; without a split column "
+        "validation photos are drawn), or shapes (generated, no files)"
+    )
+    annotations: FilePath | None = Field(None, description="the captions")
+    images: FilePath | None = Field(None, description="the folder of the photos")
+    train: str | None = Field("train", description="training split, as the format names it")
+    validation: str | None = Field("val", description="validation split, as the format names it")
+    validation_annotations: FilePath | None = Field(
+        None, description="the validation captions, where they are in a file of their own"
+    )
+    on_problem: Literal["refuse", "skip"] = Field(
+        "refuse", description="refuse to start when a record is bad, or skip and report it"
+    )
+    texts: FilePath | None = Field(
+        None,
+        description="people's captions without photos, one a line (.gz is unpacked), for "
+        "objective.self_critical.fluency_weight",
+    )
+    maximum_length: int = Field(
+        50, ge=1, le=LENGTH, description="words; longer training captions are cut, and counted"
+    )
+    instances: FilePath | None = Field(
+        None, description="COCO's boxes and segments of training photos, for objective.grounding"
+    )
+    shapes: ShapesData = Field(default_factory=ShapesData)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.format != "shapes" and self.annotations is None:
+            raise ValueError(f"annotations is missing; format {self.format!r} needs it")
+        return self
 
 
 class EncoderRecipe(Config):
@@ -216,140 +266,38 @@ class CaptioningRecipe(Config):
         return self.encoder.train or not self.features.store
 
 
-def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:
-    """Read and validate a YAML config.
-
-    changes: `section.field=value` overrides, with values in YAML.
-    Raises `UserError` naming the file and the field that is unknown, ill-typed or out of range.
-    """
-    return captioning_recipe(read_mapping(path, changes), f"config {path}")
-
-
-def captioning_recipe(mapping: Any, where: str) -> CaptioningRecipe:
-    """Fill the plain values of a config from its model and its encoder, and validate them."""
-    filled = with_encoder_sections(with_model_sections(mapping))
-    return from_mapping(CaptioningRecipe, filled, where)
-
-
-def with_model_sections(mapping: Any) -> Any:
-    """Fill the encoder, decoder, preprocessing and search of a config, given as plain values.
-
-    Fields left out come from the model of `start_from`. Those of encoder and preprocessing come
-    from the model that `encoder.weights` names. Without a model, or with a file, nothing changes,
-    nor does an encoder of another name or a decoder of another kind.
-    Raises `UserError` if the model's config is invalid.
-    """
-    if not isinstance(mapping, dict):
-        return mapping
-    encoder = mapping.get("encoder")
-    weights = encoder.get("weights") if isinstance(encoder, dict) else None
-    names = ["encoder", "preprocessing"]
-    if (eyes := _folder_of(weights)) is not None and is_of_format(eyes, FORMAT):
-        mapping = _with_sections(mapping, eyes, names)
-    if (start := _folder_of(mapping.get("start_from"))) is not None:
-        mapping = _with_sections(mapping, start, [*names, "decoder", "search"])
-    return mapping
-
-
-def _folder_of(model: Any) -> Path | None:
-    """The folder of a model; None for a file, or for something missing, which its reader names."""
-    with contextlib.suppress(UserError):
-        return model_folder(model) if isinstance(model, str) else None
-    return None
-
-
-def _with_sections(mapping: dict[str, Any], folder: Path, names: list[str]) -> dict[str, Any]:
-    model = to_mapping(read_config(folder))
-    sections = {name: model[name] for name in names}
-    sections["encoder"]["weights"] = str(folder)
-    for section, field in (("encoder", "name"), ("decoder", "kind")):
-        own = mapping.get(section)
-        if isinstance(own, dict) and own.get(field) not in (None, model[section][field]):
-            sections.pop(section, None)
-    given = {name: mapping.get(name, {}) for name in sections}
-    filled = {n: {**sections[n], **own} for n, own in given.items() if isinstance(own, dict)}
-    return {**mapping, **filled}
-
-
-def with_encoder_sections(mapping: Any) -> Any:
-    """Fill the preprocessing and `decoder.memory_size` of a config, given as plain values.
-
-    Fields left out are those of the encoder's published weights; `resize_shorter` is in proportion
-    to `size`. Raises `UserError` if the encoder's library is missing or does not know its name.
-    """
-    given = mapping if isinstance(mapping, dict) else {}
-    encoder: Any = given.get("encoder", {})
-    decoder: Any = given.get("decoder", {})
-    preprocessing: Any = given.get("preprocessing", {})
-    if not all(isinstance(section, dict) for section in (mapping, encoder, decoder, preprocessing)):
-        return mapping
-    try:
-        family = family_of(encoder.get("name", "vgg19"))
-    except ValueError:  # Validation names it.
-        return mapping
-    config = family.config.model_validate({"name": encoder["name"]} if "name" in encoder else {})
-    published = family.encoder.published_preprocessing(config)
-    own = {} if published is None else to_mapping(published)
-    standard, size = published or Preprocessing(), preprocessing.get("size")
-    if isinstance(size, int) and preprocessing.get("resize", standard.resize) == "crop":
-        own["resize_shorter"] = standard.resize_shorter * size // standard.size
-    if own:
-        preprocessing = {**own, **preprocessing}
-    if "memory_size" not in decoder:
-        has_one_size = hasattr(family.encoder, "annotation_size")
-        sized = family.encoder if has_one_size else make_encoder(config)
-        decoder = {**decoder, "memory_size": sized.annotation_size}
-    return {**mapping, "decoder": decoder, "preprocessing": preprocessing}
-
-
-def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
-    """The plain values of a YAML config with the changes; raises `UserError` for invalid YAML."""
-    try:
-        mapping = _yaml(read_text(path, "config"))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # Also an impossible date.
-        mark = getattr(error, "problem_mark", None)
-        reason = str(error).partition("\n")[0] if mark is None else f"line {mark.line + 1}"
-        raise UserError(f"config {path} is not valid YAML ({reason})") from None
-    return with_changes(mapping, changes)
-
-
-def with_changes(mapping: Any, changes: Sequence[str]) -> Any:
-    """The values with the `section.field=value` changes. Raises `UserError` for an invalid one."""
-    for change in changes:
-        mapping = _changed({} if mapping is None else mapping, change)
-    return mapping
-
-
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the exponents of YAML 1.2: in YAML 1.1, 4e-4 is text."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$"),
-    list("-+0123456789."),
-)
-
-
-def _yaml(text: str) -> Any:
-    return yaml.load(text, _Loader)  # A safe loader: plain values only.
-
-
-def _changed(mapping: Any, change: str) -> Any:
-    name, equals, text = change.partition("=")
-    if not equals or not name:
-        raise UserError(f"change {change!r} should read section.field=value")
-    try:
-        value = _yaml(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        value = text
-    *sections, last = name.split(".")
-    inner = mapping
-    for section in sections:
-        if not isinstance(inner, dict):
-            break
-        inner = inner.setdefault(section, {})
-    if not isinstance(inner, dict):
-        raise UserError(f"change {change!r} names a field of something that has none")
-    inner[last] = value
-    return mapping
+def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[str]]:
+    """The training and the validation photos, and sentences about what was left out or chosen."""
+    if data.format == "shapes":
+        validation = data.shapes.validation
+        count = validation + data.shapes.train
+        pictures = generate(count, data.shapes.seed, data.shapes.pictures)
+        examples = shapes_examples(pictures)
+        return examples[validation:], examples[:validation], []
+    assert data.annotations is not None  # Checked by DataConfig.
+    splits = (data.train, data.validation)
+    problems = Problems(data.on_problem), Problems(data.on_problem)
+    if data.format == "table" and data.validation_annotations is None:
+        train, val = read_splits(data.annotations, data.images, splits, problems[0])
+        for examples, split in zip((train, val), splits, strict=True):
+            if not examples:
+                raise UserError(f"{data.annotations}: no captioned images are left in {split!r}")
+    else:
+        files = (data.annotations, data.validation_annotations or data.annotations)
+        train, val = (
+            read_examples(data.format, file, data.images, split, each)
+            for file, split, each in zip(files, splits, problems, strict=True)
+        )
+        if any(each.note for each in problems):
+            raise UserError(
+                f"of {files[0]} and {files[1]}, one has no splits: set data.train or "
+                "data.validation to null to read it whole"
+            )
+    shared = {each.name for each in train} & {each.name for each in val}
+    if shared:
+        raise UserError(
+            f"{len(shared)} photos are in both the training and the validation split, "
+            f"{sorted(shared)[0]!r} among them; give the validation photos as another split "
+            "(data.validation) or file (data.validation_annotations)"
+        )
+    return train, val, list(dict.fromkeys(problems[0].sentences + problems[1].sentences))

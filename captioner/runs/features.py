@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,7 @@ from captioner.data.example import Example
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.progress import progress_bar
-from captioner.runs.caption_data import read_training
-from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.schema import to_mapping
 from captioner.training import Engine
 from captioner.vision.encoder import Encoder
@@ -39,10 +38,7 @@ from captioner.vision.preprocessing import Augmentation, Preprocessing, read_pho
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
-    """The recipe's encoder with its weights.
-
-    Raises `UserError` as `build_encoder` does, and for weights of another digest than the recipe's.
-    """
+    """The recipe's encoder with its weights, which must have the digest that the recipe names."""
     chosen = recipe.encoder
     encoder = build_encoder(chosen.config, chosen.weights)
     if chosen.digest is not None and (found := encoder.digest()) != chosen.digest:
@@ -53,18 +49,17 @@ def encoder_of(recipe: CaptioningRecipe) -> Encoder:
     return encoder.to(memory_format=torch.channels_last)
 
 
-def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
-    """The photos of `train` and `validation`, whose features are to be stored.
+@torch.no_grad()
+def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Tensor:
+    """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D).
 
-    Raises `UserError` if the recipe stores no features or names no `features.folder`.
+    precision: of the products, `float32` or `bfloat16`; see `FeaturesConfig`.
     """
-    if recipe.photos_in_step:
-        reason = "encoder.train true" if recipe.encoder.train else "features.store false"
-        raise UserError(f"this config has {reason}, so it stores no features")
-    if recipe.features.folder is None:
-        raise UserError("this config has no features.folder; give --out or set it")
-    train, validation, _ = read_training(recipe.data)
-    return {"train": train, "validation": validation[: recipe.validation.images or None]}
+    device = next(encoder.parameters()).device
+    with autocast(device, getattr(torch, precision)):
+        pixels = pixels.to(device, non_blocking=True, memory_format=torch.channels_last)
+        vectors: Tensor = encoder(pixels)
+    return vectors
 
 
 @dataclass(frozen=True)
@@ -81,48 +76,32 @@ class ExampleStore:
         """The rows on disk, whichever process wrote them."""
         return int(numpy.count_nonzero(read_states(self.folder, self.record.rows)))
 
-    @property
-    def finished(self) -> bool:
-        """Whether all rows are on disk."""
-        return self.done == self.record.rows
+    def fill(self, encoder: nn.Module, engine: Engine) -> Iterator[None]:
+        """Write the missing rows of this process; yields after each batch.
 
-    def fill(
-        self,
-        encoder: nn.Module,
-        rank: int = 0,
-        ranks: int = 1,
-        local_ranks: int = 1,
-        report: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Write the missing rows of process `rank` of `ranks`.
-
-        local_ranks: processes that share this machine's cores.
-        report: called after each batch.
-        Raises `UserError` as `StoreWriter` does, and for a batch with unreadable photos if the
-        recipe refuses these.
+        Raises `UserError` for a batch with unreadable photos if the recipe refuses these.
         """
-        if self.finished:  # It may be read-only.
+        if self.done == self.record.rows:  # It may be read-only.
             return
         features = self.recipe.features
-        workers = loading_workers(next(encoder.parameters()).device, local_ranks)
-        with StoreWriter(self.folder, self.record, rank, ranks) as writer:
+        workers = loading_workers(engine.device, engine.local_world_size)
+        with StoreWriter(self.folder, self.record, engine.rank, engine.world_size) as writer:
             batches = writer.missing(features.batch_size)
             with closing(load_ahead(self._pixels, batches, workers)) as loaded:
                 for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
                     writer.write(rows, encode(encoder, pixels, features.precision), unreadable)
-                    report()
+                    yield
 
     def open(self) -> FeatureStore:
         """The finished store.
 
-        Raises `UserError` as `FeatureStore` does, and for an unreadable photo if the recipe
-        refuses these.
+        Raises `UserError` for an unreadable photo if the recipe refuses these.
         """
         store = FeatureStore(self.folder, self.record)
         if store.unreadable and self.recipe.data.on_problem == "refuse":
             raise UserError(
                 f"feature store {self.folder} lacks photos that could not be read, the first: "
-                f"{why_unreadable(self.examples, min(store.unreadable))}; set data.on_problem to "
+                f"{_why_unreadable(self.examples, min(store.unreadable))}; set data.on_problem to "
                 "skip, or delete it"
             )
         return store
@@ -153,10 +132,7 @@ class ExampleStore:
 def example_stores(
     recipe: CaptioningRecipe, encoder: Encoder, splits: dict[str, list[Example]], run: Path = Path()
 ) -> dict[str, ExampleStore]:
-    """The store of each split, in `features.folder` or the run's folder, created if missing.
-
-    Raises `UserError` as `create_store` does.
-    """
+    """The store of each split, in `features.folder` or the run's folder, created if missing."""
     origin: dict[str, Any] = {
         "encoder": {
             **to_mapping(encoder.config),
@@ -184,78 +160,46 @@ def example_stores(
     return stores
 
 
-def stored_features(
-    recipe: CaptioningRecipe,
-    encoder: Encoder,
-    splits: dict[str, list[Example]],
-    run: Path,
-    engine: Engine,
+def fill_stores(
+    stores: Mapping[str, ExampleStore], encoder: nn.Module, engine: Engine
 ) -> dict[str, FeatureStore]:
-    """Fill the feature store of each split and open it, as one of the processes of a run.
-
-    Each process writes its own rows and waits for the others; the first shows progress.
-    run: the run's folder.
-    Raises `UserError` as `ExampleStore.fill` and `ExampleStore.open` do.
-    """
-    with engine.fail_together():
-        stores = example_stores(recipe, encoder, splits, run)
-    shown = stores.values() if engine.is_main else []
-    with engine.fail_together(), extraction_progress(shown) as report:
+    """Fill stores and open them, as one of the processes of a run; the first shows progress."""
+    every = stores.values() if engine.is_main else ()
+    start, total = sum(store.done for store in every), sum(store.record.rows for store in every)
+    with (
+        engine.fail_together(),
+        progress_bar("features", total, "images", start, shown=start < total) as bar,
+    ):
         for store in stores.values():
-            store.fill(encoder, engine.rank, engine.world_size, engine.local_world_size, report)
+            for _ in store.fill(encoder, engine):
+                bar.update(sum(each.done for each in every) - bar.n)
+            bar.update(sum(each.done for each in every) - bar.n)  # The last rows are flushed.
     with engine.fail_together():
         return {name: store.open() for name, store in stores.items()}
 
 
-@contextmanager
-def extraction_progress(stores: Iterable[ExampleStore]) -> Iterator[Callable[[], None]]:
-    """Yields a function that shows how many rows of all stores are on disk."""
-    start = sum(store.done for store in stores)
-    total = sum(store.record.rows for store in stores)
-    with progress_bar("features", total, "images", start, shown=start < total) as bar:
-
-        def report() -> None:
-            bar.update(sum(store.done for store in stores) - bar.n)
-
-        try:
-            yield report
-        finally:
-            report()
-
-
-def why_unreadable(examples: Sequence[Example], row: int) -> str:
-    """Why the photo of a store's row is unreadable."""
-    example = examples[row % len(examples)]
-    try:
-        load_image(example.path)
-    except UserError as error:
-        return str(error)
-    return f"{example.name}, which can be read now"
-
-
-@torch.no_grad()
-def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Tensor:
-    """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D).
-
-    precision: of the products, `float32` or `bfloat16`; see `FeaturesConfig`.
-    """
-    device = next(encoder.parameters()).device
-    with autocast(device, getattr(torch, precision)):
-        pixels = pixels.to(device, non_blocking=True, memory_format=torch.channels_last)
-        vectors: Tensor = encoder(pixels)
-    return vectors
-
-
-def fill_stores(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
-    """Fill the stores in the recipe's `features.folder` and open them.
-
-    Raises `UserError` as `examples_to_store` and `stored_features` do.
-    """
+def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
+    """Fill the stores in the recipe's `features.folder` and open them."""
     with engine.fail_together():
         splits = examples_to_store(recipe)
         torch.manual_seed(recipe.training.seed)  # Random weights are those of training.
         encoder = encoder_of(recipe).to(engine.device)
-    return stored_features(recipe, encoder, splits, Path(), engine)
+        stores = example_stores(recipe, encoder, splits)
+    return fill_stores(stores, encoder, engine)
+
+
+def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
+    """The photos of `train` and `validation`, whose features are to be stored.
+
+    Raises `UserError` if the recipe stores no features or names no `features.folder`.
+    """
+    if recipe.photos_in_step:
+        reason = "encoder.train true" if recipe.encoder.train else "features.store false"
+        raise UserError(f"this config has {reason}, so it stores no features")
+    if recipe.features.folder is None:
+        raise UserError("this config has no features.folder; give --out or set it")
+    train, validation, _ = read_training(recipe.data)
+    return {"train": train, "validation": validation[: recipe.validation.images or None]}
 
 
 def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
@@ -264,9 +208,18 @@ def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
     if unreadable:
         print(
             f"{len(unreadable):,} photos could not be read and are left out; the first: "
-            f"{why_unreadable(examples, unreadable[0])}"
+            f"{_why_unreadable(examples, unreadable[0])}"
         )
     return [row for row in range(len(examples)) if row not in store.unreadable]
+
+
+def _why_unreadable(examples: Sequence[Example], row: int) -> str:
+    example = examples[row % len(examples)]
+    try:
+        load_image(example.path)
+    except UserError as error:
+        return str(error)
+    return f"{example.name}, which can be read now"
 
 
 @dataclass(frozen=True)
@@ -281,16 +234,16 @@ class StoredRows:
     workers: int = 0
 
     def read(
-        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
-    ) -> Tensor:
-        """Rows (B,) -> annotation vectors (B, L, D); mirrored ones only with a generator.
+        self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """A part of the rows (B,) -> annotation vectors (B, L, D), and None: a photo a row.
 
-        part: the rows to read; which rows are mirrored does not depend on it.
+        generator: mirrors rows at random; which ones does not depend on the part.
         """
         if self.store.record.mirrored and generator is not None:
             flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
             rows = rows + flips * len(self.store.record.images)
-        return self.store.read(rows[part], self.dtype)  # (B, L, D)
+        return self.store.read(rows[part], self.dtype), None  # (B, L, D)
 
     def encode(self, annotations: Tensor) -> Tensor:
         """The annotation vectors (B, L, D), unchanged."""
@@ -312,27 +265,30 @@ class PixelRows:
     precision: str = "float32"
     workers: int = 0
 
-    def read(self, rows: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Rows (B,) -> preprocessed photos (B, 3, size, size); augmented only with a generator.
+    def read(
+        self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """A part of the rows (B,) -> preprocessed photos (P, 3, size, size), each read once.
 
-        How a photo is augmented does not depend on the others.
+        Also the photo (B,) of each row; None where every row has its own.
+        generator: augments photos; how does not depend on the others.
         """
-        chosen = rows.tolist()
-        seeds: list[int | None] = [None] * len(chosen)
+        chosen, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
+        if len(chosen) == len(photos):
+            chosen, photos = rows[part], None
+        seed: int | None = None
         if generator is not None and self.augmentation.changes:
-            first = int(torch.randint(2**62, (), generator=generator))
-            seeds = [first ^ row for row in chosen]
-        photos = torch.stack(list(map(self._photo, chosen, seeds)))  # (B, 3, size, size)
-        return photos.to(memory_format=torch.channels_last)
+            seed = int(torch.randint(2**62, (), generator=generator))
+        pixels = torch.stack([self._photo(row, seed) for row in chosen.tolist()])
+        return pixels.to(memory_format=torch.channels_last), photos
 
     def _photo(self, row: int, seed: int | None) -> Tensor:
         """A preprocessed photo (3, size, size); augmented if there is a seed."""
-        path = self.examples[row].path
-        if seed is None:
-            return read_photo(path, self.preprocessing).pixels
-        generator = torch.Generator().manual_seed(seed)
-        augment = partial(self.augmentation, generator=generator)
-        return read_photo(path, self.preprocessing, augment=augment).pixels
+        augment = None
+        if seed is not None:
+            generator = torch.Generator().manual_seed(seed ^ row)
+            augment = partial(self.augmentation, generator=generator)
+        return read_photo(self.examples[row].path, self.preprocessing, augment=augment).pixels
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Photos (B, 3, size, size) -> annotation vectors (B, L, D), without a gradient."""
@@ -344,6 +300,8 @@ Rows = StoredRows | PixelRows
 
 
 def annotation_batches(rows: Rows, batches: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-    """The annotation vectors (B, L, D) of each batch of rows, without augmentation."""
-    for loaded in load_ahead(rows.read, [torch.tensor(batch) for batch in batches], rows.workers):
-        yield rows.encode(loaded)
+    """The annotation vectors (B, L, D) of each batch of distinct rows, without augmentation."""
+    for vectors, _ in load_ahead(
+        rows.read, [torch.tensor(batch) for batch in batches], rows.workers
+    ):
+        yield rows.encode(vectors)

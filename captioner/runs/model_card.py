@@ -15,6 +15,9 @@ from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import flat
 from captioner.training import LOG
 
+SCORES_FILE = "scores.json"
+"""Beside the best model: its validation scores."""
+
 Record = dict[str, Any]
 Recipe = CaptioningRecipe | TranslationRecipe
 
@@ -40,7 +43,6 @@ def write_card(
 
     folder: the run's. data: sentences about training and validation data.
     now: epoch and scores of a model that was just kept, in a run that has not ended.
-    Raises `UserError` if the log cannot be read or the card not written.
     """
     score = recipe.validation.score
     first, best, last = validations_of(folder, score, now)

@@ -6,6 +6,7 @@ import contextlib
 import platform
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from captioner.training import (
     Engine,
     ShownExample,
     Validation,
-    check_checkpoint,
     make_optimizer,
+    read_checkpoint,
     summary_writer,
     train,
 )
@@ -37,9 +38,6 @@ from captioner.vision.encoder import Encoder
 
 COMPILED_PARTS = (Attention, EncoderLayer, DecoderLayer, Encoder)
 """Where a training step spends its time."""
-
-SCORES_FILE = "scores.json"
-"""In the folder of the best model: its validation scores."""
 
 CONFIG = "config.json"
 """File in a run's folder: its recipe."""
@@ -64,10 +62,10 @@ Task = CaptionTask | TranslationTask
 """A model with its data.
 
 `read` reads the data and makes the model, before the run's folder is locked; `prepare` makes the
-batches. `loss` is the module that is trained on `batches`. `generate` gives texts for validation
-batches of indices, `score` their scores and the record of them beside the model, `save` writes the
-model, `write_texts` the texts, and `show` gives some for TensorBoard. `data` describes the data for
-the model card.
+batches. `loss` is the module that is trained on `batches`, by the optimiser's `parameter_groups`.
+`generate` gives texts for the validation data, `score` their scores; `save` writes the model, its
+scores and the texts, and `show` gives some for TensorBoard. `data` describes the data for the model
+card.
 """
 
 
@@ -78,25 +76,6 @@ def run_engine(device: torch.device | str) -> Iterator[Engine]:
         if not engine.is_main:
             kept.enter_context(contextlib.redirect_stdout(None))
         yield engine
-
-
-@contextlib.contextmanager
-def locked_run_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> Iterator[None]:
-    """Lock the folder and write the run's config and environment to it.
-
-    Raises `UserError`, in one process, if another run has locked it, and as `check_folder` does.
-    """
-    with contextlib.ExitStack() as kept:
-        with engine.fail_together():
-            if engine.is_main:
-                kept.enter_context(folder_lock(folder, "run"))
-                for place in (folder, folder / MODEL):
-                    remove_temporaries(place, age=0)
-                # Again: another run may have ended meanwhile.
-                check_folder(recipe, folder, resume, engine)
-                _write_record(folder / RECORD, recipe.training.seed, engine, resume)
-                write_json(folder / CONFIG, to_mapping(recipe))
-        yield
 
 
 def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
@@ -119,15 +98,15 @@ def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
 
 
 def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
-    """Raise `UserError`, in process 0, if the folder holds a run that cannot be resumed.
+    """Raise `UserError` if the folder holds a run that cannot be resumed.
 
     Without `resume`, that is any run. With it, a run whose recipe differs in a field that is not
     in `CHANGEABLE`, or in the number of epochs where training follows it, or whose checkpoint is
     damaged or of another number of processes. Raises it also for a missing package.
     """
-    if engine.is_main and recipe.training.tensorboard:
+    if recipe.training.tensorboard:
         summary_writer()  # Its package may be missing.
-    if not engine.is_main or not (folder / CHECKPOINT).exists():
+    if not (folder / CHECKPOINT).exists():
         return
     if not resume:
         raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
@@ -150,7 +129,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
                 f"not {now.get(name)!r}{reason}; to keep what it was made with: "
                 f"captioner train {path} --out {folder} --resume"
             )
-    check_checkpoint(folder / CHECKPOINT, engine.world_size)
+    read_checkpoint(folder / CHECKPOINT, engine.world_size)
 
 
 def _epochs_matter(recipe: Recipe) -> str:
@@ -168,33 +147,24 @@ class Validator:
     def __init__(self, task: Task, folder: Path, engine: Engine) -> None:
         self.task, self.folder, self.engine = task, folder, engine
         self.texts: list[str] = []
-        self.record: dict[str, Any] = {}
 
     def run(self) -> dict[str, float]:
         """Generate together with the other processes; the main process returns the scores.
 
         Processes take whole batches in turn, so that scores do not depend on their number.
         """
+        engine = self.engine
         generated: dict[int, str] = {}
-        with self.engine.fail_together():
-            batches = self.task.validation_batches[self.engine.rank :: self.engine.world_size]
-            for batch, texts in zip(batches, self.task.generate(batches), strict=True):
-                generated |= zip(batch, texts, strict=True)
-        gathered: dict[int, str] = {}
-        for each in self.engine.gather(generated):
-            gathered |= each
-        self.texts = [gathered[number] for number in range(len(gathered))]
-        with self.engine.fail_together():
-            if not self.engine.is_main:
-                return {}
-            scores, self.record = self.task.score(self.texts)
-            return scores
+        with engine.fail_together():
+            generated = self.task.generate(engine.rank, engine.world_size)
+        by_number = dict(chain.from_iterable(each.items() for each in engine.gather(generated)))
+        self.texts = [by_number[number] for number in range(len(by_number))]
+        with engine.fail_together():
+            return self.task.score(self.texts) if engine.is_main else {}
 
     def keep(self, scores: dict[str, float], epoch: int) -> None:
         """Save the best model with its scores, texts and card."""
-        self.task.save(self.folder / MODEL)
-        write_json(self.folder / MODEL / SCORES_FILE, self.record or scores)
-        self.task.write_texts(self.folder, self.texts)
+        self.task.save(self.folder, self.texts, scores)
         write_card(self.task.recipe, self.folder, self.task.data, {"epoch": epoch, **scores})
 
     def show(self) -> list[ShownExample]:
@@ -220,22 +190,27 @@ def train_run(
     Several processes end as `captioner.training.train` says.
     """
     folder = Path(folder)
-    task: Task
-    match recipe:
-        case CaptioningRecipe():
-            task = CaptionTask(recipe)
-        case _:
-            task = TranslationTask(recipe)
+    task: Task = (
+        CaptionTask(recipe) if isinstance(recipe, CaptioningRecipe) else TranslationTask(recipe)
+    )
     with run_engine(device) as engine, contextlib.ExitStack() as stack:
         with engine.fail_together():
-            check_folder(recipe, folder, resume, engine)
+            if engine.is_main:
+                check_folder(recipe, folder, resume, engine)
             resumed = resume and (folder / CHECKPOINT).exists()
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
-            task.read(folder, engine, resumed)
-        stack.enter_context(locked_run_folder(recipe, folder, resume, engine))
+            task.read(folder, resumed)
+        with engine.fail_together():
+            if engine.is_main:
+                stack.enter_context(folder_lock(folder, "run"))
+                for place in (folder, folder / MODEL):
+                    remove_temporaries(place, age=0)
+                # Again: another run may have ended meanwhile.
+                check_folder(recipe, folder, resume, engine)
+                _write_record(folder / RECORD, recipe.training.seed, engine, resume)
+                write_json(folder / CONFIG, to_mapping(recipe))
         task.prepare(folder, engine, resumed)
-        engine.barrier()
         validator = Validator(task, folder, engine)
         validate = validator.run
         if recipe.training.compile:

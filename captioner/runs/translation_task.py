@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +14,10 @@ from captioner.data.example import Problems
 from captioner.data.parallel import ParallelText, SentencePair, number_pairs, read_parallel
 from captioner.errors import UserError
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
-from captioner.files import write_text
-from captioner.model_folders import model_folder
+from captioner.files import write_json, write_text
+from captioner.model_folders import MODEL, model_folder
 from captioner.runs.batches import TranslationBatches
+from captioner.runs.model_card import SCORES_FILE
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import as_sentence
@@ -33,31 +33,22 @@ SHOWN = 8
 """Sentences shown in TensorBoard."""
 
 
-@dataclass
 class TranslationTask:
-    """Trains a translator; a `captioner.runs.run.Task`."""
+    """Trains a translator; see `captioner.runs.run.Task`."""
 
-    recipe: TranslationRecipe
-    texts: dict[str, ParallelText] = field(default_factory=dict)
-    translator: Translator = field(init=False)
-    loss: TranslationLoss = field(init=False)
-    batches: TranslationBatches = field(init=False)
-    data: list[str] = field(init=False)
-    validated: list[SentencePair] = field(init=False)
     parameter_groups: list[dict[str, Any]] | None = None
 
-    def read(self, folder: Path, engine: Engine, resumed: bool) -> None:
-        """Read the text, learn the vocabularies and make the translator with its first weights.
+    def __init__(self, recipe: TranslationRecipe) -> None:
+        self.recipe = recipe
 
-        Raises `UserError`, also without sacrebleu.
-        """
-        sacrebleu_metrics()
+    def read(self, folder: Path, resumed: bool) -> None:
+        """Read the text, learn the vocabularies and make the translator with its first weights."""
+        sacrebleu_metrics()  # Its package may be missing.
         recipe = self.recipe
         start = None
         if recipe.start_from is not None and not resumed:
             start = load_translator(model_folder(recipe.start_from))
-        training, validation = read_texts(recipe.data)
-        self.texts = {"training": training, "validation": validation}
+        self.training, self.validation = read_texts(recipe.data)
         if resumed:
             source, target = load_vocabularies(folder, recipe.text.joint)
         elif start is not None:
@@ -66,7 +57,7 @@ class TranslationTask:
                 joint = str(source is target).lower()
                 raise UserError(f"text.joint should be {joint}, as in start_from")
         else:
-            source, target = learn_vocabularies(training.pairs, recipe.text)
+            source, target = learn_vocabularies(self.training.pairs, recipe.text)
         torch.manual_seed(recipe.training.seed)
         model = recipe.model.make(len(source), len(target))
         if start is not None:
@@ -81,68 +72,64 @@ class TranslationTask:
             recipe.search,
             capitals=recipe.text.capitals,
         )
+        self.loss = TranslationLoss(model, recipe.objective)
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Save the vocabularies and make the batches."""
-        recipe, pairs, translator = self.recipe, self.texts["training"].pairs, self.translator
-        source, target, model = translator.source, translator.target, translator.model
-        model.to(engine.device)
+        recipe, translator = self.recipe, self.translator
+        source, target = translator.source, translator.target
+        self.loss.to(engine.device)
         if engine.is_main and not resumed:
             save_vocabularies(folder, source, target)
         maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
-        validated = self.validated = self.texts["validation"].pairs[
-            : recipe.validation.sentences or None
-        ]
-        examples, cut = encode_pairs(pairs, source, target, maximum_length)
-        sentences = []
-        for name, text in self.texts.items():
-            sentences.append(f"{name}: {len(text.pairs):,} pairs of sentences")
+        self.data = []
+        for name, text in (("training", self.training), ("validation", self.validation)):
+            self.data.append(f"{name}: {len(text.pairs):,} pairs of sentences")
             if len(text.problems):
-                sentences.append(text.problems.summary())
-        sentences.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
-        for sentence in sentences:
-            print(sentence)
+                self.data.append(text.problems.summary())
+        self.data.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
+        print("\n".join(self.data))
+        examples, cut = encode_pairs(self.training.pairs, source, target, maximum_length)
         if cut:
             print(f"training: {report_cut('pair', cut, f'{maximum_length:,} tokens a side')}")
-        read = (replace(each, source=as_sentence(each.source, capitals)[0]) for each in validated)
-        long = [each.line for each in read if len(source.split(each.source)) > maximum_length]
+        self.validated = self.validation.pairs[: recipe.validation.sentences or None]
+        read = ((each.line, as_sentence(each.source, capitals)[0]) for each in self.validated)
+        long = [line for line, text in read if len(source.split(text)) > maximum_length]
         if long:
             print(f"validation: {report_cut('source', long, f'{maximum_length:,} tokens')}")
-        self.data = sentences
-        self.loss = TranslationLoss(model, recipe.objective)
         # Sentences need no more than two workers.
         workers = min(2, loading_workers(engine.device, engine.local_world_size))
         tokens, seed = recipe.data.batch_tokens, recipe.training.seed
         self.batches = TranslationBatches(examples, tokens, seed, workers)
 
-    @property
-    def validation_batches(self) -> list[list[int]]:
-        """Indices of the sentences of each batch; similar lengths together need less padding."""
+    def generate(self, rank: int, ranks: int) -> dict[int, str]:
+        """Translations of the validation sources in the batches of a process, by number.
+
+        Similar lengths are together, which needs less padding.
+        """
         size = self.recipe.validation.batch_size
         lengths = [len(pair.source) for pair in self.validated]
         order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        return [order[first : first + size] for first in range(0, len(order), size)]
-
-    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[list[str]]:
-        """Translations of validation sources, batch by batch."""
-        for numbers in batches:
+        batches = [order[first : first + size] for first in range(0, len(order), size)]
+        generated: dict[int, str] = {}
+        for numbers in batches[rank::ranks]:
             sources = [self.validated[number].source for number in numbers]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # Long sources were reported before.
                 translations = self.translator.translate(sources, batch_size=len(sources))
-            yield [translation.text for translation in translations]
+            generated |= {n: each.text for n, each in zip(numbers, translations, strict=True)}
+        return generated
 
-    def score(self, translations: list[str]) -> tuple[dict[str, float], dict[str, Any]]:
-        """The scores, and the record of them with sacrebleu's signatures."""
-        scores = evaluate_translations(translations, [pair.target for pair in self.validated])
-        return scores.by_name(), scores.as_dict()
+    def score(self, translations: list[str]) -> dict[str, float]:
+        """Scores of the validation translations."""
+        references = [pair.target for pair in self.validated]
+        self.scores = evaluate_translations(translations, references)
+        return self.scores.by_name()
 
-    def save(self, folder: Path) -> None:
-        """Write the translator to a folder."""
-        save_translator(self.translator, folder)
-
-    def write_texts(self, folder: Path, translations: list[str]) -> None:
-        """Write the translations into the run's folder, one a line."""
+    def save(self, folder: Path, translations: list[str], scores: dict[str, float]) -> None:
+        """Save the translator with its scores and signatures, and the translations, one a line."""
+        save_translator(self.translator, folder / MODEL)
+        write_json(folder / MODEL / SCORES_FILE, self.scores.as_dict())
         write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
 
     def show(self, translations: list[str]) -> list[ShownExample]:
@@ -155,7 +142,7 @@ class TranslationTask:
 
 
 def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
-    """The training and the validation text. Raises `UserError` as `read_parallel` does."""
+    """The training and the validation text."""
     if data.format == "numbers":
         numbers = data.numbers
         pairs = number_pairs(

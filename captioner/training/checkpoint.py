@@ -17,6 +17,7 @@ from captioner.errors import UserError
 from captioner.files import atomic_path
 from captioner.weight_files import fill
 
+CHECKPOINT = "last.safetensors"
 FORMAT = "captioner checkpoint 1"
 
 
@@ -51,29 +52,32 @@ def random_state(device: torch.device) -> RandomState:
     return states
 
 
+def set_random_state(states: RandomState, device: torch.device) -> None:
+    """Set this process's generators, as far as there are states of them."""
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+    elif device.type == "mps" and "mps" in states:
+        torch.mps.set_rng_state(states["mps"])
+
+
 def save_checkpoint(
     path: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     position: Position,
-    average: Mapping[str, Tensor] | None = None,
-    random_states: Sequence[RandomState] | None = None,
+    average: Mapping[str, Tensor],
+    random_states: Sequence[RandomState],
 ) -> None:
-    """Write a checkpoint atomically: weights, optimiser state, random states and position.
+    """Write weights, optimiser state, random states and position; atomically.
 
-    average: averaged weights by name, if any. random_states: those of all processes, by rank;
-    default: this process's.
-    Raises `UserError` when the file cannot be written (a full disk, say); the previous checkpoint
-    stays whole.
+    average: averaged weights by name, if any. random_states: those of all processes, by rank.
     """
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for index, parameter in enumerate(parameters):
+    for index, parameter in enumerate(_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{index}.{name}"] = value
-    tensors |= {f"average.{name}": tensor for name, tensor in (average or {}).items()}
-    if random_states is None:
-        random_states = [random_state(parameters[0].device)]
+    tensors |= {f"average.{name}": tensor for name, tensor in average.items()}
     for rank, states in enumerate(random_states):
         tensors |= {_random_name(kind, rank): state for kind, state in states.items()}
     header = {"format": FORMAT, "position": json.dumps(vars(position))}
@@ -91,7 +95,7 @@ def load_checkpoint(
     path: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    average: Mapping[str, Tensor] | None = None,
+    average: Mapping[str, Tensor],
     rank: int = 0,
     world_size: int = 1,
 ) -> Position:
@@ -101,45 +105,37 @@ def load_checkpoint(
     Raises `UserError` when the file is damaged, belongs to another model, or to a run of another
     number of processes, which would draw other random numbers.
     """
-    position, tensors = _read(path, world_size)
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    device = parameters[0].device
-    torch.set_rng_state(tensors[_random_name("cpu", rank)])
-    if (state_of_device := tensors.get(_random_name(device.type, rank))) is not None:
-        _set_device_random_state(device, state_of_device)
+    position, tensors = read_checkpoint(path, world_size)
     other_model = f"checkpoint {path} belongs to another model"
     fill(model, tensors, other_model, "model.")
-    fill(average or {}, tensors, other_model, "average.")
-    for index, parameter in enumerate(parameters):
+    fill(average, tensors, other_model, "average.")
+    for index, parameter in enumerate(_parameters(optimizer)):
         prefix = f"optimizer.{index}."
         state: dict[str, Any] = {}
-        for name, tensor in tensors.items():
-            if not name.startswith(prefix):
-                continue
-            if tensor.dim() == 0:  # The number of steps.
+        for name in (name for name in tensors if name.startswith(prefix)):
+            value = tensors[name]
+            if value.dim() == 0:  # The number of steps.
                 # A copy: Windows cannot replace a file that is open.
-                value = tensor.to(parameter.device, copy=True)
-            elif tensor.shape == parameter.shape:
+                value = value.to(parameter.device, copy=True)
+            elif value.shape == parameter.shape:
                 # Fused Adam needs the memory format of the parameter.
-                value = torch.empty_like(parameter, dtype=tensor.dtype).copy_(tensor)
+                value = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
             else:
                 raise UserError(f"{other_model}: state {name!r}")
             state[name.removeprefix(prefix)] = value
         if state:
             optimizer.state[parameter] = state
+    device = next(model.parameters()).device
+    names = {kind: _random_name(kind, rank) for kind in ("cpu", device.type)}
+    set_random_state({kind: tensors[n] for kind, n in names.items() if n in tensors}, device)
     return position
 
 
-def check_checkpoint(path: Path, world_size: int = 1) -> None:
-    """Raise `UserError` for a checkpoint that is damaged or of another number of processes.
+def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str, Tensor]]:
+    """The position of a run, and its tensors, which are mapped from the file.
 
-    Only `load_checkpoint` knows whether it belongs to the model.
+    Raises `UserError` for a checkpoint that is damaged or of another number of processes.
     """
-    _read(path, world_size)
-
-
-def _read(path: Path, world_size: int) -> tuple[Position, dict[str, Tensor]]:
-    """The position of a run, and its tensors, which are mapped from the file."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
@@ -165,12 +161,9 @@ def _read(path: Path, world_size: int) -> tuple[Position, dict[str, Tensor]]:
         ) from None
 
 
+def _parameters(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 def _random_name(kind: str, rank: int) -> str:
     return f"random.{kind}" if rank == 0 else f"random.{kind}.{rank}"
-
-
-def _set_device_random_state(device: torch.device, state: Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    elif device.type == "mps":
-        torch.mps.set_rng_state(state)

@@ -43,7 +43,12 @@ class TrainingConfig(Config):
         le=1e38,
         description="learning rate of an encoder that is trained; by default the same",
     )
-    weight_decay: float = Field(0.0, ge=0, le=1_000, description="decoupled (AdamW); adam only")
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        le=1_000,
+        description="decoupled (AdamW), not of biases, normalisation and embeddings; adam only",
+    )
     clip_norm: float = Field(
         5.0, ge=0, le=1e9, description="gradients are scaled down to this norm; 0 leaves them"
     )

@@ -1,11 +1,11 @@
-"""The processes that train together, on torch.distributed: one, or as many as torchrun starts."""
+"""The processes that train together: one, or as many as torchrun starts."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -34,11 +34,6 @@ class Engine:
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
-        """Connect to the other processes.
-
-        Raises `UserError` for a device that several processes cannot share, and for more processes
-        on this machine than GPUs.
-        """
         self.device = torch.device(device)
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
@@ -53,7 +48,7 @@ class Engine:
             local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
             self.local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
             if self.device.type == "cuda":
-                self.device = _gpu(local_rank, self.local_world_size)
+                self._take_gpu(local_rank)
             # Objects and CPU tensors go through gloo and do not wait for the GPUs.
             backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
             distributed.init_process_group(backend, timeout=_TIMEOUT)
@@ -61,6 +56,16 @@ class Engine:
             raise UserError(
                 f"this is one of {self.world_size} processes, which torchrun should start ({error})"
             ) from None
+
+    def _take_gpu(self, local_rank: int) -> None:
+        count = torch.cuda.device_count()
+        if self.local_world_size > count:
+            raise UserError(
+                f"there are {self.local_world_size} processes on this machine and {count} GPUs; "
+                f"each needs its own: torchrun --nproc-per-node {max(1, count)}"
+            )
+        self.device = torch.device("cuda", local_rank)
+        torch.cuda.set_device(self.device)
 
     @property
     def is_main(self) -> bool:
@@ -78,19 +83,14 @@ class Engine:
         # gloo's threads outlive it where a module was wrapped. They need the interpreter to free
         # the tensors of their last work; if it ends before, the process aborts.
         time.sleep(0.2)
-        if _is_lost_connection(error):
+        if isinstance(error, RuntimeError) and (
+            isinstance(error, distributed.DistError) or "gloo" in str(error)
+        ):
             raise SystemExit(2) from None
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """A module whose gradients are averaged over all processes, each of which calls it.
-
-        It shares the parameters of `module`, which take the values of process 0.
-        """
+        """A module whose gradients are averaged over all processes, each of which calls it."""
         return module if self.world_size == 1 else DistributedDataParallel(module)
-
-    def no_sync(self, wrapped: nn.Module) -> AbstractContextManager[Any]:
-        """Within it, gradients add up in this process and are not averaged yet."""
-        return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of a tensor over all processes."""
@@ -99,12 +99,12 @@ class Engine:
             distributed.all_reduce(tensor)
         return tensor
 
-    def maximum(self, *numbers: int) -> list[int]:
-        """The maximum of each number over all processes; does not wait for GPUs."""
-        tensor = torch.tensor(numbers)
+    def any(self, *flags: bool) -> list[bool]:
+        """Whether each flag is set in a process; does not wait for GPUs."""
+        tensor = torch.tensor(flags, dtype=torch.int32)
         if self.world_size > 1:
             distributed.all_reduce(tensor, distributed.ReduceOp.MAX)
-        return [int(number) for number in tensor]
+        return [bool(flag) for flag in tensor.tolist()]
 
     def gather(self, value: Value) -> list[Value]:
         """The values of all processes, in the order of their ranks."""
@@ -113,14 +113,6 @@ class Engine:
         values: list[Any] = [None] * self.world_size
         distributed.all_gather_object(values, value)
         return values
-
-    def barrier(self) -> None:
-        """Wait until every process is here."""
-        self.gather(None)
-
-    def broadcast(self, value: Value) -> Value:
-        """The value of process 0."""
-        return self.gather(value if self.is_main else None)[0]  # type: ignore[return-value]
 
     def broadcast_buffers(self, module: nn.Module) -> None:
         """Set the buffers (running means of batch normalisation) to those of process 0."""
@@ -149,23 +141,3 @@ class Engine:
             raise failure
         if any(failed):
             raise SystemExit(2)
-
-
-def _gpu(local_rank: int, local_world_size: int) -> torch.device:
-    """The GPU of a process, set as torch's default. Raises `UserError` for too few GPUs."""
-    count = torch.cuda.device_count()
-    if local_world_size > count:
-        raise UserError(
-            f"there are {local_world_size} processes on this machine and {count} GPUs; each needs "
-            f"its own: torchrun --nproc-per-node {max(1, count)}"
-        )
-    device = torch.device("cuda", local_rank)
-    torch.cuda.set_device(device)
-    return device
-
-
-def _is_lost_connection(error: BaseException | None) -> bool:
-    """Whether a process got this error because one that it waited for has ended."""
-    return isinstance(error, RuntimeError) and (
-        isinstance(error, distributed.DistError) or "gloo" in str(error)
-    )

@@ -7,11 +7,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.training.checkpoint import (
+    CHECKPOINT,
     Position,
     load_checkpoint,
     random_state,
@@ -28,16 +28,14 @@ from captioner.training.checkpoint import (
 )
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.log import RunLog, ShownExample, TensorBoard
+from captioner.training.log import RunLog, ShownExample
 from captioner.training.optimization import (
     Average,
     learning_rate_factor,
     make_optimizer,
     validations_since_best,
 )
-from captioner.training.step import Batches, Step, Stepper, seed_of
-
-CHECKPOINT, LOG = "last.safetensors", "log.jsonl"
+from captioner.training.step import Batches, Part, Stepper, seed_of
 
 SCALAR_STEPS = 100
 """Steps between two records of the loss for TensorBoard; an epoch may take hours."""
@@ -61,8 +59,12 @@ class Validation:
     run: Callable[[], dict[str, float]]
     score: str
     save_best: Callable[[dict[str, float], int], None]
-    examples: Callable[[], Sequence[ShownExample]] | None = None
+    examples: Callable[[], Sequence[ShownExample]] = tuple
     before: bool = False
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run stopped on request, with its checkpoint saved. The message says how to resume."""
 
 
 def train(
@@ -97,300 +99,257 @@ def train(
     processes raises it; the others exit, at the latest when they leave the engine.
     """
     engine = engine or Engine(next(model.parameters()).device)
+    optimizer = optimizer or make_optimizer(model, config)
     run = _Run(model, data, config, folder, validation, resume, optimizer, engine)
-    interruption = Interruption(exit_on_second=engine.world_size == 1)
-    with interruption, closing(run):
-        if validation is not None and validation.before and not run.position.scores:
-            run.validate_start(validation)
-        while run.position.epoch < config.epochs and not run.is_finished:
-            run.epoch(interruption)
+    try:
+        with run.stopping_on_signals():
+            if validation is not None and validation.before and not run.position.scores:
+                run.finish_epoch({"epoch": 0, "step": 0, **run.validate(validation)})
+            while run.position.epoch < config.epochs and not run.is_finished:
+                run.epoch()
+    finally:
+        if run.log is not None:
+            run.log.close()
     return run.position
 
 
-SLOW_BFLOAT16 = (
-    "this machine has no instructions for bfloat16, which is many times slower than float32 here: "
-    "set training.precision=float32"
-)
-
-
-class Interrupted(KeyboardInterrupt):
-    """A run stopped on request, with its checkpoint saved. The message says how to resume."""
-
-
-class Interruption:
-    """Within it, SIGINT and SIGTERM set `is_requested`; no effect outside the main thread."""
-
-    def __init__(self, exit_on_second: bool = True) -> None:
-        """exit_on_second: whether a second signal ends the process; torchrun repeats signals."""
-        self.is_requested = False
-        self._exit_on_second = exit_on_second
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._restore()
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.is_requested = True
-        if self._exit_on_second:
-            self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()
-
-
+@dataclass
 class _Run:
     """The state of a run in one process."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        data: Batches,
-        config: TrainingConfig,
-        folder: Path,
-        validation: Validation | None,
-        resume: bool,
-        optimizer: torch.optim.Optimizer | None,
-        engine: Engine,
-    ) -> None:
-        self.model, self.data, self.config, self.folder = model, data, config, folder
-        self.validation, self.engine = validation, engine
-        self.optimizer = make_optimizer(model, config) if optimizer is None else optimizer
+    model: nn.Module
+    data: Batches
+    config: TrainingConfig
+    folder: Path
+    validation: Validation | None
+    resume: bool
+    optimizer: torch.optim.Optimizer
+    engine: Engine
+    log: RunLog | None = None  # None but in process 0.
+    is_stop_requested: bool = False
+
+    def __post_init__(self) -> None:
+        config, engine = self.config, self.engine
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
-        self.average = Average(model, config.average) if config.average > 0 else None
-        self.path = folder / CHECKPOINT
-        self.position = Position()
+        self.average = Average(self.model, config.average) if config.average > 0 else None
+        self.path, self.position = self.folder / CHECKPOINT, Position()
         with engine.fail_together():
-            if data.steps(0) == 0:
+            if len(self.data) == 0:
                 raise UserError("there is nothing to train on: the training set has no batches")
             if config.precision == "float16" and engine.device.type == "mps":
                 raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.world_size > 1:
                 torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
-            resumed = resume and self.path.exists()
+            resumed = self.resume and self.path.exists()
             if resumed:
-                averages = None if self.average is None else self.average.tensors
                 self.position = load_checkpoint(
-                    self.path, model, self.optimizer, averages, engine.rank, engine.world_size
+                    self.path,
+                    self.model,
+                    self.optimizer,
+                    self.average.tensors if self.average else {},
+                    engine.rank,
+                    engine.world_size,
                 )
-            self.log: RunLog | None = None
-            self.board: TensorBoard | None = None
             if engine.is_main:
-                if resumed:
-                    epoch = self.position.epoch + (self.position.step_in_epoch > 0)
-                    print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
-                if config.precision == "bfloat16" and not has_bfloat16(engine.device):
-                    print(SLOW_BFLOAT16, file=sys.stderr)
                 self._open_log(resumed)
-        self.stepper = Stepper(model, self.optimizer, config, engine, self.path)
-        self.stepper.reset(self.position.totals)
-        self.stepper.restore_scaling(self.position.scaling)
-        self.total_steps = config.epochs * data.steps(0)
+        self.stepper = Stepper(self.model, self.optimizer, config, engine, self.position)
+        self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step
 
     def _open_log(self, resumed: bool) -> None:
-        position = self.position
+        position, config = self.position, self.config
         # A record of this step is rewritten at the end of the epoch.
         recorded = position.step if position.step_in_epoch == 0 else position.step - 1
-        if self.config.tensorboard:
-            self.board = TensorBoard(self.folder, recorded)
-        self.log = RunLog(self.folder / LOG, recorded if resumed else None)
+        self.log = RunLog(self.folder, recorded if resumed else None, config.tensorboard)
+        if resumed:
+            epoch = position.epoch + (position.step_in_epoch > 0)
+            print(f"going on after step {position.step} (epoch {epoch})", flush=True)
+        if config.precision == "bfloat16" and not has_bfloat16(self.engine.device):
+            print(
+                "this machine has no instructions for bfloat16, which is many times slower than "
+                "float32 here: set training.precision=float32",
+                file=sys.stderr,
+            )
 
-    def close(self) -> None:
-        """Close TensorBoard's file."""
-        if self.board is not None:
-            self.board.close()
+    @contextmanager
+    def stopping_on_signals(self) -> Iterator[None]:
+        """Within it, SIGINT and SIGTERM request a stop; no effect outside the main thread.
+
+        A second one ends the process, unless there are several: torchrun repeats signals.
+        """
+        previous: dict[signal.Signals, Any] = {}
+
+        def restore() -> None:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+        def request_stop(*_: object) -> None:
+            self.is_stop_requested = True
+            if self.engine.world_size == 1:
+                restore()
+
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                previous[number] = signal.signal(number, request_stop)
+        try:
+            yield
+        finally:
+            restore()
 
     @property
     def is_finished(self) -> bool:
         """Whether early stopping ended the run."""
         return 0 < self.config.patience <= validations_since_best(self.position.scores)
 
-    def validate_start(self, validation: Validation) -> None:
-        """Validate the model before training, and log it as epoch 0."""
-        self._finish_epoch({"epoch": 0, "step": 0, **self._validate(validation)})
-
-    def epoch(self, interruption: Interruption) -> None:
+    def epoch(self) -> None:
         """Train the rest of the epoch, validate, log and save."""
         config, position = self.config, self.position
-        self.model.train()
-        recorded = (
-            position.step_in_epoch,
-            position.totals["loss"] if position.step_in_epoch else 0.0,
-        )
-        batches = self.data.batches(
-            position.epoch,
-            position.step_in_epoch,
-            self.engine.rank,
-            self.engine.world_size,
-            config.accumulate,
-        )
-        examples, began, speed = 0, time.monotonic(), f"0 {self.data.unit}/s"
-        progress = progress_bar(
-            f"epoch {position.epoch + 1}/{config.epochs}",
-            self.data.steps(position.epoch),
-            "steps",
-            position.step_in_epoch,
-            self.engine.is_main,
-        )
-        with progress, closing(batches) as steps:
-            while True:
-                step: Step | None = None
-                failure: UserError | None = None
-                try:
-                    step = next(steps, None)
-                except UserError as error:
-                    failure = error
-                except torch.OutOfMemoryError:  # An encoder computes the batches.
-                    failure = self.stepper.memory_error(position.step, position.epoch)
-                stop, save = self._agree(failure, interruption)
-                if step is not None:
-                    self._make(step)
-                    examples += step.examples
-                    rate = examples / max(1e-3, time.monotonic() - began)
-                    speed = f"{rate:,.0f} {self.data.unit}/s"
-                    progress.set_postfix_str(speed, refresh=False)
-                    progress.update()
-                if self.engine.world_size == 1:  # Several processes agree before the next step.
-                    stop = interruption.is_requested
-                if step is not None and config.tensorboard and position.step % SCALAR_STEPS == 0:
-                    recorded = self._record_steps(*recorded)
-                if stop or (save and step is not None):
-                    self._save()
-                if stop:
-                    raise self._interrupted()
-                if step is None:
-                    break
-            self.stepper.check(position.epoch)
-            sums = self.stepper.sums()
-            means = {name: value / max(1, position.step_in_epoch) for name, value in sums.items()}
-            progress.set_postfix_str(f"{speed}, loss {means['loss']:.3f}", refresh=False)
+        means = self._train_epoch()
         is_due = (position.epoch + 1) % config.validate_every == 0
         is_due = self.validation is not None and (is_due or position.epoch + 1 == config.epochs)
         if is_due and self.saved_step < position.step:  # Validation takes long, and may fail.
             self._save()
-        position.epoch += 1
-        position.step_in_epoch = 0
-        self.stepper.reset({})
+        self.stepper.end_epoch()
         record: dict[str, Any] = {
             "epoch": position.epoch,
             "step": position.step,
-            "learning_rate": self._learning_rate(),
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
             **{f"train_{name}": value for name, value in means.items()},
         }
         if self.validation is not None and is_due:
-            record.update(self._validate(self.validation))
-        self._finish_epoch(record)
+            record |= self.validate(self.validation)
+        self.finish_epoch(record)
 
-    def _finish_epoch(self, record: dict[str, Any]) -> None:
+    def finish_epoch(self, record: dict[str, Any]) -> None:
         """Log an epoch and save a checkpoint."""
         with self.engine.fail_together():
             if self.log is not None:
                 self.log.write(record)
-            if self.board is not None:
-                self.board.write(record)
         self._save()
 
-    def _agree(self, failure: UserError | None, interruption: Interruption) -> tuple[bool, bool]:
-        """Whether to stop after this step, and to save a checkpoint.
+    def validate(self, validation: Validation) -> dict[str, float]:
+        """Score the model, and keep it if it is the best so far."""
+        position, engine = self.position, self.engine
+        engine.broadcast_buffers(self.model)
+        self.model.eval()
+        with self.average.in_use() if self.average else nullcontext(), torch.no_grad():
+            scores = engine.gather(validation.run())[0]
+            score = scores[validation.score]
+            is_best = all(score > other for other in position.scores)
+            position.scores.append(score)
+            with engine.fail_together():
+                if math.isnan(score):
+                    raise UserError(f"the validation score {validation.score!r} is not a number")
+                if is_best and engine.is_main:
+                    validation.save_best(scores, position.epoch)
+                if self.log is not None and self.config.tensorboard:
+                    self.log.show(validation.examples(), position.step)
+        if engine.is_main:
+            print(
+                (f"epoch {position.epoch}: " if position.epoch else "before training: ")
+                + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+                + (" (best)" if is_best else ""),
+                flush=True,
+            )
+        return scores
 
-        The same for all processes. Stops all of them if one has a failure.
+    def _train_epoch(self) -> dict[str, float]:
+        """Make the rest of the epoch's steps; returns the means of their reports."""
+        config, position, engine = self.config, self.position, self.engine
+        self.model.train()
+        of = config.accumulate * engine.world_size
+        own_parts = range(engine.rank, of, engine.world_size)
+        batches = self.data.batches(position.epoch, position.step_in_epoch, own_parts, of)
+        recorded = position.step_in_epoch, position.totals.get("loss", 0.0)
+        progress = progress_bar(
+            f"epoch {position.epoch + 1}/{config.epochs}",
+            len(self.data),
+            "steps",
+            position.step_in_epoch,
+            engine.is_main,
+        )
+        with progress, closing(batches):
+            while True:
+                parts: list[Part] | None = None
+                failure: UserError | None = None
+                try:
+                    parts = next(batches, None)
+                except UserError as error:
+                    failure = error
+                except torch.OutOfMemoryError:  # An encoder computes the batches.
+                    failure = self.stepper.memory_error()
+                stop, save = self._agree(failure)
+                if parts is not None:
+                    self._step(parts)
+                    progress.update()
+                    if config.tensorboard and position.step % SCALAR_STEPS == 0:
+                        recorded = self._record_loss(*recorded)
+                if stop or (save and parts is not None):
+                    self._save()
+                if stop and not engine.is_main:
+                    raise SystemExit(128 + signal.SIGINT)
+                if stop:
+                    raise Interrupted(
+                        f"stopped after step {position.step}; resume from {self.path} with --resume"
+                    )
+                if parts is None:
+                    break
+            self.stepper.check()
+            steps = max(1, position.step_in_epoch)
+            means = {name: value / steps for name, value in self.stepper.sums().items()}
+            progress.set_postfix_str(f"loss {means['loss']:.3f}", refresh=False)
+        return means
+
+    def _agree(self, failure: UserError | None) -> tuple[bool, bool]:
+        """Whether to stop after this step, and to save a checkpoint; the same in all processes.
+
+        Stops all of them if one has a failure.
         """
         is_late = time.monotonic() - self.save_time > self.config.checkpoint_seconds
-        wishes = (
-            interruption.is_requested,
-            self.engine.is_main and is_late,
-            failure is not None,
+        stop, save, has_failed = self.engine.any(
+            self.is_stop_requested, self.engine.is_main and is_late, failure is not None
         )
-        stop, save, failed = map(bool, self.engine.maximum(*map(int, wishes)))
-        if failed:
+        if has_failed:
             self.engine.share_failure(failure)
         return stop, save
 
-    def _make(self, step: Step) -> None:
-        position = self.position
-        factor = learning_rate_factor(self.config, position.step, self.total_steps, position.scores)
+    def _step(self, parts: Sequence[Part]) -> None:
+        self._set_learning_rate(self.position.step)
+        self.stepper.make(parts)
+        if self.average is not None:
+            self.average.update(self.position.step - 1)
+
+    def _set_learning_rate(self, step: int) -> None:
+        steps = self.config.epochs * len(self.data)
+        factor = learning_rate_factor(self.config, step, steps, self.position.scores)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
-        self.stepper.make(step, position.step, position.epoch)
-        if self.average is not None:
-            self.average.update(position.step)
-        position.step += 1
-        position.step_in_epoch += 1
 
-    def _record_steps(self, since: int, before: float) -> tuple[int, float]:
+    def _record_loss(self, since: int, before: float) -> tuple[int, float]:
         """Write the mean loss since the last record for TensorBoard; all processes call this.
 
         since, before: the step in the epoch of the last record, and the sum of the losses there.
         Returns those of this record.
         """
         now, total = self.position.step_in_epoch, self.stepper.sums()["loss"]
-        if self.board is not None:
+        if self.log is not None:
             record = {
                 "step": self.position.step,
                 "steps/loss": (total - before) / (now - since),
-                "steps/learning_rate": self._learning_rate(),
+                "steps/learning_rate": self.optimizer.param_groups[0]["lr"],
             }
-            self.board.write(record)
+            self.log.write_scalars(record)
         return now, total
 
-    def _interrupted(self) -> BaseException:
-        """The exception that ends this process; process 0 says why."""
-        if not self.engine.is_main:
-            return SystemExit(128 + signal.SIGINT)
-        return Interrupted(
-            f"stopped after step {self.position.step}; resume from {self.path} with --resume"
-        )
-
-    def _learning_rate(self) -> float:
-        """The learning rate of the last step."""
-        factor = learning_rate_factor(
-            self.config, max(0, self.position.step - 1), self.total_steps, self.position.scores
-        )
-        return float(self.optimizer.param_groups[0]["initial_lr"] * factor)
-
     def _save(self) -> None:
-        self.stepper.check(self.position.epoch)
-        self.position.totals, self.position.scaling = self.stepper.sums(), self.stepper.scaling
+        self.stepper.check()
+        self.stepper.save_to_position()
         states = self.engine.gather(random_state(next(self.model.parameters()).device))
-        averages = None if self.average is None else self.average.tensors
+        averages = self.average.tensors if self.average else {}
         with self.engine.fail_together():
             if self.engine.is_main:
                 save_checkpoint(
                     self.path, self.model, self.optimizer, self.position, averages, states
                 )
         self.save_time, self.saved_step = time.monotonic(), self.position.step
-
-    def _validate(self, validation: Validation) -> dict[str, float]:
-        position, engine = self.position, self.engine
-        engine.broadcast_buffers(self.model)
-        self.model.eval()
-        with nullcontext() if self.average is None else self.average.in_use(), torch.no_grad():
-            scores = engine.broadcast(validation.run())
-            score = scores[validation.score]
-            if math.isnan(score):
-                failure = UserError(f"the validation score {validation.score!r} is not a number")
-                engine.share_failure(failure)
-            best = all(score > other for other in position.scores)
-            position.scores.append(score)
-            with engine.fail_together():
-                if best and engine.is_main:
-                    validation.save_best(scores, position.epoch)
-                if self.board is not None and validation.examples is not None:
-                    self.board.show(validation.examples(), position.step)
-        if engine.is_main:
-            print(
-                (f"epoch {position.epoch}: " if position.epoch else "before training: ")
-                + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-                + (" (best)" if best else ""),
-                flush=True,
-            )
-        return scores

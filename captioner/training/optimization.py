@@ -21,8 +21,9 @@ def make_optimizer(
 
     groups: parameter groups, each with an optional `lr`.
 
-    `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019; fused
-    on CPU and CUDA.
+    `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019, of
+    matrices and convolutions only: not of biases, normalisation and embeddings; fused on CPU and
+    CUDA.
     `rmsprop`: that of Xu et al. 2015, in the form of Graves 2013, *Generating Sequences With
     Recurrent Neural Networks*, equations 38 to 45: divides by the gradient's variance in place of
     its mean square; decay 0.95, momentum 0.9.
@@ -34,12 +35,20 @@ def make_optimizer(
         return torch.optim.RMSprop(
             groups, lr=config.learning_rate, alpha=0.95, eps=1e-2, momentum=0.9, centered=True
         )
-    return torch.optim.AdamW(
-        groups,
-        lr=config.learning_rate,
-        weight_decay=config.weight_decay,
-        fused=groups[0]["params"][0].device.type in ("cpu", "cuda"),
-    )
+    fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
+    if config.weight_decay > 0:
+        tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+        groups = [
+            {**group, "params": params, "weight_decay": config.weight_decay * decays}
+            for group in groups
+            for decays in (True, False)
+            if (params := [p for p in group["params"] if _decays(p, tables) == decays])
+        ]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=0.0, fused=fused)
+
+
+def _decays(parameter: Tensor, tables: set[int]) -> bool:
+    return parameter.dim() > 1 and id(parameter) not in tables
 
 
 def learning_rate_factor(

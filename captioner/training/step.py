@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from captioner.devices import autocast
 from captioner.errors import UserError
+from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 
@@ -30,60 +30,38 @@ _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
 _MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 """Error texts of devices that do not raise `torch.OutOfMemoryError`."""
 
+Part = tuple[Any, float]
+"""A part of a step's batch that fits into memory: the argument of the model's `loss`, and the share
+of the batch's examples that it has; 0 for a masked dummy, so that every process takes part."""
+
+
+class Batches(Protocol):
+    """A training set in batches, which depend on the epoch only and can be divided."""
+
+    def __len__(self) -> int:
+        """The number of batches of every epoch."""
+
+    def batches(
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+    ) -> Generator[list[Part], None, None]:
+        """Some parts of each batch of an epoch, from number `first` on.
+
+        parts: the numbers of the parts, of which a batch has `of`.
+        """
+
 
 def seed_of(*numbers: int) -> int:
     """A seed of 64 bits made of several numbers."""
     return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])
 
 
-class MicroBatch(NamedTuple):
-    """A part of a step's batch that fits into memory.
-
-    batch: the argument of the model's `loss`. examples: the number of examples; 0 for a masked
-    dummy example, so that every process takes part.
-    """
-
-    batch: Any
-    examples: int
-
-
-class Step(NamedTuple):
-    """One process's part of a training step.
-
-    micro_batches: computed one after the other, before the optimiser's step.
-    examples: number of examples of the whole step, over all micro-batches and processes.
-    """
-
-    micro_batches: Sequence[MicroBatch]
-    examples: int
-
-
-class Batches(Protocol):
-    """A training set in batches, which depend on the epoch only and can be divided."""
-
-    unit: ClassVar[str]
-    """The name of the examples, in the plural."""
-
-    def steps(self, epoch: int) -> int:
-        """The number of batches of the epoch, the same for every epoch."""
-
-    def batches(
-        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
-    ) -> Generator[Step, None, None]:
-        """The part of process `rank` of each batch, from number `first` on.
-
-        micro_batches: their number in a step; the last ones have no examples if the batch is too
-        small.
-        """
-
-
 class _Loss(nn.Module):
     """The model's loss as the forward function of a module, which an engine can wrap."""
 
-    def __init__(self, model: nn.Module, config: TrainingConfig) -> None:
+    def __init__(self, model: nn.Module, precision: str) -> None:
         super().__init__()
         self.model = model
-        self.precision: torch.dtype = getattr(torch, config.precision)
+        self.precision: torch.dtype = getattr(torch, precision)
 
     def forward(self, batch: Any, device: torch.device) -> dict[str, Tensor]:
         with autocast(device, self.precision):
@@ -92,13 +70,13 @@ class _Loss(nn.Module):
 
 
 class Stepper:
-    """Makes steps, and sums their reports on the device.
+    """Makes steps, counts them in a position, and sums their reports on the device.
 
-    The gradient of a step is that of the mean loss over its examples, however many
-    micro-batches and processes they are divided among. On a GPU, and with several processes, a step
-    waits for no result: `check` raises its error later, and must be called before anything is
-    saved. From the failed step on, gradients are set to zero, so that the weights stay finite. One
-    process on a CPU raises the error before it changes the weights.
+    The gradient of a step is that of the mean loss over its examples, however many parts and
+    processes they are divided among. On a GPU, and with several processes, a step waits for no
+    result: `check` raises its error later, and must be called before anything is saved. From the
+    failed step on, gradients are set to zero, so that the weights stay finite. One process on a
+    CPU raises the error before it changes the weights.
 
     In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
     *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
@@ -112,105 +90,104 @@ class Stepper:
         optimizer: torch.optim.Optimizer,
         config: TrainingConfig,
         engine: Engine,
-        checkpoint: Path,
+        position: Position,
     ) -> None:
-        """checkpoint: file that error messages name."""
+        """position: where the run is, with sums and scale."""
         self.optimizer, self.config, self.engine = optimizer, config, engine
-        self._checkpoint = checkpoint
-        self._wrapped = engine.wrap(_Loss(model, config))
+        self.position = position
+        self._wrapped = engine.wrap(_Loss(model, config.precision))
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        device = self._parameters[0].device
-        self._device = device
+        device = self._device = self._parameters[0].device
         self._dtype = torch.float32 if device.type == "mps" else torch.float64
         self._scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
+        if position.scaling:
+            self._scaler.load_state_dict(position.scaling)
         self._is_synchronous = device.type == "cpu" and engine.world_size == 1
-        self._last_step = -1
-        self._sums: dict[str, Tensor] = {}
+        # Those of a checkpoint are sums over all processes.
+        totals = position.totals if engine.is_main else dict.fromkeys(position.totals, 0.0)
+        self._sums = {name: self._number(total) for name, total in totals.items()}
         # The first failed step, its loss and gradient norm; step -1 for none.
-        self._failure = torch.tensor([-1.0, 0.0, 0.0], dtype=self._dtype, device=device)
+        self._failure = self._number([-1.0, 0.0, 0.0])
 
-    def make(self, step: Step, number: int, epoch: int) -> None:
-        """Make step number `number` of the run, in an epoch, both counted from 0.
+    def _number(self, value: Any) -> Tensor:
+        return torch.tensor(value, dtype=self._dtype, device=self._device)
+
+    def make(self, parts: Sequence[Part]) -> None:
+        """Make a step, given this process's parts of the batch.
 
         Raises `UserError` as `check` does, and when there is not enough memory. One process may
         raise it while others wait for it, which end when it leaves its engine.
         """
         try:
-            self._make(step, number, epoch)
+            self._make(parts)
         except (RuntimeError, UserError) as error:
             if _is_memory_error(error):
-                raise self.memory_error(number, epoch) from None
+                raise self.memory_error() from None
             if self.config.compile and type(error).__module__.startswith("torch._"):
                 reason = " ".join(str(error).splitlines()[:2]).strip()
                 raise UserError(f"training.compile: torch cannot compile here: {reason}") from None
             if not self._is_nan_error(error):
                 raise
-            lost = self._lost(f"the model's output {_NOT_FINITE}", number, epoch)
-            raise (self._noted_failure(epoch) or lost) from None
+            lost = self._lost(f"the model's output {_NOT_FINITE}", self.position.step)
+            raise (self._noted_failure() or lost) from None
+        self.position.step += 1
+        self.position.step_in_epoch += 1
 
-    def _make(self, step: Step, number: int, epoch: int) -> None:
+    def _make(self, parts: Sequence[Part]) -> None:
         self.optimizer.zero_grad(set_to_none=True)
+        processes = self.engine.world_size
         loss: Tensor | None = None
-        for place, part in enumerate(step.micro_batches):
-            share = part.examples / step.examples
-            is_last = place + 1 == len(step.micro_batches)
-            with nullcontext() if is_last else self.engine.no_sync(self._wrapped):
-                report = self._wrapped(part.batch.to(self._device), self._device)
-                # The engine averages over processes; the sum is needed.
-                weight = share * self.engine.world_size
-                part_loss = report["loss"] if weight == 1 else report["loss"] * weight
+        for number, (batch, share) in enumerate(parts, 1):
+            is_last = processes == 1 or number == len(parts)
+            with nullcontext() if is_last else self._wrapped.no_sync():  # type: ignore[operator]
+                report = self._wrapped(batch.to(self._device), self._device)
+                # Gradients are averaged over processes; the sum is needed.
+                part_loss = report["loss"] * (share * processes)
                 self._scaler.scale(part_loss).backward()
             self._add(report, share)
-            if part.examples > 0:
+            if share > 0:
                 loss = part_loss.detach() if loss is None else loss + part_loss.detach()
         self._scaler.unscale_(self.optimizer)
         has_overflowed = self._has_overflowed() if self._scaler.is_enabled() else None
-        clip = self.config.clip_norm or math.inf
-        norm = nn.utils.clip_grad_norm_(self._parameters, clip)
+        norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
         if has_overflowed is not None:
             norm = norm.masked_fill(has_overflowed, 0.0)
-        self._note_failure(number, norm if loss is None else loss / self.engine.world_size, norm)
-        has_failed = self._failure[0] >= 0
+        self._note_failure(norm if loss is None else loss / processes, norm)
         if self._is_synchronous:
-            if failure := self._noted_failure(epoch):
+            if failure := self._noted_failure():
                 raise failure
         else:
+            has_failed = self._failure[0] >= 0
             for parameter in self._parameters:
                 if parameter.grad is not None:
                     parameter.grad.masked_fill_(has_failed, 0.0)
         self._scaler.step(self.optimizer)
         self._scaler.update()
-        self._last_step = number
         # All processes have the same norm, and their sums are added up.
-        self._add({NORM: norm}, 1 / self.engine.world_size)
+        self._add({NORM: norm}, 1 / processes)
 
-    @property
-    def scaling(self) -> dict[str, float]:
-        """The scale of float16's gradients, for a checkpoint; empty for other precisions."""
-        return self._scaler.state_dict()
+    def check(self) -> None:
+        """Stop all processes if a loss, gradient or weight is not finite.
 
-    def restore_scaling(self, scaling: dict[str, float]) -> None:
-        """Set the scale to that of a checkpoint, if it has one."""
-        if scaling:
-            self._scaler.load_state_dict(scaling)
-
-    def check(self, epoch: int) -> None:
-        """Stop all processes, with a `UserError`, if a loss, gradient or weight is not finite.
-
-        Also if a weight exceeds `LARGEST_WEIGHT`. epoch: that of the last step.
+        Also if a weight exceeds `LARGEST_WEIGHT`.
         """
-        failure = self._noted_failure(epoch)
+        failure = self._noted_failure()
         if failure is None and not self._has_sound_weights():
-            failure = self._lost(f"a weight {_NOT_FINITE}", self._last_step, epoch)
+            failure = self._lost(f"a weight {_NOT_FINITE}", self.position.step - 1)
         self.engine.share_failure(failure)
 
-    def memory_error(self, number: int, epoch: int) -> UserError:
-        """The error when there is not enough memory for a step."""
+    def memory_error(self) -> UserError:
+        """The error when there is not enough memory for the next step."""
         return UserError(
-            f"there is not enough memory on {self._device} for step {number + 1}, in epoch "
-            f"{epoch + 1}: lower training.batch_size (data.batch_tokens of translation), or cut "
-            f"the steps into parts by training.accumulate{self._checkpoint_note()}"
+            f"there is not enough memory on {self._device} for step {self.position.step + 1}, in "
+            f"epoch {self.position.epoch + 1}: lower training.batch_size (data.batch_tokens of "
+            "translation), or cut the steps into parts by training.accumulate"
         )
+
+    def save_to_position(self) -> None:
+        """Write the sums and the scale to the position, for a checkpoint."""
+        self.position.totals = self.sums()
+        self.position.scaling = self._scaler.state_dict()  # Empty but for float16.
 
     def sums(self) -> dict[str, float]:
         """The sums of the steps' reports over all processes, each step's a mean."""
@@ -219,14 +196,11 @@ class Stepper:
         values = self.engine.sum(torch.stack(list(self._sums.values())))
         return dict(zip(self._sums, values.tolist(), strict=True))
 
-    def reset(self, sums: dict[str, float]) -> None:
-        """Set the sums, which are those over all processes."""
-        self._sums = {
-            name: torch.tensor(
-                value if self.engine.is_main else 0.0, dtype=self._dtype, device=self._device
-            )
-            for name, value in sums.items()
-        }
+    def end_epoch(self) -> None:
+        """Count an epoch, and begin the sums anew."""
+        self.position.epoch += 1
+        self.position.step_in_epoch = 0
+        self._sums = {}
 
     def _add(self, report: dict[str, Tensor], share: float) -> None:
         for name, value in report.items():
@@ -241,17 +215,18 @@ class Stepper:
         largest = nn.utils.get_total_norm(gradients, math.inf)
         return ~largest.isfinite() & (self._scaler.scale(torch.ones_like(largest)) >= 1)
 
-    def _note_failure(self, number: int, loss: Tensor, norm: Tensor) -> None:
+    def _note_failure(self, loss: Tensor, norm: Tensor) -> None:
         """Note this step if it is the first that failed, without waiting for its result."""
-        values = torch.stack([torch.full_like(norm, number), loss.to(norm.dtype), norm])
+        number = torch.full_like(norm, self.position.step)
+        values = torch.stack([number, loss.to(norm.dtype), norm])
         is_first = ~values.isfinite().all() & (self._failure[0] < 0)
         self._failure = torch.where(is_first, values.to(self._dtype), self._failure)
 
-    def _noted_failure(self, epoch: int) -> UserError | None:
+    def _noted_failure(self) -> UserError | None:
         number, loss, norm = self._failure.tolist()
         if number < 0:
             return None
-        return self._lost(f"the loss is {loss} and the norm of its gradient {norm}", number, epoch)
+        return self._lost(f"the loss is {loss} and the norm of its gradient {norm}", number)
 
     def _has_sound_weights(self) -> bool:
         with torch.no_grad():
@@ -269,14 +244,11 @@ class Stepper:
         except RuntimeError:  # The device has failed.
             return False
 
-    def _lost(self, reason: str, number: float, epoch: int) -> UserError:
+    def _lost(self, reason: str, step: float) -> UserError:
         return UserError(
-            f"{reason} at step {round(number) + 1}, in epoch {epoch + 1}: lower learning_rate or "
-            f"clip_norm{self._checkpoint_note()}"
+            f"{reason} at step {round(step) + 1}, in epoch {self.position.epoch + 1}: lower "
+            "learning_rate or clip_norm"
         )
-
-    def _checkpoint_note(self) -> str:
-        return f"; {self._checkpoint} is from before it" if self._checkpoint.exists() else ""
 
 
 def _is_memory_error(error: Exception) -> bool:

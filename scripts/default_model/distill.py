@@ -26,7 +26,7 @@ from collections.abc import Generator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from photos import Folders, batches, folder_parser, load_photos
@@ -41,14 +41,7 @@ from captioner.cli.program import run_program
 from captioner.data.batches import collate_captions, encode_captions
 from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
-from captioner.training import (
-    MicroBatch,
-    Step,
-    TrainingConfig,
-    Validation,
-    make_optimizer,
-    train,
-)
+from captioner.training import Part, TrainingConfig, Validation, make_optimizer, train
 from captioner.vision.encoders import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
@@ -248,23 +241,22 @@ class Photos:
     targets: of `make_targets`. captions: of `captions_to_read`.
     """
 
-    unit: ClassVar[str] = "photos"
     photos: Tensor
     targets: Tensor
     captions: Sequence[Sequence[Sequence[int]]]
     batch_size: int
 
-    def steps(self, epoch: int) -> int:
+    def __len__(self) -> int:
         """Batches of an epoch; a smaller one is left out unless it is the only one."""
         return max(1, len(self.photos) // self.batch_size)
 
     def batches(
-        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
-    ) -> Generator[Step, None, None]:
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+    ) -> Generator[list[Part], None, None]:
         """The batches of an epoch from number `first` on, each whole: one process trains."""
         generator = torch.Generator().manual_seed(epoch)
         order = torch.randperm(len(self.photos), generator=generator)
-        for number in range(first, self.steps(epoch)):
+        for number in range(first, len(self)):
             rows = order[number * self.batch_size : (number + 1) * self.batch_size]  # (B,)
             generator = torch.Generator().manual_seed(epoch * 10**5 + number)
             mirrored = (rows + epoch) % 2  # (B,)
@@ -273,7 +265,7 @@ class Photos:
             pixels = pixels.contiguous(memory_format=torch.channels_last)
             target = self.targets[rows + mirrored * len(self.photos)].float()
             batch = DistillationBatch(pixels, target, *self._captions(rows.tolist(), generator))
-            yield Step([MicroBatch(batch, len(rows))], len(rows))
+            yield [(batch, 1.0)]
 
     def _captions(self, rows: Sequence[int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """K captions of each of B photos, to be fed, and their mask: (B, K, T) each."""

@@ -26,13 +26,15 @@ from teachers import TeacherMaps
 from torch import Tensor, nn
 
 from captioner.cli.program import run_program
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import (
     encoder_of,
     example_stores,
     examples_to_store,
-    extraction_progress,
+    fill_stores,
 )
+from captioner.runs.read_recipe import read_recipe
+from captioner.training import Engine
 from captioner.vision.encoders import make_encoder
 from captioner.weight_files import write_tensors
 
@@ -67,9 +69,7 @@ def fill_with_network(recipe: CaptioningRecipe, network: Callable[[Tensor], Tens
         write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
     encoder = NetworkEncoder(recipe, network)
     stores = example_stores(recipe, encoder.stand_in, examples_to_store(recipe))
-    with extraction_progress(stores.values()) as report:
-        for store in stores.values():
-            store.fill(encoder, report=report)
+    fill_stores(stores, encoder, Engine())
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from captioner.caption import (
 )
 from captioner.caption.base import Standardisation, read_word_vectors
 from captioner.errors import UserError
-from captioner.runs.captioning_recipe import captioning_recipe
+from captioner.runs.read_recipe import captioning_recipe
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 

@@ -14,7 +14,8 @@ from samples import Output, Patch, publish_weights, save_photo
 import captioner
 from captioner.cli.main import main
 from captioner.runs import run as train_run_module
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.read_recipe import read_recipe
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -30,6 +30,7 @@ from captioner.evaluation.significance import NOTHING
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import PixelRows, example_stores
 from captioner.schema import from_mapping
+from captioner.training import Engine
 from captioner.vision.images import original_size
 
 
@@ -86,11 +87,11 @@ def test_a_large_photo_has_the_same_pixels_everywhere_and_few_are_kept(tmp_path:
     assert caption.photo.width * caption.photo.height < 100  # A batch holds all of its photos.
     captioner.caption([path])
     rows = PixelRows([example], captioner.preprocessing, captioner.encoder)
-    rows.encode(rows.read(torch.tensor([0])))
+    rows.encode(rows.read(torch.tensor([0]))[0])
     mapping = {"preprocessing": dict(captioner.preprocessing), "data": {"format": "shapes"}}
     recipe = from_mapping(CaptioningRecipe, mapping, "recipe")
     store = example_stores(recipe, captioner.encoder, {"train": [example]}, tmp_path)["train"]
-    store.fill(captioner.encoder)
+    list(store.fill(captioner.encoder, Engine()))
     assert len(seen) == 4
     assert all(torch.equal(pixels, seen[0]) for pixels in seen)
 

@@ -103,9 +103,9 @@ class DrawnRows(StoredRows):
         pass
 
     def read(
-        self, rows: Tensor, generator: torch.Generator | None = None, part: slice = slice(None)
-    ) -> Tensor:
-        return torch.rand(len(rows), 1, 2, generator=generator)[part]
+        self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
+    ) -> tuple[Tensor, None]:
+        return torch.rand(len(rows), 1, 2, generator=generator)[part], None
 
 
 def write_config(folder: Path, config: Config) -> str:
@@ -154,4 +154,4 @@ def assert_same_tensors(found: Path, expected: Path, name: str = "last.safetenso
 
 def whole_batches(data: Batches, epoch: int, first: int = 0) -> list[Any]:
     """The batches of an epoch from number `first` on, as one process has them."""
-    return [step.micro_batches[0].batch for step in data.batches(epoch, first, 0, 1, 1)]
+    return [batch for ((batch, _),) in data.batches(epoch, first)]

@@ -1,9 +1,8 @@
-"""Whole runs, small: every road from data to a model folder."""
+"""Whole runs of captioners, small: every road from data to a model folder."""
 
 from __future__ import annotations
 
 import json
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +11,84 @@ import pytest
 import torch
 from run_samples import (
     Config,
-    DrawnRows,
     assert_same_tensors,
     log_of,
+    merged,
     recipe_of,
     save_encoder,
-    whole_batches,
 )
 from safetensors.torch import load_file
 from samples import Output, Patch, save_photo
 
 import captioner
-from captioner.data.batches import encode_captions
+from captioner.caption import TransformerDecoder, load_model
+from captioner.caption.folder import describe
 from captioner.data.readers import read_examples
 from captioner.errors import UserError
 from captioner.evaluation.scorer import write_results
-from captioner.files import folder_lock
 from captioner.runs import caption_task
-from captioner.runs.batches import CaptionBatches
-from captioner.runs.caption_data import DataConfig, read_training
 from captioner.runs.caption_task import RESULTS, scores_of
-from captioner.runs.features import PixelRows, encoder_of
+from captioner.runs.captioning_recipe import DataConfig, read_training
+from captioner.runs.read_recipe import captioning_recipe
 from captioner.runs.run import train_run
-from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore
-from captioner.vision.images import load_image
-from captioner.vision.preprocessing import Augmentation
+
+TRANSFORMER = {"kind": "transformer", "embedding_size": 8, "heads": 2, "inner_size": 8, "layers": 1}
 
 
-def test_a_run_on_stored_features_gives_a_model_that_captions(
-    config: Config, tmp_path: Path
-) -> None:
-    folder = train_run(recipe_of(config), tmp_path / "run")
+def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_path: Path) -> None:
+    recipe = recipe_of(config)
+    folder = train_run(recipe, tmp_path / "run")
     model = captioner.load(folder)
     caption = model.caption([tmp_path / "photos" / "7.png"])[0]
-    assert caption.words
     assert caption.attention.shape == (len(caption.words), 4, 4)
     log = log_of(tmp_path / "run")
     assert [record["epoch"] for record in log] == [1, 2]
     assert {"train_loss", "CIDEr-D", "BLEU-4", "brevity_penalty"} <= log[0].keys()
-    assert (tmp_path / "run" / "config.json").exists()
+    found = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [record["image_id"] for record in found] == ["6.png", "7.png"]
+    _, validation, _ = read_training(recipe.data)
+    scores = scores_of([record["caption"] for record in found], validation)
+    assert scores == pytest.approx(json.loads((folder / "scores.json").read_text()))
+    assert {record["caption"] for record in found} <= {
+        model.caption([tmp_path / "photos" / name])[0].text for name in ("6.png", "7.png")
+    }
+    words = (tmp_path / "run" / "vocabulary.json").read_text()
+    assert words == (folder / "vocabulary.json").read_text()
+
+
+def test_a_run_of_a_transformer_gives_a_model_that_is_described(
+    config: Config, tmp_path: Path
+) -> None:
+    decoder = {**TRANSFORMER, "standardise": True}
+    folder = train_run(captioning_recipe({**config, "decoder": decoder}, "recipe"), tmp_path)
+    model = load_model(folder)
+    assert isinstance(model.decoder, TransformerDecoder)
+    caption = model.caption(save_photo(tmp_path / "other.png", 9), minimum_length=2)
+    assert caption.attention.shape == (len(caption.words), 4, 4)
+    text = describe(model, folder)
+    assert "\n  kind: transformer\n" in text
+    assert "\n  heads: 2\n" in text
+
+
+def test_a_self_critical_run_starts_from_a_soft_one_of_the_same_kind(
+    config: Config, tmp_path: Path
+) -> None:
+    once = {"training": {"epochs": 1}}
+    soft = captioning_recipe(merged({**config, "decoder": TRANSFORMER}, **once), "recipe")
+    train_run(soft, tmp_path / "soft")
+    without = {name: value for name, value in config.items() if name != "decoder"}
+    without["start_from"] = str(tmp_path / "soft")
+    critical = {"self_critical": {"samples": 3, "maximum_length": 6}}
+    recipe = captioning_recipe(merged(without, **once, objective=critical), "recipe")
+    assert recipe.decoder == soft.decoder
+    train_run(recipe, tmp_path / "critical")
+    record = log_of(tmp_path / "critical")[-1]
+    assert record.keys() >= {"train_reward", "train_length", "train_finished"}
+    assert record["step"] == 2  # Six photos in batches of four.
+    lstm = captioning_recipe({**without, "decoder": {"kind": "lstm"}}, "recipe")
+    with pytest.raises(UserError, match="does not fit this decoder"):
+        train_run(lstm, tmp_path / "other")
 
 
 def test_a_run_without_a_store_is_the_one_with_it(config: Config, tmp_path: Path) -> None:
@@ -90,64 +127,6 @@ def test_steps_loaded_by_processes_are_those_loaded_in_the_run(
     assert_same_tensors(tmp_path / "loaded", tmp_path / "alone")
     results = [(tmp_path / name / "results.json").read_text() for name in ("alone", "loaded")]
     assert results[0] == results[1]
-
-
-def test_photos_are_encoded_without_a_gradient(config: Config) -> None:
-    recipe = recipe_of(config)
-    examples, *_ = read_training(recipe.data)
-    rows = torch.tensor([4, 0, 3, 0])
-    photos = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
-    pixels = photos.read(rows)
-    assert pixels.is_contiguous(memory_format=torch.channels_last)
-    encoded = photos.encode(pixels[1:3])
-    assert encoded.shape == (2, 16, 512)
-    assert not encoded.requires_grad
-
-
-def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(config: Config) -> None:
-    recipe = recipe_of(config)
-    examples, *_ = read_training(recipe.data)
-    rows = torch.tensor([4, 0, 3])
-    augmentation = Augmentation(crop=0.5, mirror=True, colour=0.2)
-    read = PixelRows(examples, recipe.preprocessing, augmentation=augmentation).read
-    plain = PixelRows(examples, recipe.preprocessing).read(rows)
-    assert torch.equal(read(rows), plain)  # As in validation.
-
-    def drawn(seed: int, first: int = 0) -> torch.Tensor:
-        return read(rows[first:], torch.Generator().manual_seed(seed))
-
-    assert torch.equal(drawn(0, 1), drawn(0)[1:])
-    for photo, other, unchanged in zip(drawn(0), drawn(1), plain, strict=True):
-        assert not torch.equal(photo, other)
-        assert not torch.equal(photo, unchanged)
-
-
-def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Config) -> None:
-    recipe = recipe_of(config, encoder={"train": True}, training={"batch_size": 6})
-    examples, *_ = read_training(recipe.data)
-    words = Vocabulary.build(chain(*(each.words for each in examples)), 1)
-    captions, _ = encode_captions((each.words for each in examples), words, 50)
-    batches = CaptionBatches(captions, PixelRows(examples, recipe.preprocessing), recipe)
-    (first, second), (again, _) = (whole_batches(batches, epoch) for epoch in (0, 0))
-    assert torch.equal(first.source, again.source)
-    read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
-    assert sorted(torch.cat(read).tolist()) == list(range(6))
-    for batch in (first, second):
-        assert len(batch.source) == 3
-        paths = [examples[row].path for row in batch.rows.tolist()]
-        photos = [recipe.preprocessing(load_image(path)) for path in paths]
-        each = torch.stack(photos)  # (6, 3, 64, 64)
-        assert torch.equal(batch.source[batch.photos], each)
-    # Parts have whole photos, so none is read by two of them, however many there are.
-    for processes in (2, 3, 4):
-        parts = [
-            next(iter(batches.batches(0, 0, rank, processes, 1))).micro_batches[0]
-            for rank in range(processes)
-        ]
-        assert sum(part.examples for part in parts) == 6
-        own = [part.batch for part in parts if part.examples]
-        assert sum(len(share.source) for share in own) == 3
-        assert torch.equal(torch.cat([share.inputs[:, :4] for share in own]), first.inputs[:, :4])
 
 
 def test_annotation_vectors_are_standardised_by_those_of_training_photos(
@@ -190,17 +169,70 @@ def test_encoder_weights_are_pinned_by_the_digest_that_training_prints(
         train_run(recipe_of(config, encoder=pinned), tmp_path / "third")
 
 
-def test_a_photo_in_both_splits_is_refused(tmp_path: Path) -> None:
-    save_photo(tmp_path / "a.png")
-    files = tmp_path / "train.csv", tmp_path / "val.csv"
-    for file in files:
-        file.write_text("image,caption\na.png,one\n")
-    fields = {"format": "table", "validation": None}
-    fields |= dict(zip(("annotations", "validation_annotations"), files, strict=True))
-    with pytest.raises(UserError, match=r"a\.png"):
-        read_training(DataConfig(**fields, train=None))
-    with pytest.raises(UserError, match=r"one has no splits: set data\.train"):
-        read_training(DataConfig(**fields, train="train"))
+@pytest.mark.parametrize(
+    ("train_from", "layers"), [(1, (0, 4, 8, 11, 15, 18, 22, 25)), (5, (22, 25))]
+)
+def test_an_encoder_is_trained_from_a_block_on(
+    config: Config, tmp_path: Path, train_from: int, layers: tuple[int, ...]
+) -> None:
+    """With an own learning rate, and no statistics of batch normalisation moving."""
+    weights = save_encoder(tmp_path)
+    before = load_file(weights)
+    encoder = {"weights": weights, "train": True, "train_from": train_from}
+    recipe = recipe_of(config, encoder=encoder, training={"encoder_learning_rate": 0.001})
+    train_run(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "features").exists()
+    after = load_file(tmp_path / "run" / "last.safetensors")
+    moved = {
+        name for name in before if not torch.equal(after[f"model.encoder.{name}"], before[name])
+    }
+    assert moved == {f"features.{n}.{part}" for n in layers for part in ("weight", "bias")}
+    # Four steps of Adam, of which none is larger than the learning rate by much.
+    change = max(float((after[f"model.encoder.{n}"] - before[n]).abs().max()) for n in moved)
+    assert 0.0005 < change < 0.02
+
+
+def test_a_run_with_scheduled_sampling_is_another_only_after_its_first_step(
+    config: Config, tmp_path: Path
+) -> None:
+    """The probability rises from 0."""
+    one_step = recipe_of(config, training={"batch_size": 12})
+    train_run(one_step, tmp_path / "plain")
+    objective = one_step.objective.replace(scheduled_sampling=1.0)
+    train_run(one_step.replace(objective=objective), tmp_path / "sampled")
+    plain, other = (log_of(tmp_path / run) for run in ("plain", "sampled"))
+    assert plain[0]["train_loss"] == other[0]["train_loss"]
+    assert plain[1]["train_loss"] != other[1]["train_loss"]
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_a_run_starts_from_word_vectors_and_resumes_without_their_file(
+    config: Config, tmp_path: Path, capsys: Output, freeze: bool
+) -> None:
+    file, split = tmp_path / "vectors.txt", tmp_path / "split"
+    file.write_text("photo " + "7 " * 8 + "\ncolour " + "-3 " * 8 + "\nhorse " + "1 " * 8)
+    vectors = {"word_vectors": {"file": str(file), "freeze": freeze}}
+    folder = train_run(recipe_of(config, **vectors), tmp_path / "whole")
+    assert f"word vectors: 2 words found in {file}, 10 not found" in capsys.readouterr().out
+    photo, colour = load_model(folder).vocabulary.encode(["photo", "colour"])
+    embedding = load_file(tmp_path / "whole" / "last.safetensors")["model.decoder.embedding.weight"]
+    exact = [bool((embedding[photo] == 7).all()), bool((embedding[colour] == -3).all())]
+    assert exact == [freeze, freeze]
+    torch.testing.assert_close(embedding[photo], torch.full((8,), 7.0), rtol=0, atol=0.2)
+    train_run(recipe_of(config, **vectors, training={"epochs": 1}), split)
+    file.unlink()
+    train_run(recipe_of(config, **vectors), split, resume=True)
+    assert_same_tensors(split, tmp_path / "whole")
+
+
+def test_the_averaged_weights_are_validated_and_kept(config: Config, tmp_path: Path) -> None:
+    recipe = recipe_of(config, training={"epochs": 1, "average": 0.9})
+    train_run(recipe, tmp_path / "run")
+    last = load_file(tmp_path / "run" / "last.safetensors")
+    kept = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    name = "decoder.embedding.weight"
+    assert torch.equal(kept[name], last[f"average.{name}"].half())
+    assert not torch.equal(kept[name], last[f"model.{name}"].half())
 
 
 def test_an_unreadable_photo_is_refused_by_name_or_left_out(
@@ -227,64 +259,7 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
     train_run(recipe_of(config), tmp_path / "refused", resume=True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"word_vectors": {"file": "gone.txt"}}, r"gone\.txt cannot be read"),
-        (
-            {"data": {"instances": "gone.json"}, "objective": {"grounding": 1.0}},
-            r"gone\.json does not exist",
-        ),
-        (
-            {"data": {"train": "one"}, "objective": {"self_critical": {}}},
-            "needs at least 2 images, not 1",
-        ),
-        ({"validation": {"images": 1}}, "two photos or more to validate on, and there are 1"),
-    ],
-)
-def test_nothing_is_written_before_all_files_are_read(
-    config: Config, tmp_path: Path, changes: Config, sentence: str
-) -> None:
-    table = Path(config["data"]["annotations"])
-    table.write_text(table.read_text().replace("train", "one", 2))
-    with pytest.raises(UserError, match=sentence):
-        train_run(recipe_of(config, **changes), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_one_validation_photo_that_can_be_read_is_refused_before_training(
-    config: Config, tmp_path: Path
-) -> None:
-    (tmp_path / "photos" / "7.png").write_bytes(b"no photo")
-    recipe = recipe_of(config, data={"on_problem": "skip"})
-    with pytest.raises(UserError, match="two photos or more to validate on, and there are 1"):
-        train_run(recipe, tmp_path / "run")
-    assert not (tmp_path / "run" / "last.safetensors").exists()
-
-
-def test_the_captions_of_the_best_validation_are_beside_the_model(
-    config: Config, tmp_path: Path
-) -> None:
-    recipe = recipe_of(config)
-    model = captioner.load(train_run(recipe, tmp_path / "run"))
-    found = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert [record["image_id"] for record in found] == ["6.png", "7.png"]
-    _, validation, _ = read_training(recipe.data)
-    scores = scores_of([record["caption"] for record in found], validation)
-    kept = json.loads((tmp_path / "run" / "model" / "scores.json").read_text())
-    assert scores == pytest.approx(kept)
-    assert {record["caption"] for record in found} <= {
-        model.caption([tmp_path / "photos" / name])[0].text for name in ("6.png", "7.png")
-    }
-
-
-def test_two_runs_do_not_train_in_one_folder(config: Config, tmp_path: Path) -> None:
-    with (
-        folder_lock(tmp_path / "run", "run"),
-        pytest.raises(UserError, match=r"run .*run is in use by another process"),
-    ):
-        train_run(recipe_of(config), tmp_path / "run")
-    train_run(recipe_of(config), tmp_path / "run")
+# The data.
 
 
 def coco_file(folder: Path, name: str, numbers: list[int]) -> Path:
@@ -330,16 +305,3 @@ def test_exact_match_is_of_words_whatever_stands_between_them(tmp_path: Path) ->
     assert scores_of(["a man's hat", "it doesn't"], examples)["exact match"] == 1.0
     assert scores_of(["a man 's hat", "it does n't"], examples)["exact match"] == 1.0
     assert scores_of(["a man hat", "it does"], examples)["exact match"] == 0.0
-
-
-def test_batches_mix_lengths_where_batch_normalisation_is_trained(config: Config) -> None:
-    examples = [(0, [4] * (1 + number % 8)) for number in range(64)]
-
-    def spread(train: bool) -> float:
-        encoder = {"train": train}
-        recipe = recipe_of(config, encoder=encoder, training={"batch_size": 8})
-        batches = whole_batches(CaptionBatches(examples, DrawnRows(), recipe), 0)
-        return sum(float(batch.mask.sum(1).float().std()) for batch in batches) / 8
-
-    assert spread(train=False) == 0
-    assert spread(train=True) > 1.5

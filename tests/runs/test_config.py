@@ -8,8 +8,8 @@ import pytest
 
 from captioner.cli.main import build_parser
 from captioner.errors import UserError
-from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe, read_recipe
-from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
+from captioner.runs.read_recipe import read_any_recipe, read_recipe
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
 from captioner.translate import TranslationModelConfig

@@ -11,15 +11,14 @@ from samples import Output, Patch
 
 from captioner.errors import UserError
 from captioner.runs import features
-from captioner.runs.caption_data import read_training
+from captioner.runs.captioning_recipe import read_training
 from captioner.runs.features import (
+    PixelRows,
     StoredRows,
     encode,
     encoder_of,
     example_stores,
-    examples_to_store,
-    extraction_progress,
-    fill_stores,
+    extract_features,
 )
 from captioner.training import Engine
 from captioner.vision.feature_store import FeatureStore
@@ -34,7 +33,7 @@ def config(tmp_path: Path) -> Config:
 
 
 def filled(config: Config, folder: Path, device: str = "cpu") -> dict[str, FeatureStore]:
-    return fill_stores(recipe_of(config, features={"folder": str(folder)}), Engine(device))
+    return extract_features(recipe_of(config, features={"folder": str(folder)}), Engine(device))
 
 
 def assert_same_rows(found: dict[str, FeatureStore], expected: dict[str, FeatureStore]) -> None:
@@ -64,11 +63,24 @@ def test_convolutions_have_the_channels_last(config: Config) -> None:
     assert all(each.is_contiguous(memory_format=torch.channels_last) for each in tensors)
 
 
+def test_photos_are_encoded_without_a_gradient(config: Config) -> None:
+    recipe = recipe_of(config)
+    examples, *_ = read_training(recipe.data)
+    photos = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
+    pixels, of_row = photos.read(torch.tensor([4, 0, 3, 0]))
+    assert pixels.is_contiguous(memory_format=torch.channels_last)
+    assert of_row is not None
+    assert of_row.tolist() == [2, 0, 1, 0]
+    encoded = photos.encode(pixels)
+    assert encoded.shape == (3, 16, 512)
+    assert not encoded.requires_grad
+
+
 def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Config) -> None:
     narrow = recipe_of(config, features={"precision": "bfloat16"})
-    assert_same_rows(fill_stores(narrow, Engine()), fill_stores(narrow, Engine()))
+    assert_same_rows(extract_features(narrow, Engine()), extract_features(narrow, Engine()))
     with pytest.raises(UserError, match=r"made with encoder\.precision 'bfloat16', not 'float32'"):
-        fill_stores(recipe_of(config), Engine())
+        extract_features(recipe_of(config), Engine())
 
 
 def test_the_default_store_is_of_one_encoder_and_preprocessing(
@@ -87,29 +99,19 @@ def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
     config: Config, tmp_path: Path
 ) -> None:
     (tmp_path / "photos" / "2.png").write_bytes(b"no photo")
-    fill_stores(recipe_of(config, data={"on_problem": "skip"}), Engine())
+    extract_features(recipe_of(config, data={"on_problem": "skip"}), Engine())
     with pytest.raises(UserError, match=r"store/train lacks photos .* the first: .*2\.png"):
-        fill_stores(recipe_of(config), Engine())
+        extract_features(recipe_of(config), Engine())
 
 
-def test_progress_counts_the_rows_of_all_processes(config: Config, capsys: Output) -> None:
-    recipe = recipe_of(config)
-    encoder = encoder_of(recipe)
-    stores = example_stores(recipe, encoder, examples_to_store(recipe))
-    with extraction_progress(stores.values()):
-        for store in stores.values():
-            for rank in (1, 0):
-                store.fill(encoder, rank, 2)
+def test_a_finished_store_may_be_read_only(
+    config: Config, monkeypatch: Patch, capsys: Output
+) -> None:
+    extract_features(recipe_of(config), Engine())
     assert "features: 14/14 images" in capsys.readouterr().err.splitlines()[-1]
-    with extraction_progress(stores.values()) as report:
-        report()
-    assert capsys.readouterr().err == ""
-
-
-def test_a_finished_store_may_be_read_only(config: Config, monkeypatch: Patch) -> None:
-    fill_stores(recipe_of(config), Engine())
     monkeypatch.setattr(features, "StoreWriter", None)
-    assert len(fill_stores(recipe_of(config), Engine())["train"]) == 12
+    assert len(extract_features(recipe_of(config), Engine())["train"]) == 12
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -122,18 +124,19 @@ def test_a_finished_store_may_be_read_only(config: Config, monkeypatch: Patch) -
 )
 def test_nothing_to_store_or_nowhere_to(config: Config, changes: Config, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        fill_stores(recipe_of(config, **changes), Engine())
+        extract_features(recipe_of(config, **changes), Engine())
 
 
 def test_rows_are_of_the_type_asked_for_and_mirrored_at_random(config: Config) -> None:
-    stores = fill_stores(recipe_of(config), Engine())
+    stores = extract_features(recipe_of(config), Engine())
     assert [len(store) for store in stores.values()] == [12, 2]
     rows, half = (StoredRows(stores["train"], each) for each in (torch.float32, torch.float16))
-    assert rows.read(torch.tensor([3, 0])).dtype == torch.float32
-    assert half.read(torch.tensor([3, 0])).dtype == torch.float16
+    assert rows.read(torch.tensor([3, 0]))[0].dtype == torch.float32
+    assert half.read(torch.tensor([3, 0]))[0].dtype == torch.float16
     plain, flipped = stores["train"].read([0, 6])
-    assert torch.equal(half.read(torch.tensor([0]))[0].float(), plain)
-    seen = rows.read(torch.zeros(64, dtype=torch.long), torch.Generator().manual_seed(0))
+    assert torch.equal(half.read(torch.tensor([0]))[0][0].float(), plain)
+    zeros, generator = torch.zeros(64, dtype=torch.long), torch.Generator().manual_seed(0)
+    seen, _ = rows.read(zeros, generator=generator)
     assert {bool(torch.equal(row, plain)) for row in seen} == {True, False}
     assert all(torch.equal(row, plain) or torch.equal(row, flipped) for row in seen)
     # A mirrored photo gives other annotation vectors: not the same set in another order.

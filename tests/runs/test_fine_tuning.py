@@ -24,8 +24,11 @@ from captioner.cli.main import main
 from captioner.decoding.constraints import trigram_keys
 from captioner.model_folders import model_folder
 from captioner.runs.caption_task import copy_weights, known_trigrams
-from captioner.runs.captioning_recipe import captioning_recipe, with_model_sections
-from captioner.runs.read_recipe import read_any_recipe
+from captioner.runs.read_recipe import (
+    captioning_recipe,
+    read_any_recipe,
+    with_model_sections,
+)
 from captioner.runs.run import train_run
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams

@@ -1,27 +1,34 @@
-"""A run that stops and goes on is the run in one go; one that cannot go on is refused."""
+"""A run that stops, is killed or divided is the run in one go."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from run_samples import (
+    SMALL,
     Config,
-    DrawnRows,
     assert_same_tensors,
+    ended,
     log_of,
+    make_table,
     merged,
     recipe_of,
-    whole_batches,
+    start,
+    write_config,
 )
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from samples import Output, Patch
 
-from captioner.errors import UserError
-from captioner.runs.batches import CaptionBatches
+import captioner
+from captioner.caption import load_model
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
 from captioner.training import Interrupted
@@ -83,22 +90,6 @@ def test_a_run_goes_on_with_the_config_in_its_folder(
     assert f"\ngoing on after step {step} (epoch 1)\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("freeze", [True, False])
-def test_a_resumed_run_has_its_word_vectors_without_their_file(
-    config: Config, tmp_path: Path, freeze: bool
-) -> None:
-    file, split = tmp_path / "vectors.txt", tmp_path / "split"
-    file.write_text("photo " + "7 " * 8 + "\n")
-    vectors = {"word_vectors": {"file": str(file), "freeze": freeze}}
-    train_run(recipe_of(config, **vectors), tmp_path / "whole")
-    train_run(recipe_of(config, **vectors, training={"epochs": 1}), split)
-    file.unlink()
-    train_run(recipe_of(config, **vectors), split, resume=True)
-    assert_same_tensors(split, tmp_path / "whole")
-    with pytest.raises(UserError, match="cannot be read"):
-        train_run(recipe_of(config, **vectors), tmp_path / "other", resume=True)
-
-
 def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
     config: Config, tmp_path: Path
 ) -> None:
@@ -109,52 +100,6 @@ def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
     shutil.rmtree(tmp_path / "soft")
     train_run(recipe_of(config, **hard), tmp_path / "split", resume=True)
     assert_same_tensors(tmp_path / "split", tmp_path / "whole")
-
-
-def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> None:
-    examples = [(row % 6, [4, 5]) for row in range(14)]
-    batches = CaptionBatches(examples, DrawnRows(), recipe_of(config))
-    whole = whole_batches(batches, 3)
-    assert len(whole) == batches.steps(3) == 4
-    for resumed, original in zip(whole_batches(batches, 3, 2), whole[2:], strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(resumed[:4], original[:4], strict=True))
-        assert resumed.seed == original.seed
-    seeds = [batch.seed for epoch in range(3) for batch in whole_batches(batches, epoch)]
-    assert len(set(seeds)) == len(seeds)
-    assert any(
-        not torch.equal(a.source, b.source)
-        for a, b in zip(whole, whole_batches(batches, 4), strict=True)
-    )
-
-
-def test_a_run_is_not_resumed_with_another_config(config: Config, tmp_path: Path) -> None:
-    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "run")
-    before = (tmp_path / "run" / "config.json").read_bytes()
-    for section, field, value in (
-        ("training", "batch_size", 2),
-        ("search", "beam", 1),
-        ("features", "mirror", True),
-    ):
-        recipe = recipe_of(config, **{section: {field: value}})
-        with pytest.raises(UserError, match=rf"made with {section}.{field} .*, not {value!r}; "):
-            train_run(recipe, tmp_path / "run", resume=True)
-        assert (tmp_path / "run" / "config.json").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("changes", "follower"),
-    [
-        ({"training": {"schedule": "cosine"}}, "the schedule cosine"),
-        ({"objective": {"scheduled_sampling": 0.5}}, "scheduled sampling"),
-    ],
-)
-def test_a_run_whose_training_follows_its_epochs_is_not_made_longer(
-    config: Config, tmp_path: Path, changes: Config, follower: str
-) -> None:
-    shorter = merged(config, **changes)
-    train_run(recipe_of(shorter, training={"epochs": 1}), tmp_path / "run")
-    with pytest.raises(UserError, match=rf"training\.epochs 1, not 2, which {follower} follows"):
-        train_run(recipe_of(shorter), tmp_path / "run", resume=True)
 
 
 def test_what_does_not_change_the_run_may_change_on_resume(config: Config, tmp_path: Path) -> None:
@@ -168,16 +113,109 @@ def test_what_does_not_change_the_run_may_change_on_resume(config: Config, tmp_p
     train_run(changed, tmp_path / "run", resume=True)
     kept = json.loads((tmp_path / "run" / "config.json").read_text())
     assert kept["training"]["patience"] == 9
+    first, second = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert first == second
+    assert first["captioner"] == captioner.__version__
+    assert first["torch"] == torch.__version__
+    assert (first["seed"], first["processes"], first["device"]) == (0, 1, "cpu")
 
 
-def test_a_refused_resume_changes_nothing(config: Config, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train_run(recipe_of(config, training={"epochs": 1}), run)
-    checkpoint = run / "last.safetensors"
-    records = [run / "config.json", run / "environment.json"]
-    before = [path.read_bytes() for path in records]
+def test_a_run_starts_from_a_model(config: Config, tmp_path: Path) -> None:
+    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "first")
+    trained = load_file(tmp_path / "first" / "last.safetensors")
+    still = {"epochs": 1, "learning_rate": 1e-12, "seed": 0}
+    # Its words as well, whatever this recipe would count.
+    changes = {"start_from": str(tmp_path / "first"), "minimum_count": 3, "training": still}
+    folder = train_run(recipe_of(config, **changes), tmp_path / "second")
+    found = load_file(tmp_path / "second" / "last.safetensors")
+    name = "model.decoder.embedding.weight"
+    torch.testing.assert_close(found[name], trained[name], rtol=1e-3, atol=1e-7)
+    assert load_model(folder).vocabulary == load_model(tmp_path / "first" / "model").vocabulary
 
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
-    with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
-        train_run(recipe_of(config), run, resume=True)
-    assert [path.read_bytes() for path in records] == before
+
+# By the command line, and watched.
+
+
+@pytest.mark.slow
+def test_two_processes_of_the_command_line(tmp_path: Path) -> None:
+    """Batches of 3, 3, 3 and 1; three photos to validate on, in batches of 2 and 1."""
+    # Adam would blow rounding up where a gradient is next to nothing.
+    rmsprop = {"epochs": 3, "batch_size": 3, "optimizer": "rmsprop", "learning_rate": 0.005}
+    config = merged(
+        {**SMALL, "data": make_table(tmp_path, training=5)},
+        decoder={"dropout": 0.0},
+        features={"mirror": True},
+        training=rmsprop,
+        validation={"batch_size": 2},
+    )
+    path, out = write_config(tmp_path, config), str(tmp_path / "two")
+    code, output, errors = ended(start("train", path, "--out", out, processes=2))
+    assert code == 0, errors[-3000:]
+    assert output.count("training: 5 photos") == 1
+    assert output.count("the best model, of epoch") == 1
+    results = json.loads((tmp_path / "two" / "results.json").read_text())
+    assert [each["image_id"] for each in results] == ["5.png", "6.png", "7.png"]
+    (record,) = json.loads((tmp_path / "two" / "environment.json").read_text())
+    assert record["processes"] == 2
+    two = load_file(tmp_path / "two" / "last.safetensors")
+    train_run(recipe_of(config), tmp_path / "one")
+    one = load_file(tmp_path / "one" / "last.safetensors")
+    for name in (name for name in one if name.startswith("model.")):
+        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
+    for found, expected in zip(log_of(tmp_path / "two"), log_of(tmp_path / "one"), strict=True):
+        scores = [name for name in expected if not name.startswith("train_")]
+        assert {name: found[name] for name in scores} == {n: expected[n] for n in scores}
+        assert found["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-4)
+    assert results == json.loads((tmp_path / "one" / "results.json").read_text())
+
+
+def position_of(path: Path) -> dict[str, Any]:
+    try:
+        with safe_open(path, "pt") as file:
+            found: dict[str, Any] = json.loads(file.metadata()["position"])
+            return found
+    except (SafetensorError, OSError, RuntimeError):  # It is replaced amid reading.
+        return {"step": 0, "epoch": 0}
+
+
+@pytest.mark.slow
+def test_a_run_of_the_command_line_that_was_killed(config: Config, tmp_path: Path) -> None:
+    """`kill -9` somewhere amid training, then --resume: bit for bit the run that was not killed."""
+    training = {"epochs": 12, "patience": 0, "checkpoint_seconds": 0.0}
+    dropped = merged(config, training=training, decoder={"dropout": 0.3})
+    command = ["train", write_config(tmp_path, dropped), "--out"]
+    process = start(*command, str(tmp_path / "killed"))
+    checkpoint = tmp_path / "killed" / "last.safetensors"
+    while position_of(checkpoint)["step"] < 6 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert ended(process)[0] == -signal.SIGKILL
+    assert position_of(checkpoint)["epoch"] < 12
+    # With the same number of threads, on which the order of sums depends.
+    assert ended(start(*command, str(tmp_path / "killed"), "--resume"))[0] == 0
+    assert ended(start(*command, str(tmp_path / "whole")))[0] == 0
+    for name in ("last.safetensors", "model/model.safetensors"):
+        assert_same_tensors(tmp_path / "killed", tmp_path / "whole", name)
+    for name in ("log.jsonl", "results.json"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_tensorboard_gets_scalars_captions_and_pictures(config: Config, tmp_path: Path) -> None:
+    reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    once = recipe_of(config, training={"tensorboard": True, "epochs": 1})
+    train_run(once, tmp_path / "run")
+    twice = recipe_of(config, training={"tensorboard": True, "epochs": 2})
+    train_run(twice, tmp_path / "run", resume=True)
+    found = reading.EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    found.Reload()
+    log = log_of(tmp_path / "run")
+    for name in ("train_loss", "CIDEr-D", "learning_rate"):
+        scalars = [(each.step, each.value) for each in found.Scalars(name)]
+        assert scalars == [(each["step"], pytest.approx(each[name], rel=1e-5)) for each in log]
+    assert set(found.Tags()["images"]) == {f"photo {number}.png" for number in (6, 7)}
+    (text, _) = found.Tensors("photo 6.png/text_summary")
+    assert b"photo of the number 6" in text.tensor_proto.string_val[0]
+    # It changes nothing of the run itself.
+    train_run(recipe_of(config, training={"epochs": 2}), tmp_path / "plain")
+    assert_same_tensors(tmp_path / "run", tmp_path / "plain")

@@ -62,8 +62,6 @@ def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train_run(recipe(), whole)
     train_run(recipe(training={"epochs": 1}), parts)
-    with pytest.raises(UserError, match="give --resume"):
-        train_run(recipe(), parts)
     train_run(recipe(), parts, resume=True)
     assert_same_tensors(parts, whole)
 
@@ -139,13 +137,6 @@ def test_a_run_starts_from_a_translator_and_keeps_its_vocabulary(tmp_path: Path)
         torch.testing.assert_close(old, new)
     assert log_of(tmp_path / "second")[0]["epoch"] == 0  # Validated before training.
     train_run(recipe(**changes | {"training": still | {"epochs": 2}}), tmp_path / "second", True)
-    for other, message in (
-        ({"text": {"joint": True}}, r"text\.joint should be false, as in start_from"),
-        ({"model": luong(embedding_size=7)}, r"start_from .*first does not fit this model"),
-    ):
-        with pytest.raises(UserError, match=message):
-            train_run(recipe(**changes | other), tmp_path / "third")
-    assert not (tmp_path / "third").exists()
 
 
 @pytest.mark.parametrize(
@@ -180,19 +171,6 @@ def test_bad_fields_are_named(tmp_path: Path, changes: str, message: str) -> Non
 def test_a_field_without_effect_is_refused(changes: str, field: str, reason: str) -> None:
     with pytest.raises(UserError, match=f"{field} has no effect: {reason}"):
         recipe(**yaml.safe_load(changes))
-
-
-def test_a_run_of_another_task_is_not_resumed(tmp_path: Path) -> None:
-    train_run(recipe(training={"epochs": 1}), tmp_path / "run")
-    captions = read_any_recipe(Path(__file__).parents[2] / "configs" / "shapes_soft.yaml")
-    with pytest.raises(UserError, match=r"cannot resume .*run: its run is of another task"):
-        train_run(captions, tmp_path / "run", resume=True)
-
-
-def test_too_few_subwords_leave_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot learn 256 subwords .*; set text\.size"):
-        train_run(recipe(text={"kind": "subwords", "size": 256}), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def test_sides_have_their_own_words_unless_joint() -> None:

@@ -17,7 +17,7 @@ from scripts_samples import ROOT, run
 from captioner.caption import load_model
 from captioner.cli.main import build_parser
 from captioner.errors import UserError
-from captioner.runs.captioning_recipe import read_recipe
+from captioner.runs.read_recipe import read_recipe
 
 FOLDERS = [
     *("--flickr", "data/flickr8k", "--everyday", "data/everyday"),

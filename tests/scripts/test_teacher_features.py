@@ -7,8 +7,8 @@ import torch
 from samples import four_photos_config
 from scripts_samples import ROOT
 
-from captioner.runs.captioning_recipe import read_recipe
 from captioner.runs.features import examples_to_store
+from captioner.runs.read_recipe import read_recipe
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.images import load_image
 

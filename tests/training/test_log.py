@@ -1,3 +1,5 @@
+"""The log as JSON lines and TensorBoard's records; whole runs are in tests/runs."""
+
 from __future__ import annotations
 
 import json
@@ -5,55 +7,84 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from samples import Patch
+from training_samples import log_of, run
 
 from captioner.errors import UserError
+from captioner.training import log as log_module
+from captioner.training import loop
 from captioner.training.log import RunLog
 
 
-def records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+def steps(folder: Path) -> list[int]:
+    return [record["step"] for record in log_of(folder)]
 
 
 def test_records_are_lines_of_json(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "log.jsonl"
-    log = RunLog(path)
+    log = RunLog(tmp_path / "new")
     log.write({"step": 1, "note": "é\u2028\n"})
     log.write({"step": 2, "loss": 0.1})
-    assert records(path) == [{"step": 1, "note": "é\u2028\n"}, {"step": 2, "loss": 0.1}]
-    assert path.read_text(encoding="utf-8").count("\n") == 2
+    assert log_of(tmp_path / "new") == [{"step": 1, "note": "é\u2028\n"}, {"step": 2, "loss": 0.1}]
 
 
 @pytest.mark.parametrize(("resume_at", "kept"), [(0, 0), (9, 0), (10, 1), (25, 2), (30, 3)])
 def test_a_resumed_run_keeps_what_was_before(tmp_path: Path, resume_at: int, kept: int) -> None:
-    path = tmp_path / "log.jsonl"
-    log = RunLog(path)
+    RunLog(tmp_path, 5)  # Without a log, one begins.
+    log = RunLog(tmp_path)
     for step in (10, 20, 30):
         log.write({"step": step, "note": "\u2028"})
-    RunLog(path, resume_at).write({"step": 31})
-    steps = [10, 20, 30][:kept]
-    assert [record["step"] for record in records(path)] == [*steps, 31]
-    assert all(record["note"] == "\u2028" for record in records(path)[:-1])
+    RunLog(tmp_path, resume_at).write({"step": 31})
+    assert steps(tmp_path) == [*[10, 20, 30][:kept], 31]
 
 
 @pytest.mark.parametrize("line", ['{"step": 2, "lo', "{}", "[3]", "3", '{"step": "x"}', "", "\n\n"])
 def test_a_line_that_was_cut_off_is_taken_out(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"step": 1}\n' + line)
-    RunLog(path, 5).write({"step": 6})
-    assert records(path) == [{"step": 1}, {"step": 6}]
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n' + line)
+    RunLog(tmp_path, 5).write({"step": 6})
+    assert steps(tmp_path) == [1, 6]
 
 
-def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match=r"cannot write .*file"):
-        RunLog(tmp_path / "file" / "log.jsonl")
-    log = RunLog(tmp_path / "log.jsonl")
+        RunLog(tmp_path / "file")
+    log = RunLog(tmp_path)
     (tmp_path / "log.jsonl").unlink()
     (tmp_path / "log.jsonl").mkdir()
     with pytest.raises(UserError, match=r"cannot write .*log\.jsonl: Is a directory"):
         log.write({"step": 1})
 
+    def writer(folder: str, purge_step: int | None) -> None:
+        raise OSError(17, "File exists")
 
-def test_resuming_without_a_log_begins_one(tmp_path: Path) -> None:
-    RunLog(tmp_path / "log.jsonl", 5).write({"step": 6})
-    assert records(tmp_path / "log.jsonl") == [{"step": 6}]
+    monkeypatch.setattr(log_module, "summary_writer", lambda: writer)
+    with pytest.raises(UserError, match=r"cannot write .*tensorboard"):
+        RunLog(tmp_path, tensorboard=True)
+
+
+def test_the_loss_is_recorded_within_an_epoch(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Four steps an epoch, with a record after every second."""
+    records: list[dict[str, Any]] = []
+
+    class Log(RunLog):
+        def write_scalars(self, record: dict[str, Any]) -> None:
+            records.append(record)
+
+        def show(self, *_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(log_module, "summary_writer", lambda: lambda *_, **__: _Closed())
+    monkeypatch.setattr(loop, "RunLog", Log)
+    monkeypatch.setattr(loop, "SCALAR_STEPS", 2)
+    run(tmp_path, tensorboard=True, epochs=2)
+    within = [record for record in records if "steps/loss" in record]
+    assert [record["step"] for record in within] == [2, 4, 6, 8]
+    assert {record["steps/learning_rate"] for record in within} == {0.05}
+    for epoch, text in enumerate((tmp_path / "log.jsonl").read_text().splitlines()):
+        halves = [each["steps/loss"] for each in within[2 * epoch : 2 * epoch + 2]]
+        assert sum(halves) / 2 == pytest.approx(json.loads(text)["train_loss"])
+
+
+class _Closed:
+    def close(self) -> None:
+        pass

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 from samples import Patch
 from training_samples import (
     ALL_STEPS,
@@ -25,7 +20,6 @@ from training_samples import (
     run,
 )
 
-import captioner
 from captioner.errors import UserError
 from captioner.training import Engine
 
@@ -61,10 +55,8 @@ def test_two_processes_train_to_the_weights_of_one(
 def test_parts_of_a_step_are_one_step(tmp_path: Path) -> None:
     whole, _, _ = run(tmp_path / "whole", model=make_model(0.0))
     parts, _, _ = run(tmp_path / "parts", model=make_model(0.0), accumulate=3)
-    one, _, _ = run(tmp_path / "other", model=make_model(0.0), epochs=EPOCHS - 1)
     for first, second in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(first, second)
-    assert not torch.allclose(next(whole.parameters()), next(one.parameters()), atol=1e-3)
     for ours, expected in zip(log_of(tmp_path / "parts"), log_of(tmp_path / "whole"), strict=True):
         assert ours == pytest.approx(expected, rel=1e-4)
 
@@ -155,45 +147,3 @@ def test_products_in_float32_use_tf32_on_a_gpu() -> None:
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-@pytest.mark.slow
-def test_a_corrupt_photo_of_one_process_ends_both(tmp_path: Path) -> None:
-    rows = ["image,caption,split"]
-    for number in range(8):
-        Image.new("RGB", (32, 32), (30 * number, 0, 0)).save(tmp_path / f"{number}.png")
-        rows.append(f"{number}.png,a red square,{'val' if number > 5 else 'train'}")
-    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
-    whole = (tmp_path / "5.png").read_bytes()
-    (tmp_path / "5.png").write_bytes(whole[:50])  # In the second process's half.
-    config = {
-        "data": {"format": "table", "annotations": str(tmp_path / "table.csv")},
-        "encoder": {"name": "vgg11", "weights": "random"},
-        "preprocessing": {"size": 32},
-        "features": {"folder": str(tmp_path / "features"), "batch_size": 1},
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    shared["PYTHONPATH"] = str(Path(captioner.__file__).parents[1])
-    processes = [
-        subprocess.Popen(
-            [*(sys.executable, "-m", "captioner", "features"), str(tmp_path / "config.json")],
-            env={**os.environ, **shared, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        errors = [process.communicate(timeout=120)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [2, 2]
-    assert "5.png" in errors[1]
-    assert "Traceback" not in "".join(errors)
-    assert "5.png" not in errors[0]

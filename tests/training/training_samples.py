@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,15 +25,7 @@ from captioner.caption import (
     ShowAttendTellDecoder,
 )
 from captioner.errors import UserError
-from captioner.training import (
-    Engine,
-    Interrupted,
-    MicroBatch,
-    Step,
-    TrainingConfig,
-    Validation,
-    train,
-)
+from captioner.training import Engine, Interrupted, Part, TrainingConfig, Validation, train
 from captioner.training.checkpoint import Position
 
 EXAMPLES, BATCH, EPOCHS = 13, 4, 3
@@ -55,30 +47,29 @@ class Batch(NamedTuple):
 class Data:
     """Thirteen examples. `before` is called with epoch, step and rank before each step is given."""
 
-    unit = "examples"
-
     def __init__(self, before: Callable[[int, int, int], object] = lambda *_: None) -> None:
         self.before = before
         self.given: list[tuple[int, int]] = []
 
-    def steps(self, epoch: int) -> int:
+    def __len__(self) -> int:
         return STEPS
 
     def batches(
-        self, epoch: int, first: int, rank: int, world_size: int, micro_batches: int
-    ) -> Generator[Step, None, None]:
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+    ) -> Generator[list[Part], None, None]:
         inputs = torch.randn(EXAMPLES, 3, generator=torch.Generator().manual_seed(7))
         order = torch.randperm(EXAMPLES, generator=torch.Generator().manual_seed(epoch))
         for number in range(first, STEPS):
-            self.before(epoch, number, rank)
+            self.before(epoch, number, parts[0])
             self.given.append((epoch, number))
             rows = order[number * BATCH : (number + 1) * BATCH]
-            made = []
-            for cut in range(rank, world_size * micro_batches, world_size):
-                own = rows[cut :: world_size * micro_batches]
+            made: list[Part] = []
+            for part in parts:
+                own = rows[part::of]
                 values = inputs[own] if len(own) else torch.full((1, 3), torch.nan)
-                made.append(MicroBatch(Batch(values, values.sum(dim=1, keepdim=True)), len(own)))
-            yield Step(made, len(rows))
+                batch = Batch(values, values.sum(dim=1, keepdim=True))
+                made.append((batch, len(own) / len(rows)))
+            yield made
 
 
 def at(
@@ -181,7 +172,7 @@ def run(
     model = make_model() if model is None else model
     if validator is None:
         validator = Validator(model, rank=0 if engine is None else engine.rank)
-    data, config = data or Data(), settings(**options)
+    data, config = Data() if data is None else data, settings(**options)
     position = train(
         model, data, config, folder, validator.validation(), resume=resume, engine=engine
     )

@@ -16,7 +16,8 @@ import captioner
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.runs import run as train_run_module
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.read_recipe import read_recipe
 from captioner.runs.run import train_run
 from captioner.vision import encoders
 from captioner.vision.encoder import Encoder, EncoderConfig

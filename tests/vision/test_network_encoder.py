@@ -17,7 +17,8 @@ from torch import Tensor, nn
 import captioner
 from captioner.caption import load_model
 from captioner.errors import UserError
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_recipe, with_encoder_sections
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import build_encoder, encoder_config, make_encoder

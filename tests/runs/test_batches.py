@@ -1,0 +1,199 @@
+"""Batches of captions and of pairs: the same whoever loads them, however they are divided."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+from coco_samples import write_instances
+from run_samples import Config, DrawnRows, recipe_of, whole_batches
+
+from captioner.caption import ObjectiveConfig, SelfCriticalConfig
+from captioner.data.batches import PairExample, encode_captions
+from captioner.data.instances import read_instances
+from captioner.data.synonyms import read_synonyms
+from captioner.runs.batches import (
+    CaptionBatches,
+    MapTargets,
+    TranslationBatches,
+    examples_of_epoch,
+)
+from captioner.runs.captioning_recipe import read_training
+from captioner.runs.features import PixelRows, StoredRows
+from captioner.text.vocabulary import Vocabulary
+from captioner.translate import LuongConfig, TranslationLoss, TranslationModelConfig
+from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
+from captioner.vision.images import load_image
+from captioner.vision.preprocessing import Augmentation, Preprocessing
+
+
+def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(config: Config) -> None:
+    recipe = recipe_of(config)
+    examples, *_ = read_training(recipe.data)
+    rows = torch.tensor([4, 0, 3])
+    augmentation = Augmentation(crop=0.5, mirror=True, colour=0.2)
+    augmented = PixelRows(examples, recipe.preprocessing, augmentation=augmentation)
+    plain, _ = PixelRows(examples, recipe.preprocessing).read(rows)
+    assert torch.equal(augmented.read(rows)[0], plain)  # As in validation.
+
+    def drawn(seed: int, first: int = 0) -> torch.Tensor:
+        return augmented.read(rows, slice(first, None), torch.Generator().manual_seed(seed))[0]
+
+    assert torch.equal(drawn(0, 1), drawn(0)[1:])
+    for photo, other, unchanged in zip(drawn(0), drawn(1), plain, strict=True):
+        assert not torch.equal(photo, other)
+        assert not torch.equal(photo, unchanged)
+
+
+def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Config) -> None:
+    recipe = recipe_of(config, encoder={"train": True}, training={"batch_size": 6})
+    examples, *_ = read_training(recipe.data)
+    words = Vocabulary.build(chain(*(each.words for each in examples)), 1)
+    captions, _ = encode_captions((each.words for each in examples), words, 50)
+    data = CaptionBatches(captions, PixelRows(examples, recipe.preprocessing), recipe)
+    (first, second), (again, _) = (whole_batches(data, epoch) for epoch in (0, 0))
+    assert torch.equal(first.source, again.source)
+    read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
+    assert sorted(torch.cat(read).tolist()) == list(range(6))
+    for batch in (first, second):
+        assert len(batch.source) == 3
+        paths = [examples[row].path for row in batch.rows.tolist()]
+        each = torch.stack([recipe.preprocessing(load_image(path)) for path in paths])
+        assert torch.equal(batch.source[batch.photos], each)  # (6, 3, 64, 64)
+    # Parts have whole photos, so none is read by two of them, however many there are.
+    for of in (2, 3, 4):
+        parts = next(data.batches(0, 0, range(of), of))
+        assert sum(share for _, share in parts) == pytest.approx(1)
+        own = [batch for batch, share in parts if share > 0]
+        assert sum(len(batch.source) for batch in own) == 3
+        assert torch.equal(torch.cat([batch.inputs[:, :4] for batch in own]), first.inputs[:, :4])
+
+
+def test_every_example_is_in_one_part(config: Config, tmp_path: Path) -> None:
+    names = [str(row) for row in range(10)]
+    record = StoreRecord(encoder={}, preprocessing={}, images=names, shape=(1, 1), mirrored=True)
+    with StoreWriter(tmp_path / "store", record) as writer:
+        writer.write(range(20), torch.arange(20.0).view(20, 1, 1))  # The number of each row.
+    examples = [(row, [4 + row % 3] * (1 + row % 4)) for row in range(10)]
+    data = CaptionBatches(examples, StoredRows(FeatureStore(tmp_path / "store")), recipe_of(config))
+    whole = whole_batches(data, 0)
+    for of in (2, 4, 5):
+        for batch, parts in zip(whole, data.batches(0, 0, range(of), of), strict=True):
+            sizes = [round(share * len(batch.inputs)) for _, share in parts]
+            assert sum(sizes) == len(batch.inputs)
+            assert max(sizes) - min(sizes) <= 1
+            assert [bool(part.mask.any()) for part, _ in parts] == [size > 0 for size in sizes]
+            rows = [row for part, share in parts if share for row in part.source.flatten()]
+            assert sorted(map(int, rows)) == sorted(map(int, batch.source.flatten()))
+            assert len({part.seed for part, _ in parts}) == len(parts)
+
+
+def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> None:
+    examples = [(row % 6, [4, 5]) for row in range(14)]
+    data = CaptionBatches(examples, DrawnRows(), recipe_of(config))
+    whole = whole_batches(data, 3)
+    assert len(whole) == len(data) == 4
+    for resumed, original in zip(whole_batches(data, 3, 2), whole[2:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(resumed[:4], original[:4], strict=True))
+        assert (resumed.seed, resumed.progress) == (original.seed, original.progress)
+    seeds = [batch.seed for epoch in range(3) for batch in whole_batches(data, epoch)]
+    assert len(set(seeds)) == len(seeds)
+    other = whole_batches(data, 4)
+    assert any(not torch.equal(a.source, b.source) for a, b in zip(whole, other, strict=True))
+
+
+def test_batches_mix_lengths_where_batch_normalisation_is_trained(config: Config) -> None:
+    examples = [(0, [4] * (1 + number % 8)) for number in range(64)]
+
+    def spread(train: bool) -> float:
+        recipe = recipe_of(config, encoder={"train": train}, training={"batch_size": 8})
+        batches = whole_batches(CaptionBatches(examples, DrawnRows(), recipe), 0)
+        return sum(float(batch.mask.sum(1).float().std()) for batch in batches) / 8
+
+    assert spread(train=False) == 0
+    assert spread(train=True) > 1.5
+
+
+def test_a_self_critical_epoch_goes_over_every_photo_once() -> None:
+    captions = {0: [[4], [5], [6]], 3: [[7]], 4: [[8], [9]]}
+    examples = [(row, tokens) for row in captions for tokens in captions[row]]
+    critical = ObjectiveConfig(self_critical=SelfCriticalConfig())
+    assert examples_of_epoch(examples, ObjectiveConfig(), 1) == examples
+    seen = [examples_of_epoch(examples, critical, epoch) for epoch in range(6)]
+    assert all([row for row, _ in epoch] == [0, 3, 4] for epoch in seen)
+    for place, row in enumerate(captions):
+        turns = [epoch[place][1] for epoch in seen]
+        assert turns == captions[row] * (6 // len(captions[row]))
+
+
+def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(tmp_path: Path) -> None:
+    """Of a photo of 80x40 pixels with a dog in its right half."""
+    sizes = {"size": (80, 40), "box": (40, 0, 40, 40), "file_name": "a.jpg"}
+    file = write_instances(tmp_path / "instances.json", {7: ["dog"]}, ["dog", "cat"], **sizes)
+    vocabulary = Vocabulary(["a", "dog", "puppy", "cat"])  # 4 to 7
+    targets = MapTargets(
+        read_instances([file]).grounding(read_synonyms()),
+        ["photos/a.jpg", "photos/b.jpg"],
+        vocabulary,
+        Preprocessing(size=32, resize="squash"),
+        (2, 2),
+    )
+    dog, of_another = (0, [4, 5, 6, 7]), (1, [5])
+    places = targets([dog, of_another], 5)
+    assert places.shape == (2, 5, 4)
+    right, nothing = [0.0, 1.0, 0.0, 1.0], [0.0] * 4
+    assert places[0].tolist() == [nothing, right, right, nothing, nothing]
+    assert not places[1].any()
+    # The middle square, a half of the photo's width, is seen: half of it is in the box.
+    cropped = Preprocessing(size=32, resize="crop", resize_shorter=32)
+    assert MapTargets(targets.grounding, targets.image_ids, vocabulary, cropped, (1, 4))([dog], 5)[
+        0, 1
+    ].tolist() == pytest.approx([0, 0, 1, 1])
+
+
+# Pairs.
+
+PAIRS = [PairExample([4 + i % 5] * (1 + i % 7), [4 + i % 3] * (1 + i % 4)) for i in range(60)]
+
+
+def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
+    data = TranslationBatches(PAIRS, tokens=40, seed=3)
+    first, second = (whole_batches(data, epoch) for epoch in (0, 1))
+    assert len(first) == len(second) == len(data)
+    assert sum(len(batch.source) for batch in first) == 60
+    assert any(
+        a.source.shape != b.source.shape or not a.source.equal(b.source)
+        for a, b in zip(first, second, strict=True)
+    )
+    for late, whole in zip(whole_batches(data, 1, 2), second[2:], strict=True):
+        assert all(x.equal(y) for x, y in zip(late, whole, strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows cannot fork")
+def test_pairs_loaded_ahead_are_the_same() -> None:
+    here, ahead = (
+        list(TranslationBatches(PAIRS, 40, 3, workers).batches(1, 2, (1, 3), 4))
+        for workers in (0, 1)
+    )
+    for one, other in zip(chain(*here), chain(*ahead), strict=True):
+        assert one[1] == other[1]
+        assert all(a.equal(b) for a, b in zip(one[0], other[0], strict=True))
+
+
+@pytest.mark.parametrize("of", [3, 4, 40])
+def test_the_gradient_is_that_of_the_whole_batch(of: int) -> None:
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 4, "hidden_size": 6, "layers": 1}
+    luong = LuongConfig(cell="gru", score="dot", dropout=0.0, **sizes)  # type: ignore[arg-type]
+    model = TranslationLoss(TranslationModelConfig(luong=luong).make(9, 9))
+    data = TranslationBatches(PAIRS, tokens=40)
+    model.loss(whole_batches(data, 0)[0])["loss"].backward()
+    expected = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    for batch, share in next(data.batches(0, 0, range(of), of)):
+        (model.loss(batch)["loss"] * share).backward()
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
