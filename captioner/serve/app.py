@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from captioner.demo import DEMO_PHOTO
 from captioner.render.web_page import static_file, viewer_script
 from captioner.serve.messages import on_fault, on_invalid_request, on_problem
-from captioner.serve.middleware import Admission, AnswerHeaders, SameOrigin
+from captioner.serve.middleware import Admission, AnswerHeaders
 from captioner.serve.routes import router
 from captioner.serve.service import Service
 
@@ -37,7 +37,7 @@ def make_app(
 
     names: host names of this server besides `localhost`, as `TrustedHostMiddleware` takes them; a
         name that another site had lead here would let that site use the server.
-    public_url: of the page behind a proxy; see `SameOrigin`.
+    public_url: of the page behind a proxy that rewrites the host name.
     version: of the package.
     """
 
@@ -46,9 +46,9 @@ def make_app(
         yield
         service.close()
 
-    hosts = ["localhost", "127.0.0.1", "[::1]", *names]
-    if public := urlsplit(public_url or "").hostname:
-        hosts.append(public)
+    public = urlsplit((public_url or "").lower())
+    port = "" if public.port in (None, 80, 443) else f":{public.port}"
+    hosts = ["localhost", "127.0.0.1", "[::1]", *names, *filter(None, [public.hostname])]
     # Photos are private: forms stay in memory, which `Admission` bounds, however large.
     MultiPartParser.spool_max_size = 0
     app = FastAPI(
@@ -63,7 +63,6 @@ def make_app(
         lifespan=lifespan,
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
-            Middleware(SameOrigin, public_url=public_url),
             Middleware(Admission, limits=service.limits),
         ],
         exception_handlers={
@@ -74,6 +73,7 @@ def make_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
+    app.state.public_origin = f"{public.scheme}://{public.hostname}{port}"
     app.include_router(router)
 
     @app.get("/viewer.js", include_in_schema=False)

@@ -12,31 +12,25 @@ from fastapi import HTTPException, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     Json,
     create_model,
-    model_validator,
 )
 from pydantic_core import PydanticCustomError
 from starlette.datastructures import UploadFile as File
 from starlette.exceptions import HTTPException as FrameworkError
-from typing_extensions import Self
 
 from captioner.caption import Caption
 from captioner.caption.caption import sentence
 from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.render.region import check_attention
 from captioner.schema import error_sentence
 from captioner.serve.limits import Limits
 
 Options = TypeVar("Options", bound=SearchOptions)
-
-_MOST_CELLS = 64 * 64
 
 _PLACES = 5
 """Decimal places of a weight of a map; 14x14 of them still add up to 1 within 0.001."""
@@ -65,12 +59,6 @@ def _file(value: Any) -> Any:
     return value
 
 
-def _one_shape(captions: list[DrawnCaption]) -> list[DrawnCaption]:
-    if len({caption.map_shape for caption in captions}) > 1:
-        raise PydanticCustomError("maps", "expected maps of one shape")
-    return captions
-
-
 class DrawnCaption(BaseModel):
     """A caption with its maps, (T, rows, columns), as /api/caption answers it."""
 
@@ -84,29 +72,15 @@ class DrawnCaption(BaseModel):
     sure: bool | None = None
     language: str | None = Field(None, max_length=100)
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        rows, columns = self.map_shape
-        terms = self.word_log_probabilities
-        try:
-            if rows * columns > _MOST_CELLS:
-                raise ValueError(f"a map has more than {_MOST_CELLS:,} cells")
-            check_attention(self.words, self.maps)
-            if terms is not None and len(terms) != len(self.words):
-                raise ValueError("there are not as many word_log_probabilities as words")
-        except ValueError as error:
-            raise PydanticCustomError("caption", "{reason}", {"reason": str(error)}) from None
-        return self
-
-    @property
-    def map_shape(self) -> tuple[int, int]:
-        """Rows and columns of the first map."""
-        rows = self.maps[0] if self.maps else []
-        return len(rows), len(rows[0]) if rows else 0
-
     @staticmethod
     def as_one(captions: Sequence[DrawnCaption]) -> Caption:
-        """The first, with the others as its alternatives."""
+        """The first, with the others as its alternatives.
+
+        Raises `ValueError` for other numbers of log-probabilities, and for ragged maps.
+        """
+        for each in captions:
+            if len(each.word_log_probabilities or each.words) != len(each.words):
+                raise ValueError("there are not as many word_log_probabilities as words")
         best, *others = [
             Caption(
                 text=sentence(each.words),
@@ -150,15 +124,7 @@ class OverlayForm(_PhotoForm):
 
     format: Literal["png", "gif", "html"] = Field("png", description="kind of file")
     strength: float = Field(0.8, ge=0, le=1, description="of the overlay")
-    captions: list[
-        Json[
-            Annotated[
-                list[DrawnCaption],
-                Field(min_length=1, max_length=20),
-                AfterValidator(_one_shape),
-            ]
-        ]
-    ] = Field(
+    captions: list[Json[Annotated[list[DrawnCaption], Field(min_length=1, max_length=20)]]] = Field(
         [],
         description="for each photo, as JSON, the 'captions' of /api/caption's answer; without "
         "them the photos are captioned first",

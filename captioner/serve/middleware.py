@@ -1,10 +1,8 @@
-"""What every request passes before its route: who may ask, how much, and for how long."""
+"""What every request passes before its route: how much, how long, and the headers of answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from urllib.parse import urlsplit
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
@@ -51,41 +49,10 @@ class AnswerHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-class SameOrigin:
-    """Refuses requests under /api/ that other web sites make through a visitor's browser.
-
-    The server has no password, and any site can have a browser send requests to it; the browser
-    names the site (`Origin`, `Sec-Fetch-Site`).
-
-    public_url: of the page behind a proxy that rewrites the host name.
-    """
-
-    def __init__(self, app: ASGIApp, public_url: str | None = None) -> None:
-        self._app = app
-        public = urlsplit((public_url or "").lower())
-        port = "" if public.port in (None, 80, 443) else f":{public.port}"
-        self._public_origin = f"{public.scheme}://{public.hostname}{port}"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one ASGI connection."""
-        app = self._app
-        if scope["type"] == "http" and scope["path"].startswith("/api/"):
-            headers = Headers(scope=scope)
-            host = headers.get("host", "").lower()
-            own = (f"http://{host}", f"https://{host}", self._public_origin)
-            site = headers.get("sec-fetch-site", "none")
-            if headers.get("origin", own[0]).lower() not in own or site not in (
-                "none",
-                "same-origin",
-            ):
-                app = answer_problem(HTTPException(403, "other sites may not use this server"))
-        await app(scope, receive, send)
-
-
 class Admission:
     """Bounds POST requests: how many wait, their content, and the time to their answer.
 
-    Reads the content into memory and ends work whose client has left.
+    Ends work whose client has left.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -98,68 +65,50 @@ class Admission:
         scope.setdefault("state", {})["waiting"] = self._waiting
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
-            return
-        if self._waiting >= self._limits.waiting:
+        elif self._waiting >= self._limits.waiting:
             await answer_problem(busy("too much is waiting already"))(scope, receive, send)
-            return
-        self._waiting += 1
-        end = asyncio.get_running_loop().time() + self._limits.seconds
-        try:
-            content = await self._read(scope, receive, end)
-            if content is not None:
-                await self._answer(scope, content, receive, send, end)
-        except HTTPException as problem:
-            await answer_problem(problem)(scope, receive, send)
-        finally:
-            self._waiting -= 1
-
-    async def _read(self, scope: Scope, receive: Receive, end: float) -> deque[bytes] | None:
-        """The content in pieces; None where the client left."""
-        maximum, seconds = self._limits.upload_bytes, self._limits.seconds
-        too_large = HTTPException(413, f"the content is larger than {maximum:,} bytes, the limit")
-        if int(Headers(scope=scope).get("content-length", 0)) > maximum:
-            raise too_large
-        chunks, size, more = deque[bytes](), 0, True
-        while more:
+        elif int(Headers(scope=scope).get("content-length", 0)) > self._limits.upload_bytes:
+            await answer_problem(self._too_large())(scope, receive, send)
+        else:
+            self._waiting += 1
             try:
-                left = end - asyncio.get_running_loop().time()
-                message = await asyncio.wait_for(receive(), left)
-            except asyncio.TimeoutError:
-                sentence = f"the content did not arrive within {seconds:g} seconds"
-                raise HTTPException(408, sentence) from None
-            if message["type"] == "http.disconnect":
-                return None
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > maximum:
-                raise too_large
-            more = message.get("more_body", False)
-        return chunks
+                await self._answer(scope, receive, send)
+            finally:
+                self._waiting -= 1
 
-    async def _answer(
-        self, scope: Scope, content: deque[bytes], receive: Receive, send: Send, end: float
-    ) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the route until it has answered, the client leaves or the time is over."""
+        size, complete = 0, asyncio.Event()
 
-        async def replay() -> Message:
-            if not content:
-                await asyncio.get_running_loop().create_future()  # Nothing comes any more.
-            chunk = content.popleft()
-            return {"type": "http.request", "body": chunk, "more_body": bool(content)}
+        async def receive_limited() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._limits.upload_bytes:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                complete.set()
+            return message
 
         async def leave() -> None:
+            await complete.wait()
             while (await receive())["type"] != "http.disconnect":
                 pass
 
-        work = asyncio.ensure_future(self._app(scope, replay, send))
+        work = asyncio.ensure_future(self._app(scope, receive_limited, send))
         leaving = asyncio.ensure_future(leave())
         try:
-            left = end - asyncio.get_running_loop().time()
-            await asyncio.wait((work, leaving), timeout=left, return_when="FIRST_COMPLETED")
+            seconds = self._limits.seconds
+            await asyncio.wait((work, leaving), timeout=seconds, return_when="FIRST_COMPLETED")
             if work.done():
                 await work
             elif not leaving.done():
-                raise busy(f"the answer was not ready within {self._limits.seconds:g} seconds")
+                late = busy(f"the answer was not ready within {seconds:g} seconds")
+                await answer_problem(late)(scope, receive, send)
         finally:
             work.cancel()
             leaving.cancel()
+
+    def _too_large(self) -> HTTPException:
+        most = self._limits.upload_bytes
+        return HTTPException(413, f"the content is larger than {most:,} bytes, the limit")

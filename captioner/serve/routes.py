@@ -54,7 +54,22 @@ _FILES: Any = {
     }
 }
 
-router = APIRouter(prefix="/api", responses=_REFUSED)
+
+async def _refuse_other_sites(request: Request) -> None:
+    """Refuse requests that other web sites make through a visitor's browser.
+
+    The server has no password, and any site can have a browser send requests to it; the browser
+    names the site (`Origin`, `Sec-Fetch-Site`).
+    """
+    host = request.headers.get("host", "").lower()
+    own = (f"http://{host}", f"https://{host}", request.app.state.public_origin)
+    origin = request.headers.get("origin", own[0]).lower()
+    site = request.headers.get("sec-fetch-site", "none")
+    if origin not in own or site not in ("none", "same-origin"):
+        raise HTTPException(403, "other sites may not use this server")
+
+
+router = APIRouter(prefix="/api", responses=_REFUSED, dependencies=[Depends(_refuse_other_sites)])
 
 
 async def _service(request: Request) -> Service:
@@ -112,15 +127,16 @@ async def overlay(
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
         raise _unreadable(read)
-    captions = [DrawnCaption.as_one(each) for each in form.captions]
-    captions = captions or await service.caption(photos, search, language)
-    if not all(each.words for each in captions):
-        raise HTTPException(422, "the caption has no words to draw")
-    drawings = [
-        Captioned(photo.name, written.of_photo(photo.photo, photo.region))
-        for photo, written in zip(photos, captions, strict=True)
-    ]
-    content = await service.draw(form.format, drawings, form.strength)
+    try:
+        captions = [DrawnCaption.as_one(each) for each in form.captions]
+        captions = captions or await service.caption(photos, search, language)
+        drawings = [
+            Captioned(photo.name, written.of_photo(photo.photo, photo.region))
+            for photo, written in zip(photos, captions, strict=True)
+        ]
+        content = await service.draw(form.format, drawings, form.strength)
+    except (UserError, ValueError) as error:  # No words, or no maps.
+        raise HTTPException(422, str(error)) from None
     headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
     return Response(content, 200, headers, MEDIA_TYPES[form.format])
 

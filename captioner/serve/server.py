@@ -33,33 +33,31 @@ class Listener:
 
 
 def listen(host: str, port: int) -> Listener:
-    """Open a socket. port: 0 for any free one.
-
-    Raises `UserError` for a host or port that cannot be listened on.
-    """
-    opened = None
+    """Open a socket. port: 0 for any free one."""
+    is_version_6 = ":" in host
     try:
-        opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind((host, port))
-        opened.listen(2048)
+        opened = socket.create_server(
+            (host, port),
+            family=socket.AF_INET6 if is_version_6 else socket.AF_INET,
+            backlog=2048,
+            dualstack_ipv6=is_version_6 and socket.has_dualstack_ipv6(),
+        )
     except (OSError, OverflowError, UnicodeError) as error:
-        if opened:
-            opened.close()
-        reason = (getattr(error, "strerror", None) or str(error)).rstrip(".")
-        sentence = f"cannot listen on {host!r}, port {port}: {reason}; see --host and --port"
-        raise UserError(sentence) from None
+        reason = (getattr(error, "strerror", None) or str(error)).partition(" (while")[0]
+        raise UserError(
+            f"cannot listen on {host!r}, port {port}: {reason.rstrip('.')}; see --host and --port"
+        ) from None
     own, port = opened.getsockname()[:2]
     machine = socket.gethostname()
     names = (_bracketed(host), machine, f"{machine}.local")
+    address = f"http://{_bracketed(host)}:{port}/"
     if own not in ("0.0.0.0", "::"):
-        address = _page(host, port)
         return Listener(opened, address, address, names)
     # One of many addresses: the one that a telephone in the same network can open.
     # Browsers allow the camera to a page of this machine.
     reached = _own_address()
-    here = _page("localhost", port)
-    return Listener(opened, _page(reached, port), here, (*names, _bracketed(reached)))
+    address, here = f"http://{reached}:{port}/", f"http://localhost:{port}/"
+    return Listener(opened, address, here, (*names, reached))
 
 
 def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvicorn.Config:
@@ -77,7 +75,6 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
         server_header=False,
         limit_concurrency=_CONNECTIONS,
         timeout_keep_alive=10,
-        backlog=2048,
         timeout_graceful_shutdown=max(1, round(limits.seconds)),
     )
 
@@ -106,10 +103,6 @@ def _own_address() -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return socket.gethostname()
-
-
-def _page(host: str, port: int) -> str:
-    return f"http://{_bracketed(host)}:{port}/"
 
 
 def _bracketed(host: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any
 
 import torch
 from PIL import Image
@@ -25,10 +25,6 @@ from captioner.translate import Translation, Translator
 from captioner.translate.translated_captions import translate_captions
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import original_size, with_original_size
-
-Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
-Result = TypeVar("Result")
 
 UNDETERMINED = "und"
 """The tag of a language that is not known (ISO 639-2)."""
@@ -47,9 +43,9 @@ _LONGEST_SIDE = 1000
 class Prepared:
     """A decoded photo.
 
-    name: of its file. size: width and height in pixels, upright. region: left, top, right, bottom
-    in those pixels, what the model sees. pixels: (3, size, size), the model's input. photo: with at
-    most 1000 pixels a side, and its `original_size`; None unless it is to be drawn.
+    size: width and height in pixels, upright. region: left, top, right, bottom in those pixels,
+    what the model sees. pixels: (3, size, size), the model's input. photo: with at most 1000 pixels
+    a side, and its `original_size`; None unless it is to be drawn.
     """
 
     name: str
@@ -60,15 +56,15 @@ class Prepared:
 
 
 @dataclass
-class _Job(Generic[Item, Key, Result]):
+class _Job:
     """Items submitted together, and the future of their results."""
 
-    items: Sequence[Item]
-    key: Key
-    done: Future[list[Result]] = field(default_factory=Future)
+    items: Sequence[Any]
+    key: Any
+    done: Future[list[Any]] = field(default_factory=Future)
 
 
-class Batcher(Generic[Item, Key, Result]):
+class Batcher:
     """A queue of work, whose one thread takes all that fit together, up to the batch size.
 
     No job waits for a batch to fill, and batches grow with the load.
@@ -80,20 +76,20 @@ class Batcher(Generic[Item, Key, Result]):
     """
 
     def __init__(
-        self, work: Callable[[Sequence[Item], Key], list[Result]], batch_size: int, name: str
+        self, work: Callable[[list[Any], Any], list[Any]], batch_size: int, name: str
     ) -> None:
         self._work = work
         self._batch_size = batch_size
         self._thread = ThreadPoolExecutor(1, name)
-        self.jobs: deque[_Job[Item, Key, Result]] = deque()
+        self.jobs: deque[_Job] = deque()
 
-    def submit(self, items: Sequence[Item], key: Key) -> Future[list[Result]]:
+    def submit(self, items: Sequence[Any], key: Any) -> Future[list[Any]]:
         """Queue items; returns the future of their results, in order.
 
         key: only jobs of one key share a batch. A future cancelled before its turn is skipped. An
         error of `work` ends the futures of its batch.
         """
-        job: _Job[Item, Key, Result] = _Job(items, key)
+        job = _Job(items, key)
         self.jobs.append(job)
         self._thread.submit(self._run)  # Finds no job if an earlier call has taken all.
         return job.done
@@ -103,12 +99,21 @@ class Batcher(Generic[Item, Key, Result]):
         self._thread.shutdown()
 
     def _run(self) -> None:
-        # From here on a future cannot be cancelled.
-        batch = [job for job in self._next_batch() if job.done.set_running_or_notify_cancel()]
+        batch: list[_Job] = []
+        items: list[Any] = []
+        while self.jobs:
+            job = self.jobs[0]
+            is_full = len(items) + len(job.items) > self._batch_size
+            if batch and (is_full or job.key != batch[0].key):
+                break
+            self.jobs.popleft()
+            if job.done.set_running_or_notify_cancel():  # Cannot be cancelled any more.
+                batch.append(job)
+                items += job.items
         if not batch:
             return
         try:
-            results = self._work([item for job in batch for item in job.items], batch[0].key)
+            results = self._work(items, batch[0].key)
         except Exception as error:
             for job in batch:
                 job.done.set_exception(error)
@@ -116,18 +121,6 @@ class Batcher(Generic[Item, Key, Result]):
         for job in batch:
             job.done.set_result(results[: len(job.items)])
             results = results[len(job.items) :]
-
-    def _next_batch(self) -> list[_Job[Item, Key, Result]]:
-        """The oldest job and those after it that fit; empty if none waits."""
-        batch: list[_Job[Item, Key, Result]] = []
-        count = 0
-        while self.jobs:
-            job = self.jobs[0]
-            count += len(job.items)
-            if batch and (job.key != batch[0].key or count > self._batch_size):
-                break
-            batch.append(self.jobs.popleft())
-        return batch
 
 
 class Service:
@@ -163,10 +156,7 @@ class Service:
         self._painter.shutdown()
 
     async def prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
-        """Decode a file in memory, in another process. drawn: keep the photo.
-
-        Raises `UserError` as `DecodingPool.load` does.
-        """
+        """Decode a file in memory, in another process. drawn: keep the photo."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, self._prepare, content, name, drawn)
 
@@ -188,17 +178,14 @@ class Service:
     async def translate(
         self, sentences: Sequence[str], search: TranslationSearch, language: str
     ) -> list[Translation]:
-        """Translate sentences, in order, in batches with those of other requests.
-
-        Raises `UserError` where the model cannot search like that.
-        """
+        """Translate sentences, in order, in batches with those of other requests."""
         key = search, language, search.sample and object()  # Sampling shares no batch.
         return await asyncio.wrap_future(self.translations.submit(sentences, key))
 
     async def draw(self, kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
-        """The content of a file with captions drawn over their photos."""
+        """The content of a file with captions drawn over their photos: several for "html"."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._painter, draw, kind, drawings, strength)
+        return await loop.run_in_executor(self._painter, _draw, kind, drawings, strength)
 
     @property
     def languages(self) -> list[str]:
@@ -208,29 +195,22 @@ class Service:
 
     def _prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
         preprocessing = self.captioner.preprocessing
-        side, most = preprocessing.sufficient_side, self.limits.pixels
-        photo = self._decoders.load(content, name, most, side)
-        size, pixels = original_size(photo), preprocessing(photo)
-        if drawn and photo.size != size and side < _LONGEST_SIDE:  # More pixels than the model's.
-            photo = self._decoders.load(content, name, most, _LONGEST_SIDE)
-        small = None
+        side = max(preprocessing.sufficient_side, _LONGEST_SIDE if drawn else 0)
+        photo = self._decoders.load(content, name, self.limits.pixels, side)
+        size, small = original_size(photo), None
         if drawn:
             small, _ = fit(photo, (0, 0, *photo.size), _LONGEST_SIDE, enlarge=False)
             small = with_original_size(small, size)
-        return Prepared(name, size, preprocessing.region(*size), pixels, small)
+        return Prepared(name, size, preprocessing.region(*size), preprocessing(photo), small)
 
     def _caption(
-        self, pixels: Sequence[Tensor], key: tuple[SearchOptions, str | None, object]
+        self, pixels: list[Tensor], key: tuple[SearchOptions, str | None, object]
     ) -> list[Caption]:
-        """A batch of photos, in the one thread that runs the captioner.
-
-        key: the search, the language, and what keeps apart those that share no batch.
-        """
         search, language, _ = key
         generator = search.generator(self.captioner.device)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
-            batch = torch.stack(list(pixels[first : first + self._batch_size]))
+            batch = torch.stack(pixels[first : first + self._batch_size])
             annotations = self.captioner.encode(batch)  # (B, L, D)
             captions += self.captioner.caption_annotations(annotations, search, generator=generator)
         if language in (None, ENGLISH):
@@ -238,15 +218,13 @@ class Service:
         return translate_captions(captions, self.translators[language], language)
 
     def _translate(
-        self, sentences: Sequence[str], key: tuple[TranslationSearch, str, object]
+        self, sentences: list[str], key: tuple[TranslationSearch, str, object]
     ) -> list[Translation]:
-        """A batch of sentences, in the one thread that translates. key: as for `_caption`."""
         search, language, _ = key
         return self.translators[language].translate(sentences, search, batch_size=self._batch_size)
 
 
-def draw(kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
-    """The content of a file. drawings: several for "html", otherwise one."""
+def _draw(kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
     if kind == "html":
         items = [drawing.caption.page_item(drawing.name) for drawing in drawings]
         return html_page(items, strength).encode("utf-8")

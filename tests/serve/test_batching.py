@@ -27,10 +27,10 @@ class Work:
 
 
 @contextmanager
-def started(batch_size: int = 4) -> Iterator[tuple[Work, Batcher[int, str, int]]]:
-    """A queue whose thread works on item 0, so that later items wait."""
+def started() -> Iterator[tuple[Work, Batcher]]:
+    """A queue of batches of four whose thread works on item 0, so that later items wait."""
     work = Work()
-    batcher: Batcher[int, str, int] = Batcher(work, batch_size, "test")
+    batcher = Batcher(work, 4, "test")
     batcher.submit([0], "a")
     work.begun.wait()
     yield work, batcher
@@ -38,21 +38,21 @@ def started(batch_size: int = 4) -> Iterator[tuple[Work, Batcher[int, str, int]]
     batcher.close()
 
 
-def test_waiting_jobs_share_a_batch_and_get_their_own_results() -> None:
+@pytest.mark.parametrize(
+    ("jobs", "sizes"),
+    [
+        ([[1], [2], [3], [4], [5], [6]], [4, 2]),
+        # They stay whole and in order, and a larger one goes by itself.
+        ([[1, 2, 3], [4], [5, 6, 7], [8, 9], list(range(20, 30)), [10]], [4, 3, 2, 10, 1]),
+    ],
+)
+def test_waiting_jobs_share_a_batch_and_get_their_own_results(
+    jobs: list[list[int]], sizes: list[int]
+) -> None:
     with started() as (work, batcher):
-        promises = [batcher.submit([number], "a") for number in range(1, 7)]
-        work.go.set()
-        assert [promise.result() for promise in promises] == [[2], [4], [6], [8], [10], [12]]
-    assert [items for items, _ in work.batches] == [[0], [1, 2, 3, 4], [5, 6]]
-
-
-def test_jobs_stay_whole_and_in_order_and_a_larger_one_goes_by_itself() -> None:
-    with started() as (work, batcher):
-        jobs = [[1, 2, 3], [4], [5, 6, 7], [8, 9], list(range(20, 30)), [10]]
         promises = [batcher.submit(items, "a") for items in jobs]
-        work.go.set()
-        assert [promise.result() for promise in promises] == [[2 * n for n in job] for job in jobs]
-    assert [len(items) for items, _ in work.batches] == [1, 4, 3, 2, 10, 1]
+    assert [promise.result() for promise in promises] == [[2 * n for n in job] for job in jobs]
+    assert [len(items) for items, _ in work.batches] == [1, *sizes]
 
 
 def test_a_batch_has_one_key() -> None:
@@ -62,28 +62,14 @@ def test_a_batch_has_one_key() -> None:
     assert work.batches[1:] == [([1, 2], "a"), ([3, 4], "b"), ([5], "a")]
 
 
-def test_a_promise_that_is_cancelled_is_passed_over() -> None:
+def test_a_cancelled_job_is_skipped_and_an_error_ends_its_batch_and_no_other() -> None:
     with started() as (work, batcher):
-        promises = [batcher.submit([number], "a") for number in (1, 2)]
-        assert promises[0].cancel()
-        work.go.set()
-        assert promises[1].result() == [4]
-        with pytest.raises(CancelledError):
-            promises[0].result()
-    assert [items for items, _ in work.batches] == [[0], [2]]
-
-
-def test_an_error_ends_its_batch_and_no_other() -> None:
-    with started() as (work, batcher):
-        promises = [batcher.submit([number], key) for number, key in ((1, "a"), (13, "b"))]
-        work.go.set()
-        assert promises[0].result() == [2]
-        with pytest.raises(ZeroDivisionError):
-            promises[1].result()
-        assert batcher.submit([3], "a").result() == [6]
-
-
-def test_closing_finishes_the_queue() -> None:
-    with started() as (_, batcher):
-        promises = [batcher.submit([number], "a") for number in range(9)]
-    assert [promise.result() for promise in promises] == [[2 * n] for n in range(9)]
+        jobs = ((1, "a"), (2, "a"), (13, "b"), (4, "a"))
+        cancelled, good, bad, last = [batcher.submit([number], key) for number, key in jobs]
+        assert cancelled.cancel()
+    with pytest.raises(CancelledError):
+        cancelled.result()
+    with pytest.raises(ZeroDivisionError):
+        bad.result()
+    assert (good.result(), last.result()) == ([4], [8])
+    assert [items for items, _ in work.batches] == [[0], [2], [13], [4]]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import httpx
 import numpy as np
@@ -23,9 +24,8 @@ FOREIGN_HOSTS = [
 
 @pytest.mark.parametrize("address", ["/", "/api/health"])
 def test_only_its_own_names_are_answered(address: str) -> None:
-    with asking(
-        make_app(Service(make_captioner()), names=["Desk.example", "*.example.org"])
-    ) as client:
+    app = make_app(Service(make_captioner()), names=["Desk.example", "*.example.org"])
+    with asking(app) as client:
         for host in OWN_HOSTS:
             assert client.get(address, headers={"Host": host}).status_code == 200, host
         for host in FOREIGN_HOSTS:
@@ -89,8 +89,9 @@ def test_no_upload_is_written_to_a_temporary_file(
     noise = np.random.default_rng(0).integers(0, 255, (900, 900, 3), dtype=np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(noise).save(buffer, "PNG")
-    assert len(buffer.getvalue()) > 2_000_000  # The framework writes 1 MB and more to disk.
-    sent = [("photo", ("noise.png", buffer.getvalue()))]
+    content = buffer.getvalue()
+    assert len(content) > 2_000_000  # The framework writes 1 MB and more to disk.
+    sent = [("photo", ("noise.png", content))]
 
     def refused(*arguments: object, **named: object) -> None:
         raise AssertionError("a temporary file was made")
@@ -101,3 +102,34 @@ def test_no_upload_is_written_to_a_temporary_file(
     for kind in ("png", "gif", "html"):
         answer = client.post("/api/overlay", files=sent, data={"format": kind})
         assert answer.status_code == 200
+
+
+def test_the_page_names_only_files_that_are_there(client: httpx.Client) -> None:
+    seen, wanted = set[str](), {"/"}
+    while wanted:
+        address = wanted.pop()
+        seen.add(address)
+        answer = client.get(address)
+        assert answer.status_code == 200, address
+        text = answer.text.replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|//[a-z]+\.|@import|innerHTML|insertAdjacentHTML", text)
+        if "javascript" in answer.headers["content-type"] or address == "/":
+            found = re.findall(r'(?:href=|src=|from )"\.?/?([^"#]+)"', text)
+            wanted |= {f"/{name}" for name in found} - seen
+    assert {"/style.css", "/viewer.css", "/page.js", "/viewer.js", "/photos.js"} <= seen
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/viewer.js", "/icon.svg", "/api/model", "/api/nothing", "/nothing"]
+)
+def test_every_answer_forbids_foreign_content(client: httpx.Client, address: str) -> None:
+    answer = client.get(address)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "server" not in answer.headers
+    stored = "no-store" if address.startswith("/api/") else "no-cache"
+    assert answer.headers["cache-control"] == stored

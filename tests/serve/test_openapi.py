@@ -14,18 +14,14 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serve_samples import Running, photo_bytes
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = settings(
     max_examples=60,
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-
-
-@pytest.fixture(scope="module")
-def described(server: Running) -> Any:
-    return schemathesis.openapi.from_url(f"{server.address}api/openapi.json")
-
 
 ADDRESSES = [
     ("/api/caption", "POST"),
@@ -35,15 +31,29 @@ ADDRESSES = [
     ("/api/model", "GET"),
 ]
 
+NAMES = [
+    *("beam", "n_best", "sample", "temperature", "top_k", "top_p", "seed", "maps"),
+    *("minimum_length", "maximum_length", "block_ngrams", "length_normalisation"),
+]
+VALUES = st.one_of(
+    st.integers(-1, 25).map(str),
+    st.floats().map(str),
+    st.sampled_from(["true", "false", "", "1e9"]),
+    st.text(max_size=8),
+)
 
-@pytest.mark.slow
+
+@pytest.fixture(scope="module")
+def described(server: Running) -> Any:
+    return schemathesis.openapi.from_url(f"{server.address}api/openapi.json")
+
+
 def test_every_address_is_described(described: Any) -> None:
     paths = described.raw_schema["paths"]
     found = {(path, method.upper()) for path, methods in paths.items() for method in methods}
     assert found == set(ADDRESSES)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize(("path", "method"), ADDRESSES)
 def test_answers_are_as_described(
@@ -71,25 +81,8 @@ def test_answers_are_as_described(
     assert asked
 
 
-@pytest.mark.slow
 @SETTINGS
-@given(
-    fields=st.dictionaries(
-        st.sampled_from(
-            [
-                *("beam", "n_best", "sample", "temperature", "top_k", "top_p", "seed", "maps"),
-                *("minimum_length", "maximum_length", "block_ngrams", "length_normalisation"),
-            ]
-        ),
-        st.one_of(
-            st.integers(-1, 25).map(str),
-            st.floats().map(str),
-            st.sampled_from(["true", "false", "", "1e9"]),
-            st.text(max_size=8),
-        ),
-        max_size=5,
-    )
-)
+@given(fields=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=5))
 def test_any_fields_beside_a_photo_are_used_or_refused(
     server: Running, fields: dict[str, str]
 ) -> None:

@@ -1,5 +1,8 @@
+"""The server as a process: addresses, signals, and sixty requests at once."""
+
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -10,18 +13,17 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from samples import Refused
-from serve_samples import ROOT, Running, asking, photo_bytes, running, until
+from serve_samples import ROOT, Running, asking, files, photo_bytes, running, until
 
+from captioner.caption import load_model
 from captioner.cli.main import main
-from captioner.errors import UserError
 from captioner.serve.app import make_app
 from captioner.serve.server import listen
 from captioner.serve.service import Service
 
 
 @pytest.mark.slow
-def test_it_serves_the_page_and_both_models(server: Running) -> None:
+def test_it_serves_the_page_and_both_models_and_answers_head_as_get(server: Running) -> None:
     with httpx.Client(base_url=server.address) as client:
         assert "<title>captioner</title>" in client.get("/").text
         assert list(client.get("/api/model").json()["translators"]) == ["de"]
@@ -29,18 +31,37 @@ def test_it_serves_the_page_and_both_models(server: Running) -> None:
         assert demo.headers["content-type"] == "image/jpeg"
         sent = [("photo", ("demo.jpg", demo.content))]
         assert client.post("/api/caption", files=sent).json()["photos"][0]["captions"]
-
-
-@pytest.mark.slow
-def test_head_is_answered_as_get_without_the_content(server: Running) -> None:
-    with httpx.Client(base_url=server.address) as client:
-        for address in ("/", "/demo.jpg", "/viewer.js", "/api/health", "/api/model"):
+        for address in ("/", "/demo.jpg", "/viewer.js", "/api/model"):
             whole, head = client.get(address), client.head(address)
             assert (head.status_code, head.content) == (200, b""), address
             assert head.headers["content-length"] == str(len(whole.content))
         assert client.head("/api/caption").status_code == 405
         assert client.head("/nothing").status_code == 404
         assert client.get("/api/health").json()["waiting"] == 0  # The connection is still good.
+
+
+async def all_at_once(address: str, count: int) -> list[httpx.Response]:
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=address, limits=limits, timeout=None) as client:
+        asked = [
+            client.post("/api/caption", files=files(seed), data={"maps": "false"})
+            for seed in range(count)
+        ]
+        return list(await asyncio.gather(*asked))
+
+
+@pytest.mark.slow
+def test_none_of_sixty_is_lost(server: Running, saved_models: tuple[Path, Path]) -> None:
+    answers = asyncio.run(all_at_once(server.address, 60))
+    expected = load_model(saved_models[0]).caption([photo_bytes(seed) for seed in range(60)])
+    assert len({caption.log_probability for caption in expected}) == 60
+    assert [answer.status_code for answer in answers] == [200] * 60
+    for seed, (answer, caption) in enumerate(zip(answers, expected, strict=True)):
+        (photo,) = answer.json()["photos"]
+        assert photo["name"] == f"{seed}.png"
+        (own,) = photo["captions"]
+        assert own["caption"] == caption.text
+        assert own["log_probability"] == pytest.approx(caption.log_probability, abs=1e-4)
 
 
 def under_way(server: Running) -> tuple[socket.socket, bytes]:
@@ -96,38 +117,8 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr == (
-        'captioner: captioner serve needs more packages: pip install "captioner[serve]"\n'
-    )
-    assert done.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--batch-size", "0"], "--batch-size 0"),
-        (["--port", "70000"], "port 70000"),
-        (["--allow-host", "*example.org"], "--allow-host *example.org is not a name"),
-        (["--host", "no-such-host.invalid"], "cannot listen on 'no-such-host.invalid'"),
-        (["--max-upload", "0"], "--max-upload 0 is not a number above 0"),
-        (["--max-pixels", "inf"], "--max-pixels inf"),
-        (["--max-photos", "0"], "--max-photos 0"),
-        (["--max-waiting", "-1"], "--max-waiting -1"),
-        (["--timeout", "0"], "--timeout 0"),
-        (["--translator", "no-such-model"], "no-such-model"),
-        (["--translator", "default"], "is a captioner, not a translator"),
-        (["--translator", "d=english_german"], "--translator 'd' is not a language tag"),
-        (
-            ["--translator", "english_german", "--translator", "de=x"],
-            "--translator names two models for the language de",
-        ),
-        (["--translator", "fr="], "--translator fr= names no model; write TAG=MODEL"),
-        (["--translator", "abcd=english_german"], "--translator 'abcd' is not a language tag"),
-    ],
-)
-def test_a_mistake_is_one_sentence(arguments: list[str], named: str, refused: Refused) -> None:
-    port = [] if "--port" in arguments else ["--port", "0"]
-    assert named in refused(["serve", *arguments, *port])
+    said = 'captioner: captioner serve needs more packages: pip install "captioner[serve]"\n'
+    assert (done.stdout, done.stderr) == ("", said)
 
 
 def test_connections_beyond_the_limit_are_refused(
@@ -143,22 +134,22 @@ def test_connections_beyond_the_limit_are_refused(
         until(lambda: client.get("/api/health").status_code == 200)
 
 
-def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    taken = listen("127.0.0.1", 0)
-    port = taken.socket.getsockname()[1]
-    with taken.socket, pytest.raises(UserError, match=f"port {port}: Address already in use"):
-        listen("127.0.0.1", port)
-
-
-def test_the_address_of_a_listener_is_that_of_the_page() -> None:
+def test_the_address_of_a_listener_is_that_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = [("127.0.0.1", "127.0.0.1"), ("localhost", "localhost")]
     if Path("/proc/net/if_inet6").exists():  # Version 6 of the protocol.
         hosts.append(("::1", "[::1]"))
-    for host, shown in hosts:
+    monkeypatch.setattr("socket.gethostname", lambda: "desk.example")
+
+    def refused(*arguments: object) -> None:
+        raise OSError("Network is unreachable")
+
+    monkeypatch.setattr("socket.socket.connect", refused)
+    for host, shown in [*hosts, ("0.0.0.0", "desk.example")]:
         listener = listen(host, 0)
         with listener.socket:
             port = listener.socket.getsockname()[1]
         assert listener.address == f"http://{shown}:{port}/"
+    assert listener.here == f"http://localhost:{port}/"
 
 
 @pytest.mark.slow
@@ -177,19 +168,6 @@ def test_listening_everywhere_it_names_an_address_to_be_opened_from_elsewhere(
             assert client.get("/api/health").status_code == 200
         if own.hostname != socket.gethostname():
             assert httpx.get(server.address).status_code == 200
-
-
-def test_without_a_network_it_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*arguments: object) -> None:
-        raise OSError("Network is unreachable")
-
-    monkeypatch.setattr("socket.socket.connect", refused)
-    monkeypatch.setattr("socket.gethostname", lambda: "desk.example")
-    listener = listen("0.0.0.0", 0)
-    with listener.socket:
-        port = listener.socket.getsockname()[1]
-    assert listener.address == f"http://desk.example:{port}/"
-    assert listener.here == f"http://localhost:{port}/"
 
 
 def test_a_browser_of_this_machine_opens_it_as_this_machine(
