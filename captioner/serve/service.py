@@ -195,13 +195,15 @@ class Service:
 
     def _prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
         preprocessing = self.captioner.preprocessing
-        side = max(preprocessing.sufficient_side, _LONGEST_SIDE if drawn else 0)
-        photo = self._decoders.load(content, name, self.limits.pixels, side)
-        size, small = original_size(photo), None
+        side, most = preprocessing.sufficient_side, self.limits.pixels
+        photo = self._decoders.load(content, name, most, side)
+        size, pixels, small = original_size(photo), preprocessing(photo), None
         if drawn:
+            if photo.size != size and side < _LONGEST_SIDE:  # More pixels than the model's.
+                photo = self._decoders.load(content, name, most, _LONGEST_SIDE)
             small, _ = fit(photo, (0, 0, *photo.size), _LONGEST_SIDE, enlarge=False)
             small = with_original_size(small, size)
-        return Prepared(name, size, preprocessing.region(*size), preprocessing(photo), small)
+        return Prepared(name, size, preprocessing.region(*size), pixels, small)
 
     def _caption(
         self, pixels: list[Tensor], key: tuple[SearchOptions, str | None, object]

@@ -143,6 +143,7 @@ def test_a_large_photo_is_described_in_its_own_pixels(client: httpx.Client) -> N
     assert found["region"] == pytest.approx(region)
     (shown,) = caption(client, sent, preview="true")
     assert (shown["width"], shown["region"]) == (2400, found["region"])
+    assert shown["captions"] == found["captions"]  # The model sees the same pixels.
     with Image.open(io.BytesIO(base64.b64decode(shown["preview"].partition(",")[2]))) as preview:
         assert preview.size == (1000, 917)
     for kind in ("png", "gif", "html"):
