@@ -5,8 +5,11 @@ from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
 from captioner.translate.model import TranslationLoss, TranslationModel, TranslationObjective
-from captioner.translate.recurrent import SourceMemory
-from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
+from captioner.translate.recurrent import (
+    SequenceToSequence,
+    SequenceToSequenceConfig,
+    SourceMemory,
+)
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Alignment, Translation
 from captioner.translate.translator import TranslationModelConfig, Translator

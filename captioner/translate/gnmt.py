@@ -82,7 +82,8 @@ class GNMT(RecurrentModel):
             outputs = self._add_residual(layer, above, outputs)
             finals.append(final)
         hidden, cell = (torch.cat(each, dim=1) for each in zip(*finals, strict=True))
-        return SourceMemory.of(self.attention.remember(outputs, mask), (hidden, cell))
+        memory = self.attention.remember(outputs, mask)
+        return SourceMemory(memory.values, memory.keys, memory.mask, (hidden, cell))
 
     def start(self, memory: Memory) -> DecoderState:
         """Each layer starts from the final state of the encoder layer of the same number."""

@@ -126,7 +126,8 @@ class Luong(RecurrentModel):
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""
         outputs, final = self.encoder(self.embeddings.source(source), mask)
-        return SourceMemory.of(self.attention.remember(outputs, mask), final)
+        memory = self.attention.remember(outputs, mask)
+        return SourceMemory(memory.values, memory.keys, memory.mask, final)
 
     def start(self, memory: Memory) -> LuongState:
         """Each layer starts from the encoder's final state; h~ is 0."""

@@ -26,10 +26,11 @@ from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig
 from captioner.translate.model import TranslationModel
-from captioner.translate.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
+from captioner.translate.recurrent import SequenceToSequence, SequenceToSequenceConfig
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Translation
 
+_Search = TranslationSearch | None
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 _EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), ())
 
@@ -107,11 +108,11 @@ class Translator:
     precision: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
-        sizes = self.model.embeddings.sizes
-        if sizes != (len(self.source), len(self.target)):
+        (source, target), sizes = self.model.embeddings.sizes, (len(self.source), len(self.target))
+        if (source, target) != sizes:
             raise UserError(
-                f"the model has {sizes[0]} source and {sizes[1]} target tokens, but the "
-                f"vocabularies have {len(self.source)} and {len(self.target)}"
+                f"the model has {source} source and {target} target tokens, but the vocabularies "
+                f"have {sizes[0]} and {sizes[1]}"
             )
         self.model.eval()
 
@@ -156,33 +157,26 @@ class Translator:
 
     @overload
     def translate(
-        self,
-        sentences: Any,
-        search: TranslationSearch | None = None,
-        *,
-        on_error: Literal["skip"],
-        **options: Any,
+        self, sentences: Any, search: _Search = None, *, on_error: Literal["skip"], **options: Any
     ) -> Any: ...
 
     @overload
-    def translate(
-        self, sentences: str, search: TranslationSearch | None = None, **options: Any
-    ) -> Translation: ...
+    def translate(self, sentences: str, search: _Search = None, **options: Any) -> Translation: ...
 
     @overload
     def translate(
-        self, sentences: Iterator[str], search: TranslationSearch | None = None, **options: Any
+        self, sentences: Iterator[str], search: _Search = None, **options: Any
     ) -> Iterator[Translation]: ...
 
     @overload
     def translate(
-        self, sentences: Iterable[str], search: TranslationSearch | None = None, **options: Any
+        self, sentences: Iterable[str], search: _Search = None, **options: Any
     ) -> list[Translation]: ...
 
     def translate(
         self,
         sentences: Any,
-        search: TranslationSearch | None = None,
+        search: _Search = None,
         *,
         batch_size: int = 32,
         generator: torch.Generator | None = None,
@@ -249,15 +243,14 @@ class Translator:
         sources: list[_Source],
     ) -> list[Translation]:
         """Translate batches of similar length; returns translations in the given order."""
-        translations = [_EMPTY] * len(sources)
         order = [place for place, source in enumerate(sources) if source.tokens]
         order.sort(key=lambda place: len(sources[place].tokens))
+        found: dict[int, Translation] = {}
         for first in range(0, len(order), batch_size):
             places = order[first : first + batch_size]
             batch = self._translate([sources[place] for place in places], search, generator)
-            for place, translation in zip(places, batch, strict=True):
-                translations[place] = translation
-        return translations
+            found.update(zip(places, batch, strict=True))
+        return [found.get(place, _EMPTY) for place in range(len(sources))]
 
     @torch.no_grad()
     def _translate(

@@ -10,8 +10,7 @@ from translation_samples import make, ragged, tokens
 from captioner.attention import Memory
 from captioner.translate import GNMT, Bahdanau, Luong, SequenceToSequence
 from captioner.translate.model import Embeddings
-from captioner.translate.recurrent import FedCell, RecurrentEncoder
-from captioner.translate.sequence_to_sequence import reverse_tokens
+from captioner.translate.recurrent import FedCell, RecurrentEncoder, reverse_tokens
 
 
 def linear(layer: torch.nn.Module, vector: Tensor) -> Tensor:
