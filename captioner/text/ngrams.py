@@ -121,21 +121,20 @@ class PeoplesNgrams:
         return total / (len(words) + 1)
 
     def _trigram(self, first: str, second: str, word: str) -> float:
-        total, kinds = self._histories[3].get((first, second), (0, 0))
-        lower = self._bigram(second, word)
-        if total == 0:
-            return lower
-        count = self.counts[3][first, second, word]
-        return (max(count - DISCOUNT, 0) + DISCOUNT * kinds * lower) / total
+        return self._interpolated((first, second, word), self._bigram(second, word))
 
     def _bigram(self, first: str, word: str) -> float:
-        known = len(self._continuations)
-        lower = max(self._continuations[word] - DISCOUNT, 0) + DISCOUNT * known / (known + 1)
-        lower /= len(self.counts[2])
-        total, kinds = self._histories[2].get((first,), (0, 0))
+        continuations = self._continuations
+        known = len(continuations)
+        lower = max(continuations[word] - DISCOUNT, 0) + DISCOUNT * known / (known + 1)
+        return self._interpolated((first, word), lower / len(self.counts[2]))
+
+    def _interpolated(self, ngram: Ngram, lower: float) -> float:
+        """The probability of the last word. lower: that by the order below."""
+        total, kinds = self._histories.get(ngram[:-1], (0, 0))
         if total == 0:
             return lower
-        count = self.counts[2][first, word]
+        count = self.counts[len(ngram)][ngram]
         return (max(count - DISCOUNT, 0) + DISCOUNT * kinds * lower) / total
 
     @cached_property
@@ -144,16 +143,14 @@ class PeoplesNgrams:
         return Counter(word for _, word in self.counts[2])
 
     @cached_property
-    def _histories(self) -> dict[int, dict[Ngram, tuple[int, int]]]:
-        """By order and history: how often it occurs, and how many different words follow."""
-        found: dict[int, dict[Ngram, tuple[int, int]]] = {}
-        for order, counts in self.counts.items():
-            totals, kinds = Counter[Ngram](), Counter[Ngram]()
+    def _histories(self) -> dict[Ngram, tuple[int, int]]:
+        """By history: how often it occurs, and how many different words follow."""
+        totals, kinds = Counter[Ngram](), Counter[Ngram]()
+        for counts in self.counts.values():
             for ngram, count in counts.items():
                 totals[ngram[:-1]] += count
                 kinds[ngram[:-1]] += 1
-            found[order] = {history: (total, kinds[history]) for history, total in totals.items()}
-        return found
+        return {history: (total, kinds[history]) for history, total in totals.items()}
 
 
 def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
