@@ -26,48 +26,6 @@ from captioner.text.tokenizer import tokenize_unsplit
 
 
 @dataclass(frozen=True)
-class CaptionTexts:
-    """One caption of each of I images, as written, and all texts tokenised; made by `of`.
-
-    references_without_caption: the number of further images with references.
-    """
-
-    images: Sequence[ImageId]
-    captions: Sequence[str]
-    corpus: Corpus
-    references_without_caption: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        captions: Sequence[str],
-        references: Sequence[Sequence[str]],
-        images: Sequence[ImageId] | None = None,
-        references_without_caption: int = 0,
-    ) -> CaptionTexts:
-        """Tokenise captions and their references, in the same order of images.
-
-        images: names, by default numbers from 0.
-        """
-        if len(captions) != len(references):
-            raise UserError(
-                f"there are {len(captions)} captions but references for {len(references)} images"
-            )
-        if len(captions) == 0:
-            raise UserError("there are no captions to score")
-        names = range(len(captions)) if images is None else images
-        for name, text, of_image in zip(names, captions, references, strict=True):
-            if isinstance(of_image, str) or not isinstance(of_image, Collection) or not of_image:
-                raise UserError(f"image {name!r} has no list of reference captions")
-            if not all(isinstance(one, str) for one in (text, *of_image)):
-                raise UserError(f"a caption of image {name!r} is not a string")
-        corpus = Corpus.of(
-            map(tokenize_unsplit, captions), (map(tokenize_unsplit, each) for each in references)
-        )
-        return cls(names, captions, corpus, references_without_caption)
-
-
-@dataclass(frozen=True)
 class Comparisons:
     """Two systems, by name, compared by each score."""
 
@@ -80,16 +38,21 @@ class Comparisons:
 class CaptionScores:
     """The scores of I captions against their references; None for what was not asked for.
 
+    image_ids: names. corpus: of the captions and their references.
     metrics: by name, in the order of `METRICS`.
     frequency_images: of a document frequency that was given; by default these images count.
+    references_without_caption: the number of further images with references.
     diversity, fluency, hallucination: as from `text_diversity`, `fluency` and `chair`.
     intervals: of the scores, by name. confidence: the share of the intervals.
     exact: the share of captions that equal a reference.
     """
 
-    texts: CaptionTexts
+    image_ids: Sequence[ImageId]
+    captions: Sequence[str]
+    corpus: Corpus
     metrics: Mapping[str, Metric]
     frequency_images: int | None = None
+    references_without_caption: int = 0
     diversity: dict[str, float | None] | None = None
     fluency: dict[str, float] | None = None
     hallucination: dict[str, Any] | None = None
@@ -101,7 +64,7 @@ class CaptionScores:
     @property
     def images(self) -> int:
         """The number of images, I."""
-        return len(self.texts.images)
+        return len(self.image_ids)
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
@@ -117,8 +80,8 @@ class CaptionScores:
         None stands for the word precision of a caption without content words.
         """
         columns: dict[str, list[Any]] = {
-            "image_id": list(self.texts.images),
-            "caption": list(self.texts.captions),
+            "image_id": list(self.image_ids),
+            "caption": list(self.captions),
         }
         for metric in self.metrics.values():
             for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
@@ -135,7 +98,7 @@ class CaptionScores:
         if isinstance(bleu := self.metrics.get("BLEU"), Bleu):
             found |= bleu.lengths
         found["images"] = self.images
-        found["references_without_caption"] = self.texts.references_without_caption
+        found["references_without_caption"] = self.references_without_caption
         if self.confidence is not None:
             found["too_few_images"] = too_few_images(self.images) is not None
         asked = {
@@ -176,7 +139,7 @@ class CaptionScores:
             yield "brevity penalty", penalty
             yield "words", own, f"closest references: {closest:,}"
         yield "images", self.images
-        if further := self.texts.references_without_caption:
+        if further := self.references_without_caption:
             yield "not captioned", further, "more images that have references"
         if self.frequency_images is not None:
             yield "rarity", self.frequency_images, "images of the document frequency"
@@ -192,6 +155,7 @@ def evaluate_captions(
     references: Sequence[Sequence[str]],
     document_frequency: DocumentFrequency | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
+    images: Sequence[ImageId] | None = None,
 ) -> CaptionScores:
     """Score one caption an image against the image's references.
 
@@ -199,17 +163,24 @@ def evaluate_captions(
         least one reference.
     document_frequency: of CIDEr-D; by default counted over the references of these images.
     metrics: some of `METRICS`.
+    images: names, by default numbers from 0.
     """
-    return score_texts(CaptionTexts.of(hypotheses, references), metrics, document_frequency)
-
-
-def score_texts(
-    texts: CaptionTexts,
-    metrics: Sequence[str] = DEFAULT_METRICS,
-    document_frequency: DocumentFrequency | None = None,
-) -> CaptionScores:
-    """Score texts as `evaluate_captions` does."""
     check_metrics(metrics)
+    if len(hypotheses) != len(references):
+        raise UserError(
+            f"there are {len(hypotheses)} captions but references for {len(references)} images"
+        )
+    if len(hypotheses) == 0:
+        raise UserError("there are no captions to score")
+    names = range(len(hypotheses)) if images is None else images
+    for name, text, of_image in zip(names, hypotheses, references, strict=True):
+        if isinstance(of_image, str) or not isinstance(of_image, Collection) or not of_image:
+            raise UserError(f"image {name!r} has no list of reference captions")
+        if not all(isinstance(one, str) for one in (text, *of_image)):
+            raise UserError(f"a caption of image {name!r} is not a string")
+    corpus = Corpus.of(
+        map(tokenize_unsplit, hypotheses), (map(tokenize_unsplit, each) for each in references)
+    )
     by_name: dict[str, Callable[[Corpus], Metric]] = {
         "BLEU": bleu,
         "ROUGE-L": rouge_l,
@@ -218,15 +189,14 @@ def score_texts(
         "METEOR": meteor,
         "SPICE": spice,
     }
-    found = {name: score(texts.corpus) for name, score in by_name.items() if name in metrics}
+    found = {name: score(corpus) for name, score in by_name.items() if name in metrics}
     frequency = document_frequency if "CIDEr-D" in metrics else None
-    return CaptionScores(texts, found, None if frequency is None else frequency.images)
+    frequency_images = None if frequency is None else frequency.images
+    return CaptionScores(names, hypotheses, corpus, found, frequency_images)
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
-    """Raise `UserError` for no metrics, an unknown one and one that cannot be run here."""
-    if isinstance(metrics, str) or len(metrics) == 0:
-        raise UserError(f"metrics {metrics!r} is not a list of some of {', '.join(METRICS)}")
+    """Raise `UserError` for an unknown metric and one that cannot be run here."""
     for metric in metrics:
         if metric not in METRICS:
             raise UserError(f"metric {metric!r} is not one of {', '.join(METRICS)}")

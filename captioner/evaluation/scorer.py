@@ -17,14 +17,13 @@ from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS
 from captioner.evaluation.cider import DocumentFrequency
-from captioner.evaluation.corpus import Corpus, Metric
+from captioner.evaluation.corpus import Metric
 from captioner.evaluation.hallucination import chair
 from captioner.evaluation.score import (
     CaptionScores,
-    CaptionTexts,
     Comparisons,
     check_metrics,
-    score_texts,
+    evaluate_captions,
 )
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.evaluation.wording import fluency, text_diversity
@@ -73,10 +72,11 @@ class Scorer:
         if self.confidence is not None and not 0 < self.confidence < 1:
             raise UserError(f"confidence {self.confidence} is not between 0 and 1")
 
-    def score(self, texts: CaptionTexts, name: str) -> CaptionScores:
-        """Score captions. name: of their system, in a comparison."""
+    def score(
+        self, captions: Mapping[ImageId, str], references: Sequence[Sequence[str]], name: str
+    ) -> CaptionScores:
+        """Score captions, by image, against the references of each. name: of their system."""
         frequency, training, others, hallucination, fluent = None, None, None, None, None
-        captions = list(texts.corpus.captions)
         if self.document_frequency is not None:
             of_images = self._tokenised(self.document_frequency, None, tokenize)
             frequency = DocumentFrequency.from_references(list(of_images))
@@ -85,28 +85,31 @@ class Scorer:
             of_images = self._tokenised(self.training, split, tokenize_unsplit)
             training = (words for of_image in of_images for words in of_image)
         if self.against is not None:
-            others = self._others(texts, name)
+            others = self._others(captions, name)
+
+        def scored(texts: Sequence[str]) -> CaptionScores:
+            return evaluate_captions(texts, references, frequency, self.metrics, list(captions))
+
+        scores = scored(list(captions.values()))
+        words = list(scores.corpus.captions)
         if self.instances:
             instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
             known = instances.known_categories(synonyms)
-            categories = [instances.categories(image) for image in texts.images]
-            references = list(texts.corpus.references)
-            hallucination = chair(captions, references, categories, synonyms, known)
+            categories = [instances.categories(image) for image in captions]
+            truth = list(scores.corpus.references)
+            hallucination = chair(words, truth, categories, synonyms, known)
         if self.people is not None:
-            fluent = fluency(captions, list(texts.corpus.references), self.people)
-        diversity = text_diversity(captions, training)
-        scores = score_texts(texts, self.metrics, frequency)
-        terms = _resampled(scores)
+            fluent = fluency(words, list(scores.corpus.references), self.people)
         confidence = CONFIDENCE if self.confidence is None else self.confidence
         intervals, comparison = None, None
         if self.confidence is not None:
-            intervals = confidence_intervals(terms, confidence)
+            intervals = confidence_intervals(_resampled(scores), confidence)
         if others is not None:
-            against = _resampled(score_texts(others, self.metrics, frequency))
-            comparison = Comparisons(name, str(self.against), compare(terms, against, confidence))
+            compared = compare(_resampled(scores), _resampled(scored(others)), confidence)
+            comparison = Comparisons(name, str(self.against), compared)
         return replace(
             scores,
-            diversity=diversity,
+            diversity=text_diversity(words, training),
             fluency=fluent,
             hallucination=hallucination,
             intervals=intervals,
@@ -121,17 +124,15 @@ class Scorer:
         for image in read_examples(self.format, file, None, split, check_files=False):
             yield list(map(split_words, image.captions))
 
-    def _others(self, texts: CaptionTexts, name: str) -> CaptionTexts:
-        """The captions to compare with."""
-        captions = read_results(str(self.against))
-        if differing := captions.keys() ^ set(map(str, texts.images)):
+    def _others(self, captions: Mapping[ImageId, str], name: str) -> list[str]:
+        """The captions to compare with, in the same order of images."""
+        others = read_results(str(self.against))
+        if differing := others.keys() ^ set(map(str, captions)):
             raise UserError(
                 f"only the same images can be compared: {name} and {self.against} differ in "
                 f"{len(differing):,}, image {min(differing)} for one"
             )
-        written = [captions[str(image)] for image in texts.images]
-        corpus = Corpus.of(map(tokenize_unsplit, written), texts.corpus.references)
-        return replace(texts, captions=written, corpus=corpus)
+        return [others[str(image)] for image in captions]
 
 
 def _people(file: str | Path) -> PeoplesNgrams:
@@ -168,13 +169,10 @@ def score_results(
         if name not in known:
             place = f"{references}" if split is None else f"the split {split!r} of {references}"
             raise UserError(f"{results}: image {name} has no references in {place}")
-    texts = CaptionTexts.of(
-        list(captions.values()),
-        [known[name].captions for name in captions],
-        [known[name].image_id for name in captions],
-        len(found) - len(captions),
-    )
-    return (scorer or Scorer()).score(texts, str(results))
+    own = {known[name].image_id: caption for name, caption in captions.items()}
+    truth = [known[name].captions for name in captions]
+    scores = (scorer or Scorer()).score(own, truth, str(results))
+    return replace(scores, references_without_caption=len(found) - len(captions))
 
 
 def score_model(
@@ -197,21 +195,18 @@ def score_model(
     name: of the model, in a comparison.
     exact: report the share of captions that equal one of the photo's.
     """
-    captions: dict[int, str] = {}
+    captions: dict[ImageId, str] = {}
+    references = []
     right = 0
     try:
         for row, caption in caption_examples(captioner, examples, search, batch_size, left_out):
-            captions[row] = caption.text
+            captions[examples[row].image_id] = caption.text
+            references.append(examples[row].captions)
             right += list(caption.words) in examples[row].words
     finally:  # An unreadable photo or an interruption loses no caption.
         if results is not None and captions:
-            write_results(results, {examples[row].image_id: captions[row] for row in captions})
-    texts = CaptionTexts.of(
-        list(captions.values()),
-        [examples[row].captions for row in captions],
-        [examples[row].image_id for row in captions],
-    )
-    scores = (scorer or Scorer()).score(texts, name)
+            write_results(results, captions)
+    scores = (scorer or Scorer()).score(captions, references, name)
     return replace(scores, exact=right / len(captions) if exact else None)
 
 

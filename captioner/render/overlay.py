@@ -65,7 +65,7 @@ def overlay(
     region = check_region(region, photo.size)
     if not 0 <= strength <= 1:
         raise ValueError(f"strength {strength} is not between 0 and 1")
-    pixel_values = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
+    pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
     light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
 
     grey = pixel_values @ _GREY

@@ -10,7 +10,7 @@ from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.rouge import rouge_l
-from captioner.evaluation.score import CaptionTexts, evaluate_captions, score_texts
+from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.significance import Interval
 
 HYPOTHESES = ["A dog runs.", "Two cats sleep on a mat"]
@@ -58,7 +58,7 @@ def test_without_bleu_there_is_nothing_of_bleu() -> None:
 
 
 def test_scores_image_by_image() -> None:
-    scores = score_texts(CaptionTexts.of(HYPOTHESES, REFERENCES, [7, "b.jpg"]))
+    scores = evaluate_captions(HYPOTHESES, REFERENCES, images=[7, "b.jpg"])
     first, second = scores.per_image()
     assert list(first) == [
         *("image_id", "caption", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D"),

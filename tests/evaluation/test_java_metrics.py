@@ -15,7 +15,6 @@ from captioner.errors import UserError
 from captioner.evaluation import score
 from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.java_metrics import meteor, spice
-from captioner.evaluation.score import CaptionTexts
 from captioner.evaluation.scorer import Scorer
 from captioner.text.tokenizer import tokenize
 
@@ -67,8 +66,8 @@ def test_meteor_has_a_score_and_no_interval(monkeypatch: pytest.MonkeyPatch) -> 
     made = Metric(("METEOR",), np.array([0.2, 0.6]), np.empty((2, 0)), lambda _: np.array([0.5]))
     monkeypatch.setattr(score, "check_java_metric", lambda _: None)
     monkeypatch.setattr(score, "meteor", lambda _: made)
-    texts = CaptionTexts.of(["a dog", "a cat"], [["the dog"], ["the cat"]])
-    found = Scorer(("METEOR", "ROUGE-L"), confidence=0.9).score(texts, "the captions")
+    texts = {1: "a dog", 2: "a cat"}, [["the dog"], ["the cat"]]
+    found = Scorer(("METEOR", "ROUGE-L"), confidence=0.9).score(*texts, "the captions")
     assert found.by_name()["METEOR"] == 0.5
     assert list(found.intervals or ()) == ["ROUGE-L"]
 

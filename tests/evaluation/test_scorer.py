@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from captioner.data.example import Example
 from captioner.data.readers import read_examples
 from captioner.errors import UserError
-from captioner.evaluation.score import CaptionTexts, score_texts
+from captioner.evaluation.score import CaptionScores, evaluate_captions
 from captioner.evaluation.scorer import (
     Scorer,
     caption_examples,
@@ -130,10 +131,9 @@ REFERENCES = {
 }
 
 
-def reference_texts(captions: dict[int, str]) -> CaptionTexts:
+def scored(captions: dict[int, str]) -> CaptionScores:
     references = [REFERENCES[n] for n in captions]
-    further = len(REFERENCES) - len(captions)
-    return CaptionTexts.of(list(captions.values()), references, list(captions), further)
+    return evaluate_captions(list(captions.values()), references, images=list(captions))
 
 
 def saved(path: Path, captions: dict[Any, str]) -> Path:
@@ -155,11 +155,10 @@ def test_results_are_scored_as_their_captions_are(
     results: Path, references: Path, tmp_path: Path
 ) -> None:
     scores = score_results(results, references)
-    expected = score_texts(reference_texts(CAPTIONS))
+    expected = replace(scored(CAPTIONS), references_without_caption=1)
     found = scores.as_dict()
     diversity = found.pop("diversity")
     assert found == expected.as_dict()
-    assert found["references_without_caption"] == 1
     assert diversity["distinct_captions"] == 4
     assert scores.table().startswith(expected.table() + "\n\ndistinct captions  4")
     by_text = saved(tmp_path / "text.json", {str(n): CAPTIONS[n] for n in (4, 2, 1)})
@@ -189,7 +188,7 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
     assert low < found["ROUGE-L"] < high
     comparison = found["comparison"]
     assert (comparison["first"], comparison["second"]) == (str(results), str(other))
-    second = score_texts(reference_texts(turned)).by_name()
+    second = scored(turned).by_name()
     for name, each in comparison["scores"].items():
         assert each["first"] == pytest.approx(found[name])
         assert each["second"] == pytest.approx(second[name])
@@ -234,11 +233,12 @@ def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
     note = "NOTE: 29 images are too few for intervals and p values to be evidence: there should be"
     for images, few in ((29, True), (30, False)):
         other = saved(tmp_path / "other.json", dict.fromkeys(range(images), "a cat"))
-        texts = CaptionTexts.of([f"a dog {n}" for n in range(images)], [["a dog"]] * images)
-        scores = Scorer(confidence=0.95, against=other).score(texts, "the captions")
+        captions = {n: f"a dog {n}" for n in range(images)}
+        texts = captions, [["a dog"]] * images, "the captions"
+        scores = Scorer(confidence=0.95, against=other).score(*texts)
         assert scores.as_dict()["too_few_images"] is few
         assert scores.table().count(note) == 2 * few  # Below the intervals, and the comparison.
-    assert "too_few_images" not in Scorer().score(texts, "the captions").as_dict()
+    assert "too_few_images" not in Scorer().score(*texts).as_dict()
 
 
 def test_a_model_is_compared(examples: list[Example], tmp_path: Path) -> None:
