@@ -180,39 +180,37 @@ class Ngrams:
 
 
 def _count_ngrams(corpus: Corpus) -> Iterator[Ngrams]:
-    words, lengths = corpus.words, corpus.lengths
-    sentence_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)  # (W,)
-    place = np.arange(len(words), dtype=np.int32)
-    left = np.repeat((corpus.starts + lengths).astype(np.int32), lengths) - place  # to its end
-    ngram_at = np.zeros(len(words), dtype=np.int32)  # number of the n-gram that begins here
+    ends = (corpus.starts + corpus.lengths).astype(np.int32)
+    left = np.repeat(ends, corpus.lengths) - np.arange(len(corpus.words), dtype=np.int32)
+    sentence_of = np.repeat(np.arange(len(ends), dtype=np.int32), corpus.lengths)  # (W,)
+    ngram_at = np.zeros(len(corpus.words), dtype=np.int32)  # number of the n-gram that begins here
     for order in range(1, MAXIMUM_ORDER + 1):
-        places = place[left >= order]
-        # An n-gram is its first n - 1 words, as one number, and its last word.
-        code = ngram_at[places] * np.int64(len(corpus.vocabulary)) + words[places + (order - 1)]
-        code, starts = _sorted(code, places)
-        sentence = sentence_of[starts]
-        is_new = _changes(code)
-        ngram = np.cumsum(is_new, dtype=np.int32) - 1
-        ngram_at[starts] = ngram
-        entry = np.flatnonzero(is_new | _changes(sentence))
-        number = np.diff(entry, append=len(starts))
-        number = number.astype(np.min_scalar_type(number.max(initial=0)))
-        yield _by_image(corpus, order, sentence[entry], ngram[entry], number, starts[is_new])
+        places = np.flatnonzero(left >= order).astype(np.int32)
+        yield _count_order(corpus, order, places, sentence_of, ngram_at)
 
 
-def _by_image(
-    corpus: Corpus,
-    order: int,
-    sentence: IntArray,
-    ngram: IntArray,
-    number: IntArray,
-    examples: IntArray,
+def _count_order(
+    corpus: Corpus, order: int, places: IntArray, sentence_of: IntArray, ngram_at: IntArray
 ) -> Ngrams:
-    """Compare the counts of each caption with those of its image's references."""
-    image = corpus.image_of[sentence]  # (E,), sorted within each n-gram
-    of_reference = corpus.is_reference[sentence]
+    """Count n-grams that begin at some places, and write their numbers into `ngram_at`.
+
+    It holds the numbers of the n-grams of one word less.
+    """
+    # An n-gram is its first n - 1 words, as one number, and its last word.
+    last = corpus.words[places + (order - 1)]
+    code, places = _sorted(ngram_at[places] * np.int64(len(corpus.vocabulary)) + last, places)
+    is_new = _changes(code)
+    ngram = np.cumsum(is_new, dtype=np.int32) - 1
+    ngram_at[places] = ngram
+    sentence = sentence_of[places]
+    entry = np.flatnonzero(is_new | _changes(sentence))
+    number = np.diff(entry, append=len(places))
+    number = number.astype(np.min_scalar_type(number.max(initial=0)))
+    sentence, ngram, examples = sentence[entry], ngram[entry], places[is_new]
+    # Compare the counts of each caption with those of its image's references.
+    image, of_reference = corpus.image_of[sentence], corpus.is_reference[sentence]
     another = _changes(image) | _changes(ngram)
-    first = np.flatnonzero(another)  # (P,) pairs of an image and an n-gram; the caption is first
+    first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
     pair = np.cumsum(another, dtype=np.int32) - 1  # (E,)
     in_caption = number[first] * ~of_reference[first]  # (P,)
     in_references = number * of_reference
@@ -223,21 +221,21 @@ def _by_image(
     return Ngrams(order, sentence, ngram, number, in_caption[pair], matches, images, examples)
 
 
-def _sorted(
-    code: NDArray[np.int64], starts: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Codes and starts, not negative, sorted by both; starts ascend already.
+def _sorted(code: NDArray[np.int64], places: IntArray) -> tuple[IntArray, IntArray]:
+    """Codes and places, not negative, sorted by both; the places ascend already.
 
     Both in one number, if it has the bits: a third of the time of `argsort`.
     """
-    bits = int(starts.max(initial=0)).bit_length()
+    bits = int(places.max(initial=0)).bit_length()
     if int(code.max(initial=0)).bit_length() + bits >= 64:
         order = np.argsort(code, kind="stable")
-        return code[order], starts[order]
+        return code[order], places[order]
     code <<= bits
-    code |= starts
+    code |= places
     code.sort()
-    return code >> bits, (code & ((1 << bits) - 1)).astype(np.int32)
+    places = (code & ((1 << bits) - 1)).astype(np.int32)
+    code >>= bits
+    return code, places
 
 
 def _changes(values: IntArray) -> NDArray[np.bool_]:

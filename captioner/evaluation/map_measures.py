@@ -25,10 +25,9 @@ Floats = NDArray[np.float64]
 
 
 def entropy(attention: ArrayLike) -> Floats:
-    """Entropy of each map (..., rows, columns), in nats: (...,).
+    """Entropy of each map (..., rows, columns), in nats: (...,); log L for even attention.
 
-    0 for attention to one place, log L for even attention to L places. Its exponential is the
-    effective number of places.
+    Its exponential is the effective number of places.
     """
     return _entropy(_distributions(attention))
 
@@ -51,10 +50,7 @@ def mass_inside(attention: ArrayLike, coverage: ArrayLike) -> Floats:
     """The share, 0 to 1, of each map's attention that lies in its target: (...,).
 
     attention: (..., rows, columns), not negative, not all zero; a map need not sum to one.
-    coverage: (..., rows, columns), the share of each cell in the target. A cell half inside counts
-        half. Even attention scores the mean of the coverage.
-
-    Liu et al. 2017, section 3.2.
+    coverage: (..., rows, columns), the share of each cell in the target.
     """
     weights = np.asarray(attention, dtype=np.float64)
     total = weights.sum(axis=(-2, -1))
@@ -79,18 +75,17 @@ def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
 
 
 def centre_prior(rows: int, columns: int) -> Floats:
-    """The map (rows, columns) of always attending to the middle.
+    """The map (rows, columns) of always attending to the middle: a Gaussian, summing to one.
 
-    A Gaussian around the centre with a standard deviation of `CENTRE_PRIOR_WIDTH` of each side,
-    integrated over each cell, cut off at the edges and summing to one.
+    It is integrated over each cell and cut off at the edges.
     """
-    bell = np.outer(_bell(rows), _bell(columns))  # (rows, columns)
-    return np.asarray(bell / bell.sum())
 
+    def bell(cells: int) -> Floats:
+        edges = (np.arange(cells + 1) / cells - 0.5) / (CENTRE_PRIOR_WIDTH * math.sqrt(2))
+        return np.diff([math.erf(edge) for edge in edges])
 
-def _bell(cells: int) -> Floats:
-    edges = (np.arange(cells + 1) / cells - 0.5) / (CENTRE_PRIOR_WIDTH * math.sqrt(2))
-    return np.diff([math.erf(edge) for edge in edges])
+    bells = np.outer(bell(rows), bell(columns))  # (rows, columns)
+    return np.asarray(bells / bells.sum())
 
 
 class TargetCells(NamedTuple):

@@ -35,8 +35,7 @@ def word_precision(corpus: Corpus) -> Metric:
     of_reference = np.repeat(corpus.is_reference, corpus.lengths)[is_content]
     pair = image * np.int64(max(1, len(stems))) + stem_at[is_content]  # of an image and a stem
     own, known = pair[~of_reference], np.sort(pair[of_reference])
-    place = np.minimum(np.searchsorted(known, own), max(0, len(known) - 1))
-    found = known[place] == own if len(known) else np.zeros(len(own), dtype=np.bool_)
+    found = np.searchsorted(known, own, "right") > np.searchsorted(known, own, "left")
     words = np.bincount(image[~of_reference], minlength=corpus.images)  # (I,) of the captions
     shares = np.bincount(image[~of_reference], found, corpus.images) / np.maximum(1, words)
     has_content = words > 0
