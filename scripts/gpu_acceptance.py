@@ -1,6 +1,6 @@
 """Whether the package works on a GPU, and how near it comes to what the GPU can do.
 
-About ten minutes on one GPU; photos, features and sentences are generated in COCO's sizes. First
+About ten minutes on one GPU; features and sentences are generated in COCO's sizes. First
 run the tests marked `gpu`, which need the packages pytest, pytest-xdist, hypothesis and sacrebleu.
 Then a table: photos, captions and tokens a second; the share of the GPU's own speed (its largest
 matrix product or a copy of memory, whichever takes longer); kernels launched and the peak of memory
@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,22 +32,16 @@ from pathlib import Path
 from typing import Any
 
 import benchmark
-import numpy
 import torch
 from benchmark_machine import Machine, described
 from benchmark_translation import Sizes as TranslationSizes
 from benchmark_translation import Translation
-from PIL import Image
 
 from captioner.cli.program import run_program
 from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
-from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import extract_features
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
-from captioner.schema import from_mapping
-from captioner.training import Engine
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -87,15 +81,14 @@ def observe(device: torch.device, work: Callable[[], Any]) -> str:
 class Sizes:
     """How much is worked on at once."""
 
-    photos: int
-    encoded: int
+    encoding: int
     training: tuple[int, ...]
     decoding: tuple[int, ...]
     translation: TranslationSizes
 
 
-FULL = Sizes(2048, 256, (80, 256), (1, 64, 512), TranslationSizes(sentences=256))
-SMALL = Sizes(4, 2, (2, 3), (1, 2), TranslationSizes(50, 4, 8, 2))
+FULL = Sizes(256, (80, 256), (1, 64, 512), TranslationSizes(sentences=256))
+SMALL = Sizes(2, (2, 3), (1, 2), TranslationSizes(50, 4, 8, 2))
 
 Work = tuple[str, Callable[[], Iterator[str]]]
 """A name, and a function that yields each line as soon as it is measured."""
@@ -105,7 +98,7 @@ def works(machine: ObservedMachine, sizes: Sizes) -> list[Work]:
     """The measurements, most important first; compiled steps, which may fail, behind the others."""
     device = machine.device
     return [
-        ("encoding", partial(encoding, machine, sizes)),
+        ("encoding", partial(encoding, machine, sizes.encoding)),
         *((f"training, {n}", partial(training, machine, n, False)) for n in sizes.training),
         *((f"decoding, {n}", partial(decoding, machine, n)) for n in sizes.decoding),
         *((name, partial(translation, machine, name, sizes)) for name in TRANSLATORS),
@@ -120,63 +113,29 @@ def line(name: str, unit: str, rate: float, share: float, observed: str) -> str:
     return f"{name:<50}{speed:>22}{share:>8.3f}{observed}"
 
 
-def _line_of(machine: ObservedMachine, result: benchmark.Result, unit: str, count: int) -> str:
-    """count: of units in what the result is of."""
+def line_of(machine: ObservedMachine, result: benchmark.Result, unit: str, count: int = 1) -> str:
+    """A line of a result of so many units."""
     quickest = min(result.ours)
     assert result.limit is not None
     return line(result.name, unit, count / quickest, result.limit / quickest, machine.observed)
 
 
-def encoding(machine: ObservedMachine, sizes: Sizes) -> Iterator[str]:
-    """VGG-19 on photos in memory, and `captioner features` on files of 640x480."""
-    result = benchmark.extraction(machine, sizes.encoded, _kind(machine))
-    yield _line_of(machine, result, "photos", 1)
-    with tempfile.TemporaryDirectory() as folder:
-        mapping = {
-            "data": {
-                "format": "table",
-                "annotations": str(write_photos(Path(folder), sizes.photos)),
-                "images": folder,
-            },
-            "encoder": {"name": "vgg19", "weights": "random"},
-            "features": {
-                "folder": f"{folder}/features",
-                "batch_size": sizes.encoded,
-                "precision": str(_kind(machine)).removeprefix("torch."),
-            },
-        }
-        recipe = from_mapping(CaptioningRecipe, mapping, "acceptance")
-        begin = time.perf_counter()
-        extract_features(recipe, Engine(machine.device))
-        rate = sizes.photos / (time.perf_counter() - begin)
-    assert result.limit is not None
-    name = f"features of {sizes.photos} files, start included"
-    yield line(name, "photos", rate, result.limit * rate, ObservedMachine.observed)
-
-
-def write_photos(folder: Path, count: int) -> Path:
-    """Write photos of coarse random colours, and a table with a caption for each."""
-    random = numpy.random.default_rng(0)
-    rows = ["image,caption,split"]
-    for number in range(count):
-        colours = random.integers(0, 255, (30, 40, 3), numpy.uint8)
-        photo = Image.fromarray(colours).resize((640, 480), Image.Resampling.BICUBIC)
-        photo.save(folder / f"{number}.jpg", quality=90)
-        rows.append(f"{number}.jpg,a photo,{'val' if number < 2 else 'train'}")
-    table = folder / "captions.csv"
-    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return table
+def encoding(machine: ObservedMachine, count: int) -> Iterator[str]:
+    """VGG-19 on so many photos at once."""
+    result = benchmark.extraction(machine, count, precision_of(machine))
+    yield line_of(machine, result, "photos")
 
 
 def training(machine: ObservedMachine, count: int, compiled: bool) -> Iterator[str]:
     """A step of training on so many captions."""
-    step = benchmark.training(machine, count, _kind(machine), compiled)
-    yield _line_of(machine, step, "captions", count)
+    step = benchmark.training(machine, count, precision_of(machine), compiled)
+    yield line_of(machine, step, "captions", count)
 
 
 def decoding(machine: ObservedMachine, count: int) -> Iterator[str]:
     """Beam search for so many photos at once."""
-    yield _line_of(machine, benchmark.decoding(machine, count, _kind(machine)), "captions", 1)
+    search = benchmark.decoding(machine, count, precision_of(machine))
+    yield line_of(machine, search, "captions")
 
 
 def translation(machine: ObservedMachine, name: str, sizes: Sizes) -> Iterator[str]:
@@ -184,41 +143,33 @@ def translation(machine: ObservedMachine, name: str, sizes: Sizes) -> Iterator[s
     model = Translation(machine, ROOT / "configs" / f"{name}.yaml", sizes.translation)
     precision = model.recipe.training.precision
     kind = getattr(torch, precision)
-    for work, operations in (("training", 6), ("decoding", 2)):
-        rate = max(
-            model.training(kind)
-            if work == "training"
-            else model.decoding(sizes.translation.sentences)
-        )
+    for work, operations, measure in (
+        ("training", 6, partial(model.training, kind)),
+        ("decoding", 2, partial(model.decoding, sizes.translation.sentences)),
+    ):
+        rate = max(measure())
         share = operations * model.parameters * rate / machine.products(kind)
         yield line(f"{name}, {work}, {precision}", "tokens", rate, share, machine.observed)
 
 
-def _kind(machine: Machine) -> torch.dtype:
+def precision_of(machine: Machine) -> torch.dtype:
+    """The precision of the measurements."""
     return torch.bfloat16 if has_bfloat16(machine.device) else torch.float32
 
 
 def run_tests(device: torch.device, seconds: float) -> str:
     """Run the tests marked `gpu` on a device: "passed", "failed" or "not finished"."""
-    files = [
-        str(path)
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        if "needs_gpu" in (text := path.read_text(encoding="utf-8")) or "mark.gpu" in text
-    ]
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-n", "0", "-q", "--tb=short", *files]
-    environment = {**os.environ, "GPU_TESTS_DEVICE": device.type}
-    # A new session: the processes that the tests start are stopped with them.
-    tests = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stderr=subprocess.STDOUT, start_new_session=True
+    texts = {path: path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py")}
+    files = sorted(str(p) for p, text in texts.items() if re.search(r"needs_gpu|mark\.gpu", text))
+    # `timeout` also stops the processes that the tests start.
+    command = ["timeout", str(seconds), sys.executable, "-m", "pytest", "-m", "gpu", "-n", "0"]
+    tests = subprocess.run(
+        [*command, "-q", "--tb=short", *files],
+        cwd=ROOT,
+        env={**os.environ, "GPU_TESTS_DEVICE": device.type},
+        stderr=subprocess.STDOUT,
     )
-    try:
-        return "failed" if tests.wait(seconds) else "passed"
-    except subprocess.TimeoutExpired:
-        return "not finished"
-    finally:
-        if tests.poll() is None:
-            os.killpg(tests.pid, signal.SIGKILL)
-            tests.wait()
+    return {0: "passed", 124: "not finished"}.get(tests.returncode, "failed")
 
 
 def learn_shapes(device: torch.device, small: bool) -> Iterator[str]:

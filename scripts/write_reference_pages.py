@@ -73,15 +73,18 @@ def limits_of(field: FieldInfo) -> dict[str, float]:
 
 
 def range_text(field: FieldInfo) -> str:
-    """The limits of a number's field; empty where there are none."""
-    limits = limits_of(field)
+    """The limits of a number's field, "1 to 99"; empty if there are none."""
+    limits = {
+        name: f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+        for name, limit in limits_of(field).items()
+    }
     if {"ge", "le"} <= limits.keys():
-        return f"{number(limits['ge'])} to {number(limits['le'])}"
-    return ", ".join(sorted(f"{LIMITS[name]} {number(limit)}" for name, limit in limits.items()))
+        return f"{limits['ge']} to {limits['le']}"
+    return ", ".join(sorted(f"{LIMITS[name]} {limit}" for name, limit in limits.items()))
 
 
 def first_line(kind: type[Config]) -> str:
-    """The first line of a section's docstring; empty where it has none."""
+    """The first line of a section's docstring; empty if it has none."""
     return (kind.__doc__ or "").strip().partition("\n")[0]
 
 
@@ -134,11 +137,6 @@ def default_text(field: FieldInfo) -> str:
     if isinstance(default, tuple):
         return f"`{list(default)}`"
     return "" if default in (None, {}, []) else f"`{default}`"
-
-
-def number(value: float) -> str:
-    """A number as a person writes it."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def commands() -> str:
