@@ -180,10 +180,9 @@ class Side:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         print(row, file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"row {row} failed; its error stands above")
-        return float(answer)
+        if answer := self.process.stdout.readline():
+            return float(answer)
+        raise RuntimeError(f"row {row} failed; its error stands above")
 
     def close(self) -> None:
         """End the process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,17 +57,9 @@ class Machine:
         return 2 * len(source) / self._seconds(lambda: target.copy_(source))
 
     def _seconds(self, work: Callable[[], Any]) -> float:
-        """Seconds of a work, many in a row on a GPU.
-
-        One takes a millisecond there: the clock is still rising, and the wait counts.
-        """
+        """Seconds of a work, of 20 in a row on a GPU, where one takes a millisecond."""
         count = 20 if self.device.type == "cuda" else 1
-
-        def row() -> None:
-            for _ in range(count):
-                work()
-
-        (seconds,), _ = self.seconds(row)
+        (seconds,), _ = self.seconds(lambda: [work() for _ in range(count)])
         return min(seconds) / count
 
     def limit(self, products: float, dtype: torch.dtype, moved: float) -> float:
@@ -76,10 +69,9 @@ class Machine:
 
 def described(device: torch.device) -> str:
     """The machine in a line: processor, instructions, threads, load."""
-    threads = torch.get_num_threads()
     where = f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}"
     where += ", bfloat16" if has_bfloat16(torch.device("cpu")) else ", no bfloat16"
-    where += f", {threads} thread{'s' * (threads > 1)} of {os.cpu_count()} processors"
+    where += f", {torch.get_num_threads()} threads of {os.cpu_count()} processors"
     if hasattr(os, "getloadavg"):  # Not on Windows.
         where += f" (load {os.getloadavg()[0]:.1f})"
     if device.type == "cuda":
@@ -88,10 +80,8 @@ def described(device: torch.device) -> str:
 
 
 def _processor() -> str:
-    """The processor's name, from Linux where it says so."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    """The processor's name, from Linux if it knows it."""
+    information = Path("/proc/cpuinfo")
+    text = information.read_text() if information.exists() else ""
+    named = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    return named[1] if named else platform.processor() or platform.machine()

@@ -27,7 +27,6 @@ from captioner.caption.folder import make_decoder
 from captioner.cli.program import run_program
 from captioner.data.batches import encode_captions
 from captioner.data.example import Example
-from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.progress import progress_bar
@@ -48,10 +47,10 @@ SHORTLIST = 100
 
 
 class ZeroRows(StoredRows):
-    """In place of a feature store: zeros, (B, 1, D)."""
+    """In place of a feature store: zeros."""
 
     def __init__(self) -> None:
-        """Nothing to open."""
+        pass
 
     def read(
         self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
@@ -62,25 +61,21 @@ class ZeroRows(StoredRows):
 
 def best_constant(training: Sequence[Example], validation: Sequence[Example]) -> str:
     """The training caption that, said of every validation photo, has the best CIDEr-D."""
-    candidates = sorted(
-        {tuple(words) for words in chain(*(each.words for each in training)) if words}
-    )
+    candidates = sorted({tuple(words) for each in training for words in each.words if words})
     references = [each.words for each in validation]
     frequency = DocumentFrequency.from_references(references)
+
+    def score(caption: tuple[str, ...], references: Sequence[Sequence[Sequence[str]]]) -> float:
+        return cider_d(Corpus.of([caption] * len(references), references), frequency).score
+
     few = references[:: max(1, len(validation) // SAMPLE)][:SAMPLE]
-    ranked = []
     with progress_bar("ranking", len(candidates), "captions") as progress:
+        ranked = []
         for caption in candidates:
-            score = cider_d(Corpus.of([caption] * len(few), few), frequency).score
-            ranked.append((score, caption))
+            ranked.append((score(caption, few), caption))
             progress.update()
-    ranked.sort(reverse=True)
-
-    def scores(caption: tuple[str, ...]) -> tuple[float, float]:
-        corpus = Corpus.of([caption] * len(validation), references)
-        return cider_d(corpus, frequency).score, bleu(corpus).scores[3]
-
-    return " ".join(max((caption for _, caption in ranked[:SHORTLIST]), key=scores))
+    shortlist = [caption for _, caption in sorted(ranked, reverse=True)[:SHORTLIST]]
+    return " ".join(max(shortlist, key=lambda caption: score(caption, references)))
 
 
 def blind_decoder(
@@ -111,15 +106,13 @@ def blind_decoder(
         nonlocal best
         best = (said, scores)
 
+    objective = ObjectiveConfig(
+        doubly_stochastic=0.0,
+        doubly_stochastic_target="one",
+        label_smoothing=recipe.objective.label_smoothing,
+    )
     train(
-        CaptioningLoss(
-            decoder,
-            ObjectiveConfig(
-                doubly_stochastic=0.0,
-                doubly_stochastic_target="one",
-                label_smoothing=recipe.objective.label_smoothing,
-            ),
-        ),
+        CaptioningLoss(decoder, objective),
         CaptionBatches(captions, ZeroRows(), recipe),
         recipe.training,
         folder,

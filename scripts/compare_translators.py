@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +25,9 @@ from captioner.translate import Translator
 
 BEAM, BATCH_SIZE = 5, 100
 
-LINES = (
-    ("#c2410c", "-", "o"),
-    ("#1d4ed8", "--", "s"),
-    ("#047857", "-.", "^"),
-    ("#7c3aed", ":", "D"),
-    ("#4b5563", "-", "v"),
-    ("#b45309", "--", "P"),
-    ("#0e7490", "-.", "X"),
-    ("#be185d", ":", "*"),
-)
-"""Colour, dashes and marker of each line; lines can be told apart without colour."""
+COLOURS = ("#c2410c", "#1d4ed8", "#047857", "#7c3aed", "#4b5563", "#b45309", "#0e7490", "#be185d")
+DASHES, MARKERS = ("-", "--", "-.", ":") * 2, "os^DvPX*"
+"""Of the lines, which can be told apart without colour."""
 
 
 def compare(
@@ -65,11 +56,10 @@ def draw_lengths(path: Path, reports: list[tuple[str, TranslationScores]]) -> No
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axis = figure.subplots()
-    labels: list[str] = []
-    for (name, report), (colour, dashes, mark) in zip(reports, cycle(LINES), strict=False):
-        scores = [bucket["BLEU"] for bucket in report.lengths]
-        axis.plot(scores, dashes, color=colour, marker=mark, linewidth=2, label=name)
-        labels = [_label(bucket, "\n") for bucket in report.lengths]
+    axis.set_prop_cycle(color=COLOURS, linestyle=DASHES, marker=list(MARKERS))
+    for name, report in reports:
+        axis.plot([bucket["BLEU"] for bucket in report.lengths], linewidth=2, label=name)
+    labels = [_label(bucket, "\n") for bucket in reports[0][1].lengths]
     axis.set_xticks(range(len(labels)), labels)
     axis.set(xlabel="words of the source (sentences)", ylabel="BLEU")
     axis.set_ylim(bottom=0)

@@ -59,22 +59,16 @@ class ObservedMachine(Machine):
         """As `Machine.seconds`."""
         found = super().seconds(*works)
         if self.device.type == "cuda":
-            self.observed = observe(self.device, works[-1])
+            torch.cuda.reset_peak_memory_stats()
+            with torch.profiler.profile() as profile:
+                works[-1]()
+                self.wait()
+            names = [event.name for event in profile.events() or ()]
+            launches = sum(name.startswith(("cudaLaunchK", "cuLaunchK")) for name in names)
+            memory = torch.cuda.max_memory_allocated() / 1e9
+            # Where CUPTI is refused, no launches are seen.
+            self.observed = f"{launches or '-':>10}{memory:>10.2f}"
         return found
-
-
-def observe(device: torch.device, work: Callable[[], Any]) -> str:
-    """Count kernels and memory of a piece of work."""
-    torch.cuda.reset_peak_memory_stats(device)
-    work()
-    memory = torch.cuda.max_memory_allocated(device) / 1e9
-    kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=kinds) as profile:
-        work()
-        torch.cuda.synchronize(device)
-    names = [event.name for event in profile.events() or ()]
-    launches = sum(name.startswith(("cudaLaunchKernel", "cuLaunchKernel")) for name in names)
-    return f"{launches or '-':>10}{memory:>10.2f}"  # Where CUPTI is refused, none are seen.
 
 
 @dataclass(frozen=True)

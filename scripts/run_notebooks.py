@@ -29,9 +29,6 @@ ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT = 900
 """Seconds that one cell may take, on a machine that has other things to do as well."""
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-"""What IPython puts into a traceback for a terminal."""
-
 
 def executed(path: Path) -> NotebookNode:
     """A notebook with the outputs that it has when it is run whole; the file stays as it is.
@@ -51,7 +48,7 @@ def executed(path: Path) -> NotebookNode:
     try:
         client.execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     except CellExecutionError as error:
-        print(_COLOURS.sub("", str(error)), file=sys.stderr)
+        print(re.sub(r"\x1b\[[0-9;]*m", "", str(error)), file=sys.stderr)  # Without colours.
         raise UserError(f"{path} ends with an error: {error.ename}: {error.evalue}") from None
     return cleaned(notebook)
 

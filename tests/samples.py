@@ -112,21 +112,3 @@ def imported(code: str, *names: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stderr.split()
-
-
-def four_photos_config(folder: Path) -> Path:
-    """Write four photos, a table of them and a config; return the path of the config."""
-    lines = ["image,caption,split"]
-    for number in range(4):
-        photo = save_photo(folder / f"{number}.jpg", seed=number)
-        lines.append(f"{photo.name},a photo,{'train' if number < 2 else 'val'}")
-    (folder / "table.csv").write_text("\n".join(lines) + "\n")
-    path = folder / "config.yaml"
-    path.write_text(
-        f"data: {{format: table, annotations: {folder}/table.csv, images: {folder}}}\n"
-        "minimum_count: 1\n"
-        "preprocessing: {size: 64, resize: squash}\n"
-        "encoder: {name: vgg11_bn, width: 0.05, weights: random}\n"
-        f"features: {{folder: {folder}/features}}\n"
-    )
-    return path

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import captioner
 from captioner.demo import DEMO_PHOTO
@@ -62,3 +65,24 @@ def test_models_are_float32_whatever_torch_s_default_type(tiny_model: Path) -> N
             torch.set_default_dtype(before)
         assert (caption.text, translation.text) == (expected, translated)
         assert caption.attention.dtype == translation.alignment.dtype == torch.float32
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_model_with_a_damaged_file_is_refused_in_a_sentence_or_captions(
+    tiny_model: Path, data: st.DataObject
+) -> None:
+    file = tiny_model / data.draw(st.sampled_from(sorted(os.listdir(tiny_model))))
+    whole = file.read_bytes()
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(whole))] * 2)))
+    new = data.draw(st.binary(max_size=20) | st.sampled_from([b"null", b"-1", b"1e999", b"[]"]))
+    file.write_bytes(damaged := whole[:first] + new + whole[last:])
+    refusal = ""
+    try:
+        captioner.load(tiny_model, precision="float32").caption(DEMO_PHOTO)
+    except UserError as error:
+        refusal = str(error)
+    finally:
+        file.write_bytes(whole)
+    assert "\n" not in refusal
+    assert refusal or damaged == whole or file.suffix != ".safetensors"

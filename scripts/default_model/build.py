@@ -1,8 +1,8 @@
 """Rebuild the model in the package, step by step; see README.md beside this file.
 
 Each step is a program, whose command is printed, and has a folder in OUT. A finished step is not
-run again; an interrupted one goes on where it stopped. `command.txt` in its folder keeps its
-command, and another one is refused; `done.txt` says how long it took since it was last begun.
+run again; an interrupted one goes on where it stopped; one that was begun with another command is
+refused. OUT/mean/model is packaged, with the card in captioner/models/default.
 
   python scripts/default_model/build.py --flickr data/flickr8k --everyday data/everyday \\
       --teachers data/teachers --out runs/m
@@ -10,12 +10,7 @@ command, and another one is refused; `done.txt` says how long it took since it w
 The folder of Flickr8k holds Flickr8k.token.txt, images/, train.txt and val.txt (one photo name a
 line); that of the everyday photos captions_train.json and captions_val.json (COCO's format),
 photos/, unlabelled/ and text/coco_captions.txt.gz; that of the teachers teachers.py and its
-networks. OUT/features and OUT/teacher_maps hold annotation vectors, 200 kB a photo. OUT/mean/model
-is packaged, with the card in captioner/models/default.
-
-`--go-on MODEL` leaves out the steps between `tables` and `self_critical`, and goes on from a
-captioner: the packaged model went on from that of version 0.2. `--start-from random` only tries
-the steps out.
+networks. `--start-from random` only tries the steps out.
 """
 
 from __future__ import annotations
@@ -48,7 +43,9 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="WEIGHTS",
         help="of the encoder: imagenet (the default), random, a weights file or a model folder",
     )
-    parser.add_argument("--go-on", type=Path, metavar="MODEL", help="captioner to go on from")
+    parser.add_argument(
+        "--go-on", type=Path, metavar="MODEL", help="captioner to go on from, in place of a new one"
+    )
     parser.add_argument(
         "--held-out", type=Path, metavar="FILE", help="COCO captions that nothing is learned from"
     )

@@ -278,20 +278,19 @@ class Photos:
         return inputs.view(shape), mask.view(shape)
 
 
-def explained_variance(seen: Tensor, target: Tensor) -> float:
-    """1 - residual / variance about each channel's mean, of maps (N, C, h, w)."""
-    residual = (seen - target).square().sum()
-    variance = (target - target.mean(dim=(0, 2, 3), keepdim=True)).square().sum()
-    return 1 - float(residual / variance.clamp(min=1e-6))
-
-
 @torch.no_grad()
 def explained(student: Student, photos: Tensor, target: Tensor) -> dict[str, float]:
     """The share of the variance of each group of channels that the student explains."""
-    seen = torch.cat([student(pixels) for pixels in batches(photos)])
+    seen = torch.cat([student(pixels) for pixels in batches(photos)])  # (N, 512, S/16, S/16)
+    residual = (seen - target).square().sum(dim=(0, 2, 3))  # (512,)
+    mean = target.mean(dim=(0, 2, 3), keepdim=True)
+    variance = (target - mean).square().sum(dim=(0, 2, 3))  # (512,)
     sizes = list(GROUPS.values())
-    pairs = zip(seen.split(sizes, 1), target.split(sizes, 1), strict=True)
-    return {name: explained_variance(*pair) for name, pair in zip(GROUPS, pairs, strict=True)}
+    parts = zip(GROUPS, residual.split(sizes), variance.split(sizes), strict=True)
+    return {
+        name: 1 - float(left.sum() / all_of_it.sum().clamp(min=1e-6))
+        for name, left, all_of_it in parts
+    }
 
 
 def main() -> None:

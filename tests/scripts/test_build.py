@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 import numpy
 import pytest
 import torch
+from coco_samples import write_captions
 from PIL import Image
 from samples import save_photo
 from scripts_samples import ROOT, run
@@ -96,6 +96,7 @@ import torch
 from torch import nn
 
 CHANNELS = {"block_10": 112, "block_15": 320, "logits": 80}
+NAMES = ["dog", "pizza", *(f"thing {number}" for number in range(78))]
 
 
 class Network(nn.Module):
@@ -106,23 +107,15 @@ class Network(nn.Module):
         self.classes = ["background", "???", *NAMES]
 
     def forward(self, pixels, stages):
-        made = {}
-        for name in stages:
-            stride = 16 if name == "block_10" else 32
-            side = pixels.shape[-1] // stride if "block" in name else 1
-            pooled = nn.functional.adaptive_avg_pool2d(pixels, side)
-            made[name] = self.layers[name](pooled)
-            if side == 1:
-                made[name] = made[name].flatten(1)
-        return made
+        sides = {"block_10": pixels.shape[-1] // 16, "block_15": pixels.shape[-1] // 32}
+        pool = nn.functional.adaptive_avg_pool2d
+        return {name: self.layers[name](pool(pixels, sides.get(name, 1))) for name in stages}
 
     def detect(self, pixels, threshold):
-        logits = self(pixels, ["logits"])["logits"]
-        found = [(3 * row.abs()).clamp(max=1).tolist() for row in logits]
-        box = (0.1, 0.2, 0.7, 0.9)
+        scores = (3 * self(pixels, ["logits"])["logits"].flatten(1).abs()).clamp(max=1)
         return [
-            [(name, score, box) for name, score in zip(NAMES, row) if score > threshold]
-            for row in found
+            [(n, s, (0.1, 0.2, 0.7, 0.9)) for n, s in zip(NAMES, row.tolist()) if s > threshold]
+            for row in scores
         ]
 
 
@@ -130,7 +123,7 @@ def load(name, folder):
     torch.manual_seed(len(name))
     return Network().eval()
 """
-"""A module of teachers with random weights, but for `NAMES`, the things its detector knows."""
+"""A module of teachers with random weights."""
 
 CAPTIONS = (
     "a black dog runs over the green grass",
@@ -141,31 +134,23 @@ CAPTIONS = (
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Folders of a few photos, of both worlds, and of teachers with random weights."""
-    for split, names in (("train", range(6)), ("val", range(6, 15))):
-        for number in names:
-            save_photo(tmp_path / f"flickr/images/{number}.jpg", number)
+    """Folders of a few photos of both data sets, and of teachers with random weights."""
+    splits = {"train": range(6), "val": range(6, 15)}
+    for number in range(15):
+        save_photo(tmp_path / f"flickr/images/{number}.jpg", number)
+        save_photo(tmp_path / f"everyday/photos/{number}.jpg", 100 + number)
+    save_photo(tmp_path / "everyday/unlabelled/0.jpg", 200)
+    for split, names in splits.items():
         (tmp_path / f"flickr/{split}.txt").write_text("".join(f"{n}.jpg\n" for n in names))
+        captions = {number: [CAPTIONS[number % 3].capitalize()] for number in names}
+        write_captions(tmp_path / f"everyday/captions_{split}.json", captions, "{}.jpg")
     lines = [f"{n}.jpg#{m}\t{CAPTIONS[(n + m) % 3]}.\n" for n in range(15) for m in range(2)]
     (tmp_path / "flickr/Flickr8k.token.txt").write_text("".join(lines))
-    for split, names in (("train", range(4)), ("val", range(4, 13))):
-        for number in names:
-            save_photo(tmp_path / f"everyday/photos/{number}.jpg", 100 + number)
-        content = {
-            "images": [{"id": n, "file_name": f"{n}.jpg"} for n in names],
-            "annotations": [
-                {"id": n, "image_id": n, "caption": CAPTIONS[n % 3].capitalize()} for n in names
-            ],
-        }
-        (tmp_path / f"everyday/captions_{split}.json").write_text(json.dumps(content))
-    for number in range(2):
-        save_photo(tmp_path / f"everyday/unlabelled/{number}.jpg", 200 + number)
     (tmp_path / "everyday/text").mkdir()
     with gzip.open(tmp_path / "everyday/text/coco_captions.txt.gz", "wt") as file:
         file.write("\n".join(CAPTIONS * 25))  # The model keeps words that people use so often.
     (tmp_path / "teachers").mkdir()
-    things = ["dog", "pizza", *(f"thing {number}" for number in range(78))]
-    (tmp_path / "teachers/teachers.py").write_text(f"NAMES = {things}\n{TEACHERS}")
+    (tmp_path / "teachers/teachers.py").write_text(TEACHERS)
     return tmp_path
 
 
@@ -192,7 +177,7 @@ def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
         (data / "runs/tables" / name).read_text().splitlines()
         for name in ("people.jsonl", "rewarded.jsonl", "texts.txt")
     )
-    assert len(rewarded) == len(set(people)) + 4  # Everyday photos to train on have mirror images.
+    assert len(rewarded) == len(set(people)) + 6  # Everyday photos to train on have mirror images.
     assert set(texts) == set(CAPTIONS)
     photos = ("everyday/photos/2.jpg", "runs/tables/mirrored/mirrored_photos_2.jpg")
     photo, copy = (numpy.asarray(Image.open(data / name)).astype(int) for name in photos)

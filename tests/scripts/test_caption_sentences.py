@@ -25,20 +25,12 @@ def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
         "Eine Nahaufnahme von einem Elefanten.",
         "Un gros plan d'un éléphant.",
     )
-    assert pairs["A herd of elephants grazing in a field."] == (
-        "Eine Herde Elefanten grast auf einer Wiese.",
-        "Un troupeau d'éléphants qui broute dans un champ.",
-    )
     assert pairs["A man standing on a sidewalk next to a small fence."] == (
         "Ein Mann steht auf einem Gehweg neben einem kleinen Zaun.",
         "Un homme debout sur un trottoir à côté d'une petite clôture.",
     )
-    assert pairs["A street with trees."] == (
-        "Eine Straße mit Bäumen.",
-        "Une rue avec des arbres.",
-    )
+    assert pairs["A street with trees."] == ("Eine Straße mit Bäumen.", "Une rue avec des arbres.")
     assert "A room with a urinal in it." in pairs
-    assert "A man holding an umbrella." in pairs
     assert "A herd of kittens grazing in a field." not in pairs
 
 

@@ -14,9 +14,13 @@ from scripts_samples import ROOT
 
 from captioner.caption import DecoderConfig, ShowAttendTellDecoder
 from captioner.data.instances import read_instances
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.schema import from_mapping
+from captioner.vision.feature_store import FeatureStore
+from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-NAMES = ("photos", "teachers", "distill", "tables")
+NAMES = ("photos", "teachers", "teacher_features", "distill", "tables")
 
 
 @pytest.fixture
@@ -156,3 +160,31 @@ def test_new_context_changes_nothing_in_training_either(scripts: Any) -> None:
     assert deeper.encoder.context[1].running_mean.abs().max() > 0.1
     deeper.encoder.context.train()  # The rest as in evaluation: batch and sample are the same.
     torch.testing.assert_close(deeper.annotations(pixels[0]), expected, rtol=0.02, atol=0.02)
+
+
+def test_a_network_in_place_of_an_encoder_sees_photos_as_they_are(
+    scripts: Any, tmp_path: Path
+) -> None:
+    lines = ["image,caption,split"]
+    for number in range(4):
+        photo = save_photo(tmp_path / f"{number}.jpg", seed=number)
+        lines.append(f"{photo},a photo,{'train' if number < 2 else 'val'}")
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    mapping = {
+        "data": {"format": "table", "annotations": f"{tmp_path}/table.csv"},
+        "preprocessing": {"size": 64, "resize": "squash"},
+        "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": f"{tmp_path}/w.safetensors"},
+        "features": {"folder": f"{tmp_path}/features"},
+    }
+    recipe = from_mapping(CaptioningRecipe, mapping, "recipe")
+
+    def network(photos: torch.Tensor) -> torch.Tensor:
+        vectors = torch.zeros(len(photos), 16, 512)
+        vectors[:, :, :3] = photos.mean(dim=(2, 3))[:, None]
+        return vectors
+
+    scripts.teacher_features.fill_with_network(recipe, network)
+    plain = recipe.preprocessing.replace(mean=(0, 0, 0), standard_deviation=(1, 1, 1))
+    expected = plain(load_image(tmp_path / "1.jpg")).mean(dim=(1, 2))  # (3,)
+    stored = FeatureStore(tmp_path / "features/train").read([1])[0, 0, :3]
+    torch.testing.assert_close(stored.float(), expected, atol=1e-3, rtol=0)

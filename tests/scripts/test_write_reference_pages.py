@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from pydantic import Field
 
-from captioner.schema import Config, FilePath, plain_type, section_of
-
-
-class Inner(Config):
-    size: int = Field(ge=1, le=99, description="how large")
-
-
-class Outer(Config):
-    name: str
-    flag: bool = False
-    level: float = Field(0.5, gt=0, lt=1)
-    kind: Literal["one", "two"] = "one"
-    place: FilePath | None = None
-    inner: Inner
-    numbers: list[int] = Field(default_factory=list)
-    triple: tuple[float, float, float] = (0.0, 0.0, 0.0)
+from captioner.schema import plain_type, section_of
 
 
 @pytest.fixture
@@ -61,17 +45,3 @@ def test_every_field_has_a_description_and_every_number_limits(script: Any) -> N
                     limits = script.limits_of(info)
                     assert limits.keys() & {"ge", "gt"}, f"{name}.{field}"
                     assert limits.keys() & {"le", "lt"}, f"{name}.{field}"
-
-
-def test_the_table_of_a_section(script: Any) -> None:
-    lines = script.markdown_table(Outer).splitlines()
-    assert "| `name` | text | required |  |  |" in lines
-    assert "| `flag` | true or false | `false` |  |  |" in lines
-    assert "| `level` | number | `0.5` | above 0, below 1 |  |" in lines
-    assert "| `kind` | choice | `one` | one, two |  |" in lines
-    assert "| `place` | path |  |  |  |" in lines
-    assert "| `inner` | section |  |  |  |" in lines
-    assert "| `numbers` | list of whole number |  |  |  |" in lines
-    assert "| `triple` | list of 3 | `[0.0, 0.0, 0.0]` |  |  |" in lines
-    row = "| `size` | whole number | required | 1 to 99 | how large |"
-    assert row in script.markdown_table(Inner)
