@@ -20,34 +20,29 @@ from captioner.caption import (
     ObjectiveConfig,
     SelfCriticalConfig,
     SelfCriticalLoss,
+    folder,
 )
-from captioner.caption.folder import decoder_config
-from captioner.caption.folder import make_decoder as make_caption_decoder
 from captioner.decoding import BeamSearch, Constraints, Sampling, decode
-from captioner.runs.features import encode
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 pytestmark = needs_gpu
 
 WORDS = 50
 
 
-def make_decoder(selection: str = "soft", dropout: float = 0.0) -> Any:
+SIZES = {
+    "lstm": {"embedding_size": 32, "hidden_size": 48, "attention_size": 32},
+    "transformer": {"embedding_size": 32, "heads": 4, "inner_size": 48, "layers": 2},
+}
+
+
+def make_decoder(kind: str = "lstm", selection: str = "soft", dropout: float = 0.0) -> Any:
     torch.manual_seed(0)
-    sizes = {"embedding_size": 32, "hidden_size": 48, "attention_size": 32, "memory_size": 24}
-    fields = {"selection": selection, "dropout": dropout, **sizes}
-    decoder = make_caption_decoder(decoder_config(fields), WORDS)
+    fields = {"kind": kind, "selection": selection, "dropout": dropout, "memory_size": 24}
+    decoder = folder.make_decoder(folder.decoder_config({**fields, **SIZES[kind]}), WORDS)
     with torch.no_grad():
-        for parameter in decoder.parameters():
+        for parameter in decoder.parameters() if kind == "lstm" else ():
             parameter.mul_(2.0)
     return decoder
-
-
-def make_transformer(dropout: float = 0.0) -> CaptionDecoder:
-    torch.manual_seed(0)
-    sizes = {"embedding_size": 32, "heads": 4, "inner_size": 48, "layers": 2, "memory_size": 24}
-    fields = {"kind": "transformer", "dropout": dropout, **sizes}
-    return make_caption_decoder(decoder_config(fields), WORDS)
 
 
 def make_batch() -> CaptioningBatch:
@@ -60,9 +55,9 @@ def make_batch() -> CaptioningBatch:
     )
 
 
-@pytest.mark.parametrize("make", [make_decoder, make_transformer])
-def test_the_loss_and_its_gradient_are_those_of_the_cpu(make: Any) -> None:
-    here = CaptioningLoss(make(), ObjectiveConfig())
+@pytest.mark.parametrize("kind", SIZES)
+def test_the_loss_and_its_gradient_are_those_of_the_cpu(kind: str) -> None:
+    here = CaptioningLoss(make_decoder(kind), ObjectiveConfig())
     there = copy.deepcopy(here).to(DEVICE)
     with exact_products():
         for loss, device in ((here, "cpu"), (there, DEVICE)):
@@ -72,7 +67,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_cpu(make: Any) -> None:
 
 
 def test_teacher_forcing_of_hard_attention_is_that_of_the_cpu() -> None:
-    decoder, batch = make_decoder("hard"), make_batch()
+    decoder, batch = make_decoder(selection="hard"), make_batch()
     found = []
     for device in (torch.device("cpu"), DEVICE):
         model, on_device = copy.deepcopy(decoder).to(device), batch.to(device)
@@ -84,9 +79,9 @@ def test_teacher_forcing_of_hard_attention_is_that_of_the_cpu() -> None:
     torch.testing.assert_close(there.weights.cpu(), here.weights, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("make", [make_decoder, make_transformer])
-def test_a_search_finds_the_captions_of_the_cpu(make: Any) -> None:
-    decoder, batch = make().eval(), make_batch()
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_search_finds_the_captions_of_the_cpu(kind: str) -> None:
+    decoder, batch = make_decoder(kind).eval(), make_batch()
     found = []
     for device in (torch.device("cpu"), DEVICE):
         model = copy.deepcopy(decoder).to(device)
@@ -100,20 +95,19 @@ def test_a_search_finds_the_captions_of_the_cpu(make: Any) -> None:
         torch.testing.assert_close(there[0].attention, here[0].attention, rtol=1e-3, atol=1e-4)
 
 
+def length_reward(rows: Any, captions: Any) -> torch.Tensor:
+    return torch.tensor([[float(len(each)) for each in photo] for photo in captions])
+
+
 def losses() -> dict[str, nn.Module]:
+    sampled = ObjectiveConfig(scheduled_sampling=0.1)
     critical = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=3, maximum_length=8))
     return {
-        "soft": CaptioningLoss(make_decoder(dropout=0.1), ObjectiveConfig(scheduled_sampling=0.1)),
-        "transformer": CaptioningLoss(make_transformer(dropout=0.1), ObjectiveConfig()),
-        "hard": HardAttentionLoss(
-            make_decoder("hard"), ObjectiveConfig(doubly_stochastic=0.0, draws=2)
-        ),
-        "self-critical": SelfCriticalLoss(make_decoder(), critical, _length_reward),
+        "soft": CaptioningLoss(make_decoder(dropout=0.1), sampled),
+        "transformer": CaptioningLoss(make_decoder("transformer", dropout=0.1), ObjectiveConfig()),
+        "hard": HardAttentionLoss(make_decoder(selection="hard"), ObjectiveConfig(draws=2)),
+        "self-critical": SelfCriticalLoss(make_decoder(), critical, length_reward),
     }
-
-
-def _length_reward(rows: Any, captions: Any) -> torch.Tensor:
-    return torch.tensor([[float(len(each)) for each in photo] for photo in captions])
 
 
 @precisions
@@ -130,18 +124,6 @@ def test_ten_steps_of_training_and_a_search(name: str, precision: str) -> None:
     for strategy in (BeamSearch(5), Sampling(generator, 3), Sampling(torch.Generator(), 3)):
         ranked = decode(decoder, memory, start=1, end=2, strategy=strategy)
         assert [len(each) for each in ranked] == [strategy.width] * 6
-
-
-def test_annotation_vectors_are_those_of_the_cpu() -> None:
-    torch.manual_seed(0)
-    encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.25)).eval()
-    photos = torch.randn(3, 3, 64, 64)
-    expected = encode(encoder, photos)
-    encoder = encoder.to(DEVICE, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    with exact_products():
-        torch.testing.assert_close(encode(encoder, photos).cpu(), expected, rtol=1e-3, atol=1e-3)
-    narrow = encode(encoder, photos, "bfloat16").float().cpu()
-    assert (narrow - expected).norm() < 0.05 * expected.norm()
 
 
 def test_the_packaged_model_gives_the_captions_of_the_cpu() -> None:

@@ -95,9 +95,6 @@ def assert_equal(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
-# The gradient, on average.
-
-
 def two_words() -> CaptioningBatch:
     """One caption of two words and a step of padding: nine draws that count."""
     batch = make_batch()
@@ -152,9 +149,6 @@ def test_draws_of_a_caption_differ_by_their_places_alone() -> None:
     assert not torch.allclose(said.logits, plain.logits)
 
 
-# The terms of one draw.
-
-
 def test_the_gradient_of_a_draw_by_equation_12() -> None:
     loss, batch = make_loss(reward_weight=0.7), make_batch()
     loss.baseline.fill_(-0.9)
@@ -182,9 +176,6 @@ def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
     found, without = (gradients(each["loss"], loss.decoder) for each in (report, bare))
     assert_equal(found - without, -0.4 * expected)
     assert expected.abs().max() > 0.01
-
-
-# Semi-sampling.
 
 
 @pytest.mark.parametrize("draws", [1, 3])
@@ -221,9 +212,6 @@ def test_a_mixed_batch_is_its_captions_one_at_a_time(monkeypatch: pytest.MonkeyP
     assert_equal(gradients(together["loss"], loss.decoder), parts.mean(dim=0))
 
 
-# The baseline.
-
-
 def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,9 +228,6 @@ def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
     assert loss.baseline.item() == pytest.approx(0.9 * -2.0 + 0.1 * of_draws)
     assert report["baseline"].item() == -2.0  # as it was when the draw was held against it
     assert not loss.baseline.requires_grad
-
-
-# The rest.
 
 
 def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
