@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_samples import Config, log_of, recipe_of, translation_recipe
+from run_samples import Config, log_of, luong, recipe_of, translation_recipe
 from samples import Patch
 
 from captioner import cpu
@@ -21,20 +21,15 @@ compiles = pytest.mark.skipif(
     reason="what torch's compiler writes does not compile with ATEN_CPU_CAPABILITY=default",
 )
 
-TRANSLATORS: dict[str, dict[str, Any]] = {
-    "luong": {"embedding_size": 6, "hidden_size": 8, "layers": 1, "score": "dot"},
-    "transformer": {
-        **{"embedding_size": 8, "heads": 2, "inner_size": 8},
-        **{"encoder_layers": 1, "decoder_layers": 1},
-    },
-}
-DECODERS: dict[str, dict[str, Any]] = {
-    "lstm": {"embedding_size": 8, "hidden_size": 8, "attention_size": 8},
-    "transformer": {
-        **{"kind": "transformer", "embedding_size": 8, "heads": 2},
-        **{"inner_size": 8, "layers": 1},
-    },
-}
+LAYERS = {"embedding_size": 8, "heads": 2, "inner_size": 8, "dropout": 0.0}
+TRANSLATORS: list[dict[str, Any]] = [
+    luong(dropout=0.0),
+    {"transformer": {**LAYERS, "encoder_layers": 1, "decoder_layers": 1}},
+]
+DECODERS: list[dict[str, Any]] = [
+    {"embedding_size": 8, "hidden_size": 8, "attention_size": 8, "dropout": 0.0},
+    {**LAYERS, "kind": "transformer", "layers": 1},
+]
 
 
 def check_equal_training(plain: Recipe, folder: Path) -> None:
@@ -42,9 +37,7 @@ def check_equal_training(plain: Recipe, folder: Path) -> None:
 
     Adam makes rounding larger from step to step.
     """
-    compiled = plain.model_copy(
-        update={"training": plain.training.model_copy(update={"compile": True})}
-    )
+    compiled = plain.replace(training=plain.training.replace(compile=True))
     train_run(plain, folder / "plain")
     train_run(compiled, folder / "compiled")
     expected, found = (log_of(folder / name)[0] for name in ("plain", "compiled"))
@@ -53,23 +46,20 @@ def check_equal_training(plain: Recipe, folder: Path) -> None:
 
 
 @compiles
-@pytest.mark.parametrize("name", TRANSLATORS)
-def test_a_translator_trains_as_without_the_compiler(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", TRANSLATORS, ids=str)
+def test_a_translator_trains_as_without_the_compiler(model: Config, tmp_path: Path) -> None:
     pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
-    model = {name: {**TRANSLATORS[name], "dropout": 0.0}}
     check_equal_training(translation_recipe(model=model, training={"epochs": 1}), tmp_path)
 
 
 @compiles
-@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("decoder", DECODERS, ids=str)
 def test_a_captioner_trains_as_without_the_compiler(
-    kind: str, config: Config, tmp_path: Path, monkeypatch: Patch
+    decoder: Config, config: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv(cpu.SWITCH, "0")  # The LSTM's code for CPUs is not compiled.
-    decoder = {**DECODERS[kind], "dropout": 0.0}
     changes = {"encoder": {"train": True}, "training": {"epochs": 1}}
-    recipe = recipe_of({**config, "decoder": decoder}, **changes)
-    check_equal_training(recipe, tmp_path)
+    check_equal_training(recipe_of({**config, "decoder": decoder}, **changes), tmp_path)
 
 
 def test_without_a_compiler_one_sentence_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from run_samples import (
     Config,
     assert_same_tensors,
@@ -25,18 +24,12 @@ from safetensors.torch import load_file
 from samples import Output
 
 from captioner.cli.main import main
-from captioner.errors import UserError
-from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
 from captioner.runs.translation_recipe import TextConfig
 from captioner.runs.translation_task import learn_vocabularies, read_texts
 from captioner.translate import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
-
-
-PLAIN = "model: {sequence_to_sequence: {}}"
-FILES = "source: a, target: a, validation_source: a, validation_target: a"
 
 
 FEWER = numbers(8, 3, 12)
@@ -137,40 +130,6 @@ def test_a_run_starts_from_a_translator_and_keeps_its_vocabulary(tmp_path: Path)
         torch.testing.assert_close(old, new)
     assert log_of(tmp_path / "second")[0]["epoch"] == 0  # Validated before training.
     train_run(recipe(**changes | {"training": still | {"epochs": 2}}), tmp_path / "second", True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ("data: {format: parallel}", "data.source is missing; format 'parallel'"),
-        ("data: {format: numbers, numbers: {train: 90, largest: 99}}", "are more than there are"),
-        ("text: {kind: subwords, case: sentence}", "text.case 'sentence' is of words"),
-        ("model: {}", "one model of sequence_to_sequence"),
-        ("model: {gnmt: {tie_embeddings: all}}", "'all' needs text.joint to be true"),
-        ("task: sing", "task 'sing' is not 'translate'"),
-    ],
-)
-def test_bad_fields_are_named(tmp_path: Path, changes: str, message: str) -> None:
-    path = write_config(tmp_path, translation_mapping(**yaml.safe_load(changes)))
-    with pytest.raises(UserError, match=f"config .*config.yaml.*{message}"):
-        read_any_recipe(path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "field", "reason"),
-    [
-        ("training: {batch_size: 32}", "batch_size", "data.batch_tokens"),
-        (f"{PLAIN}\nsearch: {{copy_unknown: true}}", "copy_unknown", "it needs a model with att"),
-        (
-            f"{PLAIN}\nsearch: {{coverage_penalty: 0.2}}",
-            "coverage_penalty",
-            "it needs a model with att",
-        ),
-    ],
-)
-def test_a_field_without_effect_is_refused(changes: str, field: str, reason: str) -> None:
-    with pytest.raises(UserError, match=f"{field} has no effect: {reason}"):
-        recipe(**yaml.safe_load(changes))
 
 
 def test_sides_have_their_own_words_unless_joint() -> None:

@@ -232,7 +232,7 @@ def spoiled(extra: Callable[[], Tensor | float]) -> dict[str, Any]:
 def main(folder: Path) -> None:
     """What one of two processes does; how it went is written to `<rank>.json`."""
     seen: dict[str, Any] = {}
-    seen["amid a step"] = {"ended": ending(partial(train_all, folder, seen))}
+    seen["within a step"] = {"ended": ending(partial(train_all, folder, seen))}
     (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(seen), encoding="utf-8")
 
 
@@ -263,7 +263,7 @@ def train_all(folder: Path, seen: dict[str, Any]) -> None:
         note("spoiled", **spoiled(lambda: torch.nan))
         seen["baseline"] = baseline(engine.rank)
         no_memory = torch.OutOfMemoryError("out of memory")
-        run(folder / "amid", engine=engine, **spoiled(raising(no_memory)))
+        run(folder / "within", engine=engine, **spoiled(raising(no_memory)))
 
 
 if __name__ == "__main__":
