@@ -86,16 +86,13 @@ class ShapesObject:
 
 @dataclass(frozen=True)
 class ShapesExample:
-    """A picture, its only right caption, and a box for each word.
+    """A picture, the words of its only right caption, and its objects in order of mention.
 
     image: RGB, `image_size` pixels square.
-    boxes: one a word: its object's box for colours and shapes, else None.
-    objects: in the order in which the caption mentions them.
     """
 
     image: Image.Image
     words: tuple[str, ...]
-    boxes: tuple[Box | None, ...]
     objects: tuple[ShapesObject, ...]
 
     @property
@@ -103,34 +100,39 @@ class ShapesExample:
         """The words in a row."""
         return " ".join(self.words)
 
+    @property
+    def boxes(self) -> tuple[Box | None, ...]:
+        """One a word: its object's box for colours and shapes, else None."""
+        return self.boxes_of(self.words)
+
+    def boxes_of(self, words: Sequence[str]) -> tuple[Box | None, ...]:
+        """The boxes of any caption's words. A colour and a shape name the object of both."""
+        box_of = {(item.colour, item.shape): item.box for item in self.objects}
+        boxes: list[Box | None] = [None] * len(words)
+        for place, pair in enumerate(itertools.pairwise(words)):
+            if pair in box_of:
+                boxes[place] = boxes[place + 1] = box_of[pair]
+        return tuple(boxes)
+
 
 class ShapesGrounding:
     """The objects of generated pictures; a `Grounding`. examples: by image name."""
 
     def __init__(self, examples: Mapping[ImageId, ShapesExample]) -> None:
-        self._targets = {
-            image_id: {
-                (item.colour, item.shape): Target(example.image.size, (item.box,))
-                for item in example.objects
-            }
-            for image_id, example in examples.items()
-        }
+        self._examples = dict(examples)
 
     def __contains__(self, image_id: ImageId) -> bool:
-        return image_id in self._targets
+        return image_id in self._examples
 
     def __str__(self) -> str:
-        return f"the {len(self._targets):,} generated pictures"
+        return f"the {len(self._examples):,} generated pictures"
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """See `Grounding`. A colour and a shape name the object of both: no picture has two."""
-        targets: list[Target | None] = [None] * len(words)
-        objects = self._targets.get(image_id, {})
-        for place in range(len(words) - 1):
-            colour, shape = words[place], words[place + 1]
-            if colour in COLOURS and shape in SHAPES:
-                targets[place] = targets[place + 1] = objects.get((colour, shape))
-        return targets
+        """See `Grounding`."""
+        if image_id not in self._examples:
+            return [None] * len(words)
+        example = self._examples[image_id]
+        return [box and Target(example.image.size, (box,)) for box in example.boxes_of(words)]
 
 
 def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[ShapesExample]:
@@ -158,7 +160,7 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
     for item, outline in drafts:
         _draw(image, item, outline, random)
     objects = tuple(item for item, _ in drafts)
-    return ShapesExample(image, *_describe(objects), objects)
+    return ShapesExample(image, _describe(objects), objects)
 
 
 def shapes_examples(pictures: Sequence[ShapesExample], first: int = 0) -> list[Example]:
@@ -174,19 +176,17 @@ def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
     return generate(count, UNSEEN_SEED, ShapesConfig(image_size=image_size))
 
 
-def _describe(objects: Sequence[ShapesObject]) -> tuple[tuple[str, ...], tuple[Box | None, ...]]:
-    """The words of a picture's caption, "a red circle above a blue square", and their boxes.
+def _describe(objects: Sequence[ShapesObject]) -> tuple[str, ...]:
+    """The words of a picture's caption: "a red circle above a blue square".
 
     Each object but the last is followed by its relation to the next, by the larger distance of
     centres.
     """
     words: list[str] = []
-    boxes: list[Box | None] = []
     for item, following in itertools.zip_longest(objects, objects[1:]):
-        relation = _relation(item.box, following.box) if following else []
-        words += ["a", item.colour, item.shape, *relation]
-        boxes += [None, item.box, item.box, *[None] * len(relation)]
-    return tuple(words), tuple(boxes)
+        words += ["a", item.colour, item.shape]
+        words += _relation(item.box, following.box) if following else []
+    return tuple(words)
 
 
 def _draft(

@@ -25,7 +25,6 @@ from captioner.caption import (
     HardAttentionLoss,
     ObjectiveConfig,
     SelfCriticalConfig,
-    SelfCriticalLoss,
     ShowAttendTellDecoder,
     TransformerDecoderConfig,
 )
@@ -94,14 +93,9 @@ def test_options_that_mean_nothing_are_named(use: Callable[[], object], sentence
 
 def test_a_loss_of_the_other_attention_is_a_programmers_mistake() -> None:
     soft, hard = small_decoder(), small_decoder(selection="hard")
-    scst = ObjectiveConfig(self_critical=SelfCriticalConfig())
-    for make in (
-        lambda: CaptioningLoss(hard, ObjectiveConfig()),
-        lambda: SelfCriticalLoss(hard, scst, lambda rows, captions: rows),
-        lambda: HardAttentionLoss(soft, ObjectiveConfig()),
-    ):
+    for kind, decoder in ((CaptioningLoss, hard), (HardAttentionLoss, soft)):
         with pytest.raises(ValueError, match=r"this loss trains (soft|hard) attention"):
-            make()
+            kind(decoder, ObjectiveConfig())
 
 
 @pytest.mark.parametrize(
@@ -127,10 +121,8 @@ def test_parts_that_do_not_fit_together_are_refused(
     [
         (numpy.zeros((3, 9, 9), numpy.uint8), "shape (3, 9, 9), not (H, W, 3)"),
         (torch.zeros(9, 9, 3), "shape (9, 9, 3), not (3, H, W)"),
-        (numpy.zeros((9, 9), numpy.uint8), "shape (9, 9), not"),
         (numpy.zeros((0, 9, 3), numpy.uint8), "shape (0, 9, 3), not"),
         (numpy.zeros((9, 9, 3), numpy.int64), "array of int64, not of uint8 or floats"),
-        (numpy.full((9, 9, 3), 255.0), "numbers outside 0 to 1"),
         (torch.full((3, 9, 9), torch.nan), "numbers outside 0 to 1"),
         (3, "the image is of the type int, not a path"),
     ],
@@ -144,10 +136,8 @@ def test_what_is_no_photo_is_refused(tiny_captioner: Captioner, given: Any, sent
     ("content", "sentence"),
     [
         ("dog 1 2\n", "vectors.txt has none of the 5 words with 3 numbers, which decoder.emb"),
-        ("dog\t1\t2\t3\n", "none of the 5 words"),
         ("", "none of the 5 words"),
         ("cat 1 2 3\n\ndog 1 two 3\n", "line 3: "),
-        ("dog 1 nan 3\n", "vectors.txt has a number that is not finite"),
         ("dog 1 1e39 3\n", "vectors.txt has a number that is not finite"),
         (None, "vectors.txt: No such file"),
     ],
@@ -179,7 +169,6 @@ def test_a_missing_file_or_folder_is_named(tiny_model: Path, file: str) -> None:
     "damage",
     [
         lambda content: content[: len(content) // 2],
-        lambda content: content[:-1] if content[-1:] != b"\n" else content[:-3],
         lambda content: b"\xff\xfe" + content,
         lambda content: b"null",
         lambda content: b'{"words": 3, "format": 3}',
@@ -221,7 +210,7 @@ def test_a_wrong_config_is_named(
     assert re.search(sentence, refused(tiny_model, file))
 
 
-GATE, COUNT = "decoder.gate.weight", "encoder.features.1.num_batches_tracked"
+GATE = "decoder.gate.weight"
 
 
 @pytest.mark.parametrize(
@@ -230,13 +219,9 @@ GATE, COUNT = "decoder.gate.weight", "encoder.features.1.num_batches_tracked"
         (GATE, None, "is missing"),
         (GATE, torch.zeros(2, 12), "is (2, 12), not (1, 12)"),
         (GATE, torch.zeros(1, 12, dtype=torch.int8), "is of type torch.int8, not torch.float32"),
-        (COUNT, torch.tensor(1.5), "is of type torch.float32, not torch.int64"),
         ("decoder.extra", torch.zeros(1), "does not belong"),
-        ("other", torch.zeros(1), "does not belong"),
-        ("trigrams", torch.tensor([[4, 5]]), "does not hold triples"),
         ("trigrams", torch.tensor([[4.0, 5.0, 6.0]]), "does not hold triples"),
         ("trigrams", torch.tensor([[4, 5, 99]]), "has words beyond the vocabulary"),
-        ("trigrams", torch.tensor([[4, 5, -1]]), "has words beyond the vocabulary"),
     ],
 )
 def test_tensors_that_do_not_fit_are_named(

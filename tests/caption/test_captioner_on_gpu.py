@@ -66,19 +66,6 @@ def test_the_loss_and_its_gradient_are_those_of_the_cpu(kind: str) -> None:
         torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-3, atol=1e-4)
 
 
-def test_teacher_forcing_of_hard_attention_is_that_of_the_cpu() -> None:
-    decoder, batch = make_decoder(selection="hard"), make_batch()
-    found = []
-    for device in (torch.device("cpu"), DEVICE):
-        model, on_device = copy.deepcopy(decoder).to(device), batch.to(device)
-        memory = model.remember(on_device.source)
-        with exact_products():  # A generator of the CPU draws the same positions.
-            found.append(model(memory, on_device.inputs.unsqueeze(1), torch.Generator()))
-    here, there = found
-    torch.testing.assert_close(there.logits.cpu(), here.logits, rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(there.weights.cpu(), here.weights, rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", SIZES)
 def test_a_search_finds_the_captions_of_the_cpu(kind: str) -> None:
     decoder, batch = make_decoder(kind).eval(), make_batch()

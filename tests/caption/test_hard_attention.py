@@ -228,14 +228,3 @@ def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
     assert loss.baseline.item() == pytest.approx(0.9 * -2.0 + 0.1 * of_draws)
     assert report["baseline"].item() == -2.0  # as it was when the draw was held against it
     assert not loss.baseline.requires_grad
-
-
-def test_a_padded_caption_is_the_caption_without_its_padding() -> None:
-    loss, padded = make_loss(entropy_weight=0.2), two_words()
-    cut = CaptioningBatch(padded.source, *(each[:, :2] for each in padded[1:4]))
-    found = []
-    for batch, places in ((padded, (1, 2, 0)), (cut, (1, 2))):
-        loss.baseline.fill_(-1.0)
-        report, _, _ = with_places(loss, batch, places)
-        found.append((report, gradients(report["loss"], loss.decoder), loss.baseline.clone()))
-    torch.testing.assert_close(found[0], found[1])

@@ -127,18 +127,8 @@ def test_captions_say_what_the_boxes_show() -> None:
 
 CIRCLE = ShapesObject("red", "circle", (2.0, 3.0, 12.0, 13.0))
 SQUARE = ShapesObject("blue", "square", (20.0, 30.0, 50.0, 60.0))
-
-
-PICTURE = ShapesExample(Image.new("RGB", (64, 64)), (), (), (CIRCLE, SQUARE))
+PICTURE = ShapesExample(Image.new("RGB", (64, 64)), (), (CIRCLE, SQUARE))
 GROUNDING = ShapesGrounding({"x": PICTURE})
-
-
-def test_right_captions_have_the_boxes_of_their_examples() -> None:
-    examples = generate(12, 5, ShapesConfig(image_size=48, objects=(1, 3)))
-    grounding = ShapesGrounding(dict(enumerate(examples)))
-    for number, example in enumerate(examples):
-        targets = grounding.targets(number, example.words)
-        assert tuple(target and target.boxes[0] for target in targets) == example.boxes
 
 
 @pytest.mark.parametrize(
@@ -150,13 +140,10 @@ def test_right_captions_have_the_boxes_of_their_examples() -> None:
         ("a red above a circle", [None] * 5),
         ("red blue square", [None, SQUARE.box, SQUARE.box]),
         ("circle red", [None] * 2),
-        ("red", [None]),
         ("", []),
     ],
 )
-def test_wrong_captions_have_the_boxes_of_what_is_there(
-    caption: str, expected: list[object]
-) -> None:
+def test_captions_have_the_boxes_of_what_is_there(caption: str, expected: list[object]) -> None:
     targets = GROUNDING.targets("x", caption.split())
     assert all(target is None or target.size == (64, 64) for target in targets)
     assert [target and target.boxes[0] for target in targets] == expected
