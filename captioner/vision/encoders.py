@@ -15,7 +15,7 @@ from captioner.vision.network_encoder import NetworkConfig, TimmEncoder, Torchvi
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.weight_files import fill
 
-NAMED = PRETRAINED, IMAGENET, RANDOM = ("pretrained", "imagenet", "random")
+PRETRAINED, IMAGENET, RANDOM = ("pretrained", "imagenet", "random")
 """Weights without a path. Pretrained and imagenet are the same: the published ones."""
 
 
@@ -39,19 +39,16 @@ FAMILIES = [
 
 def family_of(name: Any) -> Family:
     """The family of a name. Raises `ValueError` with the nearest names if there is none."""
-    for family in FAMILIES:
-        if isinstance(name, str) and family.prefix and name.startswith(family.prefix):
-            return family
     families = {
         each: family
         for family in FAMILIES
-        for each in choices(family.config.model_fields["name"].annotation)
+        for each in choices(family.config.model_fields["name"].annotation) or [family.prefix]
     }
-    if isinstance(name, str) and name in families:
-        return families[name]
+    library, slash, _ = str(name).partition("/")
+    if library + slash in families:
+        return families[library + slash]
     near = did_you_mean(near_names(name, families))
-    known = [*families, *(f"{family.prefix}NAME" for family in FAMILIES if family.prefix)]
-    raise ValueError(f"name {name!r} is not one of {', '.join(known)}{near}")
+    raise ValueError(f"name {name!r} is not one of {', '.join(families)}{near}")
 
 
 def encoder_config(values: Any) -> Any:

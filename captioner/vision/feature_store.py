@@ -72,14 +72,12 @@ class StoreRecord(Config):
         found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
         for name in sorted(found.keys() | expected.keys()):
             stored, asked = found.get(name), expected.get(name)
-            if stored == asked:
-                continue
-            difference = f"was made with {name} {_short(stored)}, not {_short(asked)}"
-            if name == "images":
-                difference = "holds other images"
-            raise UserError(
-                f"feature store {folder} {difference}; set another features.folder or delete it"
-            )
+            if stored != asked:
+                origin = f"was made with {name} {_short(stored)}, not {_short(asked)}"
+                raise UserError(
+                    f"feature store {folder} {'holds other images' if name == 'images' else origin}"
+                    "; set another features.folder or delete it"
+                )
 
 
 class StoreWriter:
@@ -88,7 +86,7 @@ class StoreWriter:
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
         """Create the store or go on with it, as process `rank` of `ranks`."""
         create_store(folder, record)
-        self._start = map_rows(folder, record).offset
+        self._start = _map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
         self._pending: dict[int, int] = {}
         self._flushed = time.monotonic()
@@ -158,7 +156,7 @@ class FeatureStore:
     def __init__(self, folder: Path, record: StoreRecord | None = None) -> None:
         """Open the finished store in `folder`. record: what the reader expects."""
         self.folder = folder
-        self.record = read_record(folder)
+        self.record = _read_record(folder)
         if record is not None:
             self.record.check_same(record, folder)
         states = read_states(folder, len(self))
@@ -168,7 +166,7 @@ class FeatureStore:
                 f"feature store {folder} is unfinished: {done} of {len(self)} rows; run the "
                 f"extraction again to go on with it"
             )
-        map_rows(folder, self.record)
+        _map_rows(folder, self.record)
         self.unreadable = frozenset(numpy.flatnonzero(states == _UNREADABLE).tolist())
         """Rows of photos that could not be read."""
 
@@ -179,7 +177,7 @@ class FeatureStore:
         """Annotation vectors of the given rows, in the given order: (B, L, D) of `dtype`."""
         picked = numpy.asarray(rows, dtype=numpy.int64)  # (B,)
         # Mapped anew each time: pages that were read count as memory of the process until then.
-        return torch.from_numpy(map_rows(self.folder, self.record)[picked]).to(dtype)
+        return torch.from_numpy(_map_rows(self.folder, self.record)[picked]).to(dtype)
 
 
 def create_store(folder: Path, record: StoreRecord) -> None:
@@ -188,11 +186,10 @@ def create_store(folder: Path, record: StoreRecord) -> None:
         with folder_lock(folder, "feature store", wait=True):
             if not (folder / RECORD).exists():
                 _write_empty(folder, record)
-    read_record(folder).check_same(record, folder)
+    _read_record(folder).check_same(record, folder)
 
 
-def read_record(folder: Path) -> StoreRecord:
-    """The record of the store in `folder`."""
+def _read_record(folder: Path) -> StoreRecord:
     path = folder / RECORD
     return from_mapping(StoreRecord, read_json(path, "feature store record"), str(path))
 
@@ -206,7 +203,7 @@ def read_states(folder: Path, count: int) -> Any:
     return states
 
 
-def map_rows(folder: Path, record: StoreRecord) -> Any:
+def _map_rows(folder: Path, record: StoreRecord) -> Any:
     """The rows of a store, (N, L, D) float16, mapped for reading."""
     try:
         rows = numpy.load(folder / ROWS, mmap_mode="r")

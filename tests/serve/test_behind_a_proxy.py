@@ -9,16 +9,14 @@ import shlex
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import httpx
 import pytest
-from serve_samples import photo_bytes, running
+from serve_samples import ROOT, photo_bytes, running
 
 from captioner.cli.main import build_parser
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
 
 
@@ -27,16 +25,12 @@ def block(language: str) -> str:
     return str(found)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as opened:
-        return int(opened.getsockname()[1])
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="needs Debian's nginx-light")
 def test_nginx_leads_to_the_page(tiny_model: Path, tmp_path: Path) -> None:
     public = "https://photos.example.org/captions/"
-    port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port = int(opened.getsockname()[1])
     served = running("--model", str(tiny_model), "--no-translator", "--public-url", public)
     with served as server:
         section = block("nginx").replace("listen 80;", f"listen 127.0.0.1:{port};")
@@ -53,21 +47,17 @@ def test_nginx_leads_to_the_page(tiny_model: Path, tmp_path: Path) -> None:
         )
         proxy = subprocess.Popen(["nginx", "-e", str(tmp_path / "log"), "-c", str(config)])
         headers = {"Host": "photos.example.org", "Origin": "https://photos.example.org"}
+        transport = httpx.HTTPTransport(retries=10)  # Until it listens.
+        address = f"http://127.0.0.1:{port}/captions"
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
-                for _ in range(100):
-                    try:
-                        client.get("/")
-                        break
-                    except httpx.TransportError:
-                        time.sleep(0.1)
-                assert "<title>captioner</title>" in client.get("/captions/").text
-                assert client.get("/captions/style.css").status_code == 200
+            with httpx.Client(base_url=address, headers=headers, transport=transport) as client:
+                assert "<title>captioner</title>" in client.get("/").text
+                assert client.get("/style.css").status_code == 200
                 sent = [("photo", ("a.png", photo_bytes()))]
-                answer = client.post("/captions/api/caption", files=sent)
+                answer = client.post("/api/caption", files=sent)
                 assert answer.json()["photos"][0]["captions"]
                 foreign = {"Origin": "https://evil.example"}
-                refused = client.post("/captions/api/caption", files=sent, headers=foreign)
+                refused = client.post("/api/caption", files=sent, headers=foreign)
                 assert refused.status_code == 403
         finally:
             proxy.terminate()

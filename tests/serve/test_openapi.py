@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from serve_samples import Running, photo_bytes
+from serve_samples import Running
 
 pytestmark = pytest.mark.slow
 
@@ -30,17 +28,6 @@ ADDRESSES = [
     ("/api/health", "GET"),
     ("/api/model", "GET"),
 ]
-
-NAMES = [
-    *("beam", "n_best", "sample", "temperature", "top_k", "top_p", "seed", "maps"),
-    *("minimum_length", "maximum_length", "block_ngrams", "length_normalisation"),
-]
-VALUES = st.one_of(
-    st.integers(-1, 25).map(str),
-    st.floats().map(str),
-    st.sampled_from(["true", "false", "", "1e9"]),
-    st.text(max_size=8),
-)
 
 
 @pytest.fixture(scope="module")
@@ -79,21 +66,3 @@ def test_answers_are_as_described(
         return
     run()
     assert asked
-
-
-@SETTINGS
-@given(fields=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=5))
-def test_any_fields_beside_a_photo_are_used_or_refused(
-    server: Running, fields: dict[str, str]
-) -> None:
-    answer = httpx.post(
-        f"{server.address}api/caption",
-        files=[("photo", ("a.png", photo_bytes()))],
-        data={name: text.encode("utf-8", "replace") for name, text in fields.items()},
-        timeout=None,
-    )
-    assert answer.status_code in (200, 422), answer.text
-    if answer.status_code == 422:
-        assert answer.json()["error"]
-    else:
-        assert answer.json()["photos"][0]["captions"]

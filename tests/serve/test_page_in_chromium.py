@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from chromium_samples import (
 )
 from PIL import Image
 from playwright.sync_api import Page, expect
-from serve_samples import photo_bytes
+from serve_samples import photo_bytes, running
 
 from captioner.caption import load_model
 from captioner.render import overlay
@@ -67,18 +68,6 @@ def test_a_photo_gets_its_caption_and_a_word_its_map(
     expect(card.locator("canvas")).to_be_hidden()
 
 
-def test_the_strength_is_that_of_the_slider(open_page: Open) -> None:
-    page = open_page()
-    card = add(page, photo_file(1))
-    card.locator(".word").first.click()  # Keeps it.
-    strong = canvas_of(card)
-    page.locator("#strength").fill("0")
-    expect(page.locator("#strength-shown")).to_have_text("0 %")
-    none = canvas_of(card)
-    assert far(none, preview_of(card)) < 2.5
-    assert far(strong, none) > 10
-
-
 def test_it_works_with_the_keyboard_alone(open_page: Open) -> None:
     page = open_page()
     card = add(page, photo_file(1), photo_file(2))
@@ -106,26 +95,6 @@ def test_it_works_with_the_keyboard_alone(open_page: Open) -> None:
     expect(other.nth(min(last, other.count() - 1))).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.locator(".word.shown")).to_have_count(0)
-    expect(card.locator("canvas")).to_be_hidden()
-
-
-def test_playing_runs_through_the_words_in_order(open_page: Open) -> None:
-    page = open_page()
-    card = add(page, photo_file(1))
-    count = len(words_of(card))
-    card.evaluate(
-        "card => { window.seen = [];"
-        " card.addEventListener('wordshown',"
-        " (event) => window.seen.push(event.detail?.word ?? -1)); }"
-    )
-    play = card.locator(".play")
-    play.click()
-    expect(play).to_have_text("Stop")
-    expect(play).to_have_text("Play")
-    assert page.evaluate("window.seen") == [*range(count), -1]
-    play.click()
-    play.click()
-    expect(play).to_have_text("Play")
     expect(card.locator("canvas")).to_be_hidden()
 
 
@@ -207,15 +176,6 @@ def test_photos_are_dropped_and_pasted(open_page: Open) -> None:
     assert page.locator(".file").all_inner_texts() == ["one.png", "two.png"] * 2
 
 
-def wait_until(page: Page, condition: str) -> None:
-    """As `wait_for_function`, which a page that forbids `eval` stops at its second look."""
-    for _ in range(300):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(100)
-    pytest.fail(f"not so within 30 seconds: {condition}")
-
-
 def test_a_photo_is_taken(open_page: Open) -> None:
     page = open_page()
     page.locator("#photograph").click()
@@ -228,42 +188,11 @@ def test_a_photo_is_taken(open_page: Open) -> None:
     captioned(page, 1)
     expect(page.locator("#camera")).to_be_hidden()
     assert page.locator("#view").evaluate("view => view.srcObject") is None
-    # Two clicks open one stream, which ends.
-    page.evaluate(
-        """() => {
-          const devices = navigator.mediaDevices;
-          const open = devices.getUserMedia.bind(devices);
-          window.streams = [];
-          devices.getUserMedia = async (wanted) => {
-            window.streams.push(await open(wanted));
-            return window.streams.at(-1);
-          };
-          for (const _ of "ab") document.getElementById("photograph").click();
-        }"""
-    )
-    expect(page.locator("#camera")).to_be_visible()
-    page.locator("#leave").click()
-    ended = "window.streams.map((each) => each.getTracks()[0].readyState).join() === 'ended'"
-    wait_until(page, ended)
     # A telephone has its own camera program.
     telephone = open_page(**TELEPHONE)
     with telephone.expect_file_chooser() as chooser:
         telephone.locator("#photograph").tap()
     assert chooser.value.element.get_attribute("capture") == "environment"
-
-
-def test_the_example_and_the_way_back(open_page: Open) -> None:
-    page = open_page()
-    page.route("**/demo.jpg", lambda route: route.abort())
-    page.locator("#example").click()
-    expect(page.get_by_text("does not answer; is it still running?")).to_be_visible()
-    page.unroute("**/demo.jpg")
-    page.locator("#example").click()
-    captioned(page, 1)
-    expect(page.locator(".hero").first).to_be_hidden()
-    page.locator(".remove:visible").click()
-    expect(page.locator(".item")).to_have_count(0)
-    expect(page.locator("#example")).to_be_visible()
 
 
 def test_a_reload_keeps_the_results_and_their_language(open_page: Open) -> None:
@@ -301,3 +230,63 @@ def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
     record = json.loads(contents["json"])
     assert record["captions"][0]["words"] == words
     assert "preview" not in record
+
+
+# All photos, downloaded as one page.
+
+
+def all_as_a_page(page: Page, path: Path) -> str:
+    name, content = downloaded(page, page.locator("#all-html"))
+    assert name == "captions.html"
+    path.write_bytes(content)
+    return content.decode()
+
+
+@pytest.mark.parametrize("most", [2, 16])
+def test_all_as_a_page_holds_more_photos_than_a_request(
+    open_page: Open, saved_models: tuple[Path, Path], tmp_path: Path, most: int
+) -> None:
+    files = [photo_file(seed, f"<main> {seed}.png") for seed in range(8)]
+    limit = 1.1 * max(len(each["buffer"]) for each in files) / 1024**2
+    arguments = ("--max-photos", str(most), "--max-upload", str(limit))
+    with running("--model", str(saved_models[0]), *arguments) as server:
+        page = open_page(server.address)
+        add(page, *files)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        text = all_as_a_page(page, tmp_path / "page.html")
+    expect(page.locator("#error-message")).to_be_hidden()
+    assert sum(url.endswith("/api/overlay") for url in asked) > 1
+    assert re.findall(r"<article [^>]*>", text) == [
+        f'<article class="item" id="item-{number}">' for number in range(8)
+    ]
+    assert text.count("</main>") == text.count("</html>") == 1
+    browser = page.context.browser
+    context = browser.new_context(reduced_motion="reduce")
+    saved = context.new_page()
+    saved.goto((tmp_path / "page.html").as_uri())
+    assert saved.locator("figcaption").all_inner_texts() == [each["name"] for each in files]
+    for number in (0, 7):  # Of the first request and of the last.
+        card = saved.locator(".item").nth(number)
+        card.locator(".word").first.hover()
+        expect(card.locator("canvas")).to_be_visible()
+    context.close()
+
+
+def test_all_as_a_page_says_how_many_are_in_it_and_why_one_is_not(
+    open_page: Open, tmp_path: Path
+) -> None:
+    page = open_page()
+    bad = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no photo"}
+    page.set_input_files("#files", [photo_file(1), bad, photo_file(2)])
+    captioned(page, 2)
+    failed = page.locator("[data-state=failed]")
+    expect(failed.locator(".state")).to_contain_text("notes.txt is not an image that can be read")
+    expect(failed.locator(".downloads")).to_be_hidden()
+    sentence = "2 of 3 photos are in the file: the others have no caption"
+    text = all_as_a_page(page, tmp_path / "page.html")
+    assert text.count("<article") == 2
+    expect(page.locator("#error-message")).to_have_text(sentence)
+    failed.locator(".remove").click()
+    assert len(json.loads(downloaded(page, page.locator("#all-json"))[1])) == 2
+    expect(page.locator("#error-message")).to_be_hidden()

@@ -119,34 +119,6 @@ def test_a_sentence_is_translated_and_its_alignment_shown(open_page: Open) -> No
     assert json.loads(downloaded(page, card.locator("[data-format=json]"))[1]) == translations[0]
 
 
-def test_a_tapped_word_of_a_translation_keeps_its_alignment(open_page: Open) -> None:
-    page = open_page(**TELEPHONE)
-    # As in Safari, where a button that is tapped gets no focus.
-    page.evaluate("addEventListener('mousedown', (event) => event.preventDefault(), true)")
-    page.locator("#tab-sentences").tap()
-    page.fill("#text", "The dog sees a man.")
-    with page.expect_response("**/api/translate") as answered:
-        page.get_by_role("button", name="Translate").tap()
-    alignment = answered.value.json()["translations"][0]["translations"][0]["word_alignment"]
-    card = page.locator(".translation")
-    words, rows = card.locator(".target .token"), card.locator("table tr")
-    sources = card.locator(".source .token")
-    for number in (1, 0):
-        words.nth(number).tap()
-        expect(card.locator(".target .shown")).to_have_count(1)
-        expect(words.nth(number)).to_have_class("token shown")
-        expect(words.nth(number)).to_have_attribute("aria-pressed", "true")
-        expect(rows.nth(number + 1)).to_have_class("shown")
-        lit = sources.evaluate_all(
-            "tokens => tokens.map((token) => parseFloat(token.style.getPropertyValue('--weight')))"
-        )
-        assert lit == pytest.approx([100 * weight for weight in alignment[number]], abs=0.51)
-    rows.nth(2).tap()
-    expect(words.nth(1)).to_have_attribute("aria-pressed", "true")
-    words.nth(1).tap()  # Once more lets it go.
-    expect(card.locator(".shown, .lit, .target [aria-pressed=true]")).to_have_count(0)
-
-
 def test_without_a_translator_there_is_no_second_tab(
     open_page: Open, saved_models: tuple[Path, Path]
 ) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import pytest
-from PIL import Image
 from serve_samples import (
     Files,
     as_directly,
@@ -30,12 +31,16 @@ from captioner.serve.service import Service
 
 
 class Held:
-    """Holds a captioner's search until `go`, and records its batch sizes."""
+    """A service whose search waits for `go`; records its batch sizes, and sends photos."""
 
-    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, stack: ExitStack, **limits: Any) -> None:
+        self.service = Service(make_captioner(), None, Limits(**limits), batch_size=8)
+        self.client = stack.enter_context(asking(make_app(self.service)))
         self.sizes: list[int] = []
         self.begun, self.go = threading.Event(), threading.Event()
-        search = service.captioner.caption_annotations
+        self._threads = stack.enter_context(ThreadPoolExecutor(16))
+        stack.callback(self.go.set)
+        search = self.service.captioner.caption_annotations
 
         def held(annotations: Tensor, *arguments: Any, **named: Any) -> list[Caption]:
             self.sizes.append(len(annotations))
@@ -43,51 +48,35 @@ class Held:
             self.go.wait()
             return search(annotations, *arguments, **named)
 
-        monkeypatch.setattr(service.captioner, "caption_annotations", held)
+        self.service.captioner.caption_annotations = held  # type: ignore[method-assign]
 
-    def answers(
-        self, service: Service, client: httpx.Client, count: int, **fields: str
-    ) -> list[httpx.Response]:
+    def send(self, photo: Files, **fields: str) -> Future[httpx.Response]:
+        post = self.client.post
+        return self._threads.submit(post, "/api/caption", files=photo, data=fields, timeout=None)
+
+    def answers(self, count: int, **fields: str) -> list[httpx.Response]:
         """The answers to a photo that is held and to so many that come meanwhile."""
-        first = Sending(client, [files(0)])
+        sent = [self.send(files(0))]
         self.begun.wait()
-        others = Sending(client, [files(seed) for seed in range(count)], **fields)
-        until(lambda: len(service.captions.jobs) == count)
+        sent += [self.send(files(seed), **fields) for seed in range(count)]
+        until(lambda: len(self.service.captions.jobs) == count)
         self.go.set()
-        return first.ended() + others.ended()
+        return [each.result() for each in sent]
+
+    def waiting(self) -> int:
+        """The number of unanswered requests."""
+        return int(httpx.get(self.client.base_url.join("/api/health")).json()["waiting"])
 
 
-class Sending:
-    """Threads that each send one photo."""
-
-    def __init__(self, client: httpx.Client, photos: list[Files], **fields: str) -> None:
-        self.answers: list[httpx.Response] = []
-
-        def ask(photo: Files) -> None:
-            answer = client.post("/api/caption", files=photo, data=fields, timeout=None)
-            self.answers.append(answer)
-
-        self.threads = [threading.Thread(target=ask, args=(photo,)) for photo in photos]
-        for thread in self.threads:
-            thread.start()
-
-    def ended(self) -> list[httpx.Response]:
-        """The answers, once all are there."""
-        for thread in self.threads:
-            thread.join()
-        return self.answers
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
 
 
-def waiting(client: httpx.Client) -> int:
-    """The number of unanswered requests."""
-    return int(client.get("/api/health").json()["waiting"])
-
-
-def test_requests_that_arrive_together_are_captioned_together(
-    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Held(service, monkeypatch)
-    answers = held.answers(service, client, 7)
+def test_requests_that_arrive_together_are_captioned_together(stack: ExitStack) -> None:
+    held = Held(stack)
+    answers = held.answers(7)
     assert held.sizes == [1, 7]
     expected = make_captioner().caption([photo_bytes(seed) for seed in range(7)])
     for answer in answers:
@@ -95,88 +84,72 @@ def test_requests_that_arrive_together_are_captioned_together(
         as_directly(photo, expected[int(photo["name"].partition(".")[0])])
 
 
-def test_sampling_is_not_batched(
-    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Held(service, monkeypatch)
-    held.answers(service, client, 3, sample="true", temperature="3")
+def test_sampling_is_not_batched(stack: ExitStack) -> None:
+    held = Held(stack)
+    held.answers(3, sample="true", temperature="3")
     assert held.sizes == [1, 1, 1, 1]
 
 
-def test_requests_beyond_the_queue_get_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Service(make_captioner(), None, Limits(waiting=3))
-    held = Held(service, monkeypatch)
-    with asking(make_app(service)) as client:
-        sending = Sending(client, [files(seed) for seed in range(3)])
-        until(lambda: waiting(client) == 3)
-        busy = client.post("/api/caption", files=files(9))
-        assert "busy" in problem(busy, 503)
-        assert int(busy.headers["Retry-After"]) >= 1
-        assert client.get("/api/health").json()["waiting"] == 3
-        held.go.set()
-        assert [answer.status_code for answer in sending.ended()] == [200] * 3
-        assert caption(client, files(9))
-        assert waiting(client) == 0
+def test_requests_beyond_the_queue_get_retry_after(stack: ExitStack) -> None:
+    held = Held(stack, waiting=3)
+    sent = [held.send(files(seed)) for seed in range(3)]
+    until(lambda: held.waiting() == 3)
+    busy = held.client.post("/api/caption", files=files(9))
+    assert "busy" in problem(busy, 503)
+    assert int(busy.headers["Retry-After"]) >= 1
+    assert held.waiting() == 3
+    held.go.set()
+    assert [each.result().status_code for each in sent] == [200] * 3
+    assert caption(held.client, files(9))
+    assert held.waiting() == 0
 
 
-def test_a_request_ends_at_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Service(make_captioner(), None, Limits(seconds=0.3))
-    held = Held(service, monkeypatch)
-    with asking(make_app(service)) as client:
-        answer = client.post("/api/caption", files=files(0))
-        assert "not ready within 0.3 seconds" in problem(answer, 503)
-        assert "Retry-After" in answer.headers
-        assert waiting(client) == 0
-        held.go.set()
+def test_a_request_ends_at_its_timeout(stack: ExitStack) -> None:
+    held = Held(stack, seconds=0.3)
+    answer = held.client.post("/api/caption", files=files(0))
+    assert "not ready within 0.3 seconds" in problem(answer, 503)
+    assert "Retry-After" in answer.headers
+    assert held.waiting() == 0
 
 
-def test_photos_of_clients_that_left_are_skipped(
-    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = Held(service, monkeypatch)
-    first = Sending(client, [files(0)])
+def test_photos_of_clients_that_left_are_skipped(stack: ExitStack) -> None:
+    held = Held(stack)
+    first = held.send(files(0))
     held.begun.wait()
-    request = client.build_request("POST", "/api/caption", files=files(1))
-    host, port = client.base_url.host, client.base_url.port or 0
-    with socket.create_connection((host, port)) as line:
+    request = held.client.build_request("POST", "/api/caption", files=files(1))
+    place = (held.client.base_url.host, held.client.base_url.port or 0)
+    with socket.create_connection(place) as line:
         lines = [f"{name}: {value}" for name, value in request.headers.items()]
         head = "\r\n".join(["POST /api/caption HTTP/1.1", *lines, "", ""])
         line.sendall(head.encode() + request.read())
-        until(lambda: len(service.captions.jobs) == 1)
-    until(lambda: waiting(client) == 1)
+        until(lambda: len(held.service.captions.jobs) == 1)
+    until(lambda: held.waiting() == 1)
     held.go.set()
-    first.ended()
-    assert caption(client, files(2))
+    first.result()
+    assert caption(held.client, files(2))
     assert held.sizes == [1, 1]
 
 
 def test_a_fault_of_the_server_tells_nothing(
-    service: Service,
-    client: httpx.Client,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(pixels: Tensor) -> Tensor:
         raise RuntimeError(f"a secret in {__file__}")
 
-    monkeypatch.setattr(service.captioner, "encode", broken)
-    sentence = problem(client.post("/api/caption", files=files(0)), 500)
-    assert "secret" not in sentence
+    held = Held(stack)
+    monkeypatch.setattr(held.service.captioner, "encode", broken)
+    assert "secret" not in problem(held.client.post("/api/caption", files=files(0)), 500)
     until(lambda: "secret" in caplog.text)  # Its operator reads the trace.
-    # Not by the client, whose connection the server is closing.
-    assert httpx.get(client.base_url.join("/api/health")).json() == {"status": "ok", "waiting": 0}
+    assert held.waiting() == 0
 
 
 @pytest.mark.slow
-def test_photos_that_take_too_long_do_not_hold_up_a_good_one() -> None:
-    pixels = Image.new("RGB", (7_000, 7_000))
-    file = io.BytesIO()
-    pixels.save(file, "PNG", compress_level=1)
-    service = Service(make_captioner(), None, Limits(decoding_seconds=0.2))
-    with asking(make_app(service)) as client:
-        sending = Sending(client, [[("photo", ("bomb.png", file.getvalue()))]] * 4)
-        assert caption(client, files(1))
-        answers = sending.ended()
-    for answer in answers:
+def test_photos_that_take_too_long_do_not_hold_up_a_good_one(stack: ExitStack) -> None:
+    held = Held(stack, decoding_seconds=0.2)
+    held.go.set()
+    bomb = photo_bytes(0, (7_000, 7_000))
+    sent = [held.send([("photo", ("bomb.png", bomb))]) for _ in range(4)]
+    assert caption(held.client, files(1))
+    for each in sent:
         sentence = "bomb.png cannot be decoded: the decoder took more than 0.2 s"
-        assert problem(answer, 422) == sentence
+        assert problem(each.result(), 422) == sentence

@@ -172,19 +172,6 @@ def test_every_mode_becomes_rgb_on_white(
     assert found == pytest.approx(numpy.array(colours), abs=2 if "a" in image.mode.lower() else 0)
 
 
-@given(
-    st.sampled_from(["1", "L", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "LA", "I", "F"]),
-    st.integers(1, 4),
-    st.integers(1, 4),
-    st.data(),
-)
-def test_any_pixels_of_any_mode_load(mode: str, width: int, height: int, data: Any) -> None:
-    length = len(Image.new(mode, (width, height)).tobytes())
-    content = data.draw(st.binary(min_size=length, max_size=length))
-    loaded = load_image(Image.frombytes(mode, (width, height), content))
-    assert (loaded.mode, loaded.size) == ("RGB", (width, height))
-
-
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF", "MPO"])
 def test_the_first_frame_of_an_animation(kind: str) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in (RED, BLUE)]

@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from samples import publish_weights, save_photo
-from torch import Tensor, nn
 
 import captioner
 from captioner.caption import load_model
@@ -22,7 +21,6 @@ from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import build_encoder, encoder_config, make_encoder
-from captioner.vision.network_encoder import NetworkConfig, NetworkEncoder
 from captioner.vision.preprocessing import Preprocessing
 
 CONFIG = """
@@ -76,47 +74,13 @@ def test_a_network_is_trained_saved_loaded_and_drawn(
     changed = [not torch.equal(before[name].half().float(), each) for name, each in after]
     assert changed[-1]
     assert not any(changed[: len(changed) // 2])
+    assert not any(each.is_meta for each in load_model(folder).encoder.parameters())
     model = captioner.load(folder)
     assert model.map_shape == map_shape
     caption = model.caption(save_photo(tmp_path / "photo.png"), beam=2)
     assert caption.attention.shape == (len(caption.words), *map_shape)
     caption.overlay(tmp_path / "overlay.png")
     assert Image.open(tmp_path / "overlay.png").width > 0
-
-
-def test_measuring_leaves_a_layer_with_two_names_where_it_is() -> None:
-    """As in timm's CoaT."""
-
-    class TwoNames(NetworkEncoder):
-        def make_network(self) -> nn.Module:
-            layer = nn.Conv2d(3, 4, kernel_size=16, stride=16)
-            return nn.ModuleDict({"first": layer, "second": layer})
-
-        def feature_map(self, images: Tensor) -> Tensor:
-            return self.network["second"](images)
-
-        @classmethod
-        def published_preprocessing(cls, config: Any) -> Preprocessing:
-            return Preprocessing(size=64)
-
-        def pretrained_weights(self) -> dict[str, Tensor]:
-            return {}
-
-    encoder = TwoNames(NetworkConfig(name="test/two_names"))
-    assert encoder.map_shape(64, 96) == (4, 6)
-    assert not any(each.is_meta for each in encoder.parameters())
-
-
-def test_stored_features_belong_to_one_network(tmp_path: Path) -> None:
-    recipe = recipe_of(tmp_path, "timm/test_vit")
-    model = load_model(train_run(recipe, tmp_path / "run"))
-    (store,) = (tmp_path / "run" / "features").iterdir()
-    assert store.name.startswith("timm-test_vit-64-")
-    record = json.loads((store / "train" / "record.json").read_text(encoding="utf-8"))
-    assert record["encoder"]["name"] == "timm/test_vit"
-    assert record["encoder"]["weights"] == model.encoder.digest()
-    assert record["preprocessing"]["mean"] == list(model.preprocessing.mean)
-    assert record["shape"] == [16, 64]
 
 
 def test_preprocessing_and_sizes_come_from_the_library() -> None:
@@ -171,18 +135,6 @@ def test_the_class_token_is_left_out_and_cells_are_row_by_row() -> None:
     with torch.no_grad():
         tokens = encoder.network.forward_features(photo)  # the class token first
         torch.testing.assert_close(encoder(photo), tokens[:, 1:])
-
-
-def test_frozen_layers_stay_in_evaluation_mode() -> None:
-    encoder = make_encoder(encoder_config({"name": "timm/test_resnet"}))
-    encoder.freeze(0, batch_norm=True)
-    norms = [each for each in encoder.modules() if isinstance(each, torch.nn.BatchNorm2d)]
-    assert norms
-    assert not any(each.training for each in norms)
-    encoder.freeze(10, batch_norm=False)
-    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    assert not encoder(torch.randn(2, 3, 64, 64)).requires_grad
-    assert all(torch.equal(before[name], each) for name, each in encoder.state_dict().items())
 
 
 @pytest.mark.parametrize(
