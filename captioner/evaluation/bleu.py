@@ -25,8 +25,7 @@ class Bleu(Metric):
     """BLEU-1 to BLEU-4, fractions of one, brevity penalty included.
 
     terms: (I, 10): by n-gram length the n-grams of the caption that a reference has, clipped, and
-        its n-grams; then words of the caption and of its reference. Of an image's references the
-        one closest in length to the caption counts, the shorter in a tie.
+        its n-grams; then words of the caption and of its closest reference.
     """
 
     @property

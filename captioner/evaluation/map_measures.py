@@ -35,8 +35,8 @@ def entropy(attention: ArrayLike) -> Floats:
 def divergences(attention: ArrayLike) -> Floats:
     """The divergence of the maps (T, rows, columns) of every two words: (T * (T - 1) / 2,).
 
-    Jensen-Shannon, in bits: 0 for equal maps, 1 for maps without a common place.
-    Lin 1991, *Divergence Measures Based on the Shannon Entropy*.
+    Jensen-Shannon (Lin 1991, *Divergence Measures Based on the Shannon Entropy*), in bits: 0 for
+    equal maps, 1 for maps without a common place.
     """
     maps = _distributions(attention)  # (T, L)
     first, second = np.triu_indices(len(maps), k=1)
@@ -60,12 +60,10 @@ def mass_inside(attention: ArrayLike, coverage: ArrayLike) -> Floats:
 def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
     """Whether the most attended place of each map is in its target, 1 or 0: (...,).
 
-    attention: (..., rows, columns), as for `mass_inside`.
     centres: (..., rows, columns) boolean, whether a cell's centre lies in the target.
 
-    Cells that share the maximum share the hit, so even attention scores the share of all centres
-    that are inside, as a blind guess does. Stricter than Zhang et al. 2016, who accept 15 pixels
-    beside the target.
+    Cells that share the maximum share the hit, so even attention scores as a blind guess does.
+    Stricter than Zhang et al. 2016, who accept 15 pixels beside the target.
     """
     weights = np.asarray(attention, dtype=np.float64)
     most = weights.max(axis=(-2, -1), keepdims=True)
@@ -97,11 +95,6 @@ class TargetCells(NamedTuple):
 
     coverage: Floats
     centres: NDArray[np.bool_]
-
-    @property
-    def share(self) -> float:
-        """The share, 0 to 1, of the map's area that lies in the target."""
-        return float(self.coverage.mean())
 
 
 def target_cells(

@@ -160,7 +160,6 @@ def score_results(
     Scores the images of the results only, as the COCO evaluation does.
 
     references: as the reader of `format` takes its annotations, of the split `split`.
-    scorer: by default scores and diversity.
     """
     captions = read_results(results)
     found = read_examples(format, references, None, split, check_files=False)
@@ -189,9 +188,8 @@ def score_model(
     """Caption photos by free-running search and score the captions.
 
     search, batch_size, left_out: as for `caption_examples`.
-    results: a file for the captions, in COCO's result format; written before they are scored, and
-        with the captions so far if an error ends the work early.
-    scorer: by default scores and diversity.
+    results: a file for the captions, written before they are scored, and with the captions so far
+        if an error ends the work early.
     name: of the model, in a comparison.
     exact: report the share of captions that equal one of the photo's.
     """
@@ -219,8 +217,7 @@ def caption_examples(
 ) -> Iterator[tuple[int, Caption]]:
     """Yield each photo's row and its best caption, in order.
 
-    The captions' photos have few pixels, since a batch holds all of them; `original_size` tells
-    their size.
+    The captions' photos have few pixels, since a batch holds all of them.
 
     search: by default the captioner's own.
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.

@@ -27,8 +27,7 @@ NOTHING = 2e-4
 """A comparison counts scores below this as 0.
 
 The COCO evaluation adds 1e-15 to the matches of BLEU, so that captions without a match of four
-words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4, depending on their length. If no caption
-has four words it is up to 0.03.
+words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
 """
 
 FEW_IMAGES = 30
@@ -49,12 +48,10 @@ class Interval(NamedTuple):
 class Comparison:
     """Two systems, scored on the same images by one metric.
 
-    first, second: their scores. difference: first less second; here and below, scores below
-        `NOTHING` count as 0.
+    difference: first less second; here and below, scores below `NOTHING` count as 0.
     interval: of the difference, by the paired bootstrap.
-    p_bootstrap: of the paired bootstrap, two-sided: twice Koehn's share of the resamples in which
-        the better system is not better; at most 1. The share adds one to the count and to the
-        number of resamples.
+    p_bootstrap: two-sided: twice Koehn's share of the resamples in which the better system is not
+        better, with one added to the count and to the number of resamples; at most 1.
     """
 
     first: float

@@ -137,9 +137,9 @@ def bleu_by_length(
 
 
 def sacrebleu_metrics() -> Any:
-    """sacrebleu's metrics. Raises `UserError` if the package is missing."""
+    """sacrebleu's metrics; the package is an extra."""
     try:
-        from sacrebleu import metrics  # Imported here: an extra.
+        from sacrebleu import metrics
     except ImportError:
         raise UserError(
             'scoring translations needs the package sacrebleu: pip install "captioner[translate]"'

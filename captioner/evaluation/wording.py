@@ -1,9 +1,8 @@
 """How varied captions are, and whether they are sentences as people write them.
 
-A captioner that always writes the commonest caption can score well against references. Devlin et
-al. 2015, *Language Models for Image Captioning: The Quirks and What Works*, section 4 (captions
-that are unique, and captions seen in training); Shetty et al. 2017, *Speaking the Same Language*,
-section 5 (the vocabulary that captions use).
+Devlin et al. 2015, *Language Models for Image Captioning: The Quirks and What Works*, section 4
+(captions that are unique, and captions seen in training); Shetty et al. 2017, *Speaking the Same
+Language*, section 5 (the vocabulary that captions use).
 """
 
 from __future__ import annotations

@@ -51,12 +51,6 @@ def test_one_image_with_a_document_frequency() -> None:
     assert last.split() == ["rarity", "2", "images", "of", "the", "document", "frequency"]
 
 
-def test_without_bleu_there_is_nothing_of_bleu() -> None:
-    scores = evaluate_captions(HYPOTHESES, REFERENCES, metrics=["CIDEr-D"])
-    assert list(scores.as_dict()) == ["CIDEr-D", "images", "references_without_caption"]
-    assert [line.split()[0] for line in scores.table().splitlines()] == ["CIDEr-D", "images"]
-
-
 def test_scores_image_by_image() -> None:
     scores = evaluate_captions(HYPOTHESES, REFERENCES, images=[7, "b.jpg"])
     first, second = scores.per_image()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from samples import make_captioner, save_photo
 from torch import Tensor, nn
 
 from captioner.attention import Memory
@@ -180,7 +178,7 @@ def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
     return [Example("x", photo, ("a red dog",), (tuple(WORDS),))]
 
 
-def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner) -> None:
+def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """Decoded, measured: a map one word early or late would have nothing inside."""
     scores = score_maps(scripted, one_photo(), EachItsPlace(), exact=True)
     assert [(word.word, word.mass) for word in scores.words] == [(word, 1.0) for word in WORDS]
@@ -191,6 +189,13 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner) -> None:
     shift = {"words": 4, "own": 1.0, "shifted": 0.0}
     assert found["one_word_early"] == found["one_word_late"] == shift
     assert scores.spread["divergence"] == pytest.approx(1.0)
+    assert json.loads(json.dumps(scores.as_dict()))["grounded"] == found
+    assert scores.table().startswith(
+        "photos       1\nwords        5\nexact match  1.0000\nentropy "
+    )
+    scores.write_csv(str(tmp_path / "words.csv"))
+    rows = list(csv.DictReader((tmp_path / "words.csv").open()))
+    assert [rows[1][name] for name in ("image", "word", "mass")] == ["x", "red", "1.0"]
 
 
 def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
@@ -247,19 +252,3 @@ def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captione
     found = score_maps(scripted, [both[0], other], EachItsPlace(), left_out=left_out).grounded
     assert list(left_out) == ["y"]
     assert found["not_annotated"] == 0
-
-
-def test_any_photos_can_be_measured(tmp_path: Path) -> None:
-    photos = [save_photo(tmp_path / f"{number}.png", number) for number in range(4)]
-    examples = [Example(str(path), path) for path in photos]
-    scores = score_maps(make_captioner(), examples, batch_size=3)
-    plain = json.loads(json.dumps(scores.as_dict()))
-    assert plain["photos"] == 4
-    assert plain["spread"]["words"] == plain["words"] == len(scores.words)
-    assert plain["grounded"] is None
-    scores.write_csv(str(tmp_path / "words.csv"))
-    table = list(csv.DictReader(io.StringIO((tmp_path / "words.csv").read_text())))
-    assert len(table) == len(scores.words)
-    assert table[0]["image"].endswith("0.png")
-    assert table[0]["mass"] == ""
-    assert float(table[0]["entropy"]) == scores.words[0].entropy

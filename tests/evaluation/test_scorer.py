@@ -63,14 +63,9 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(
     assert list(read_results(kept)) == ["0.png", "1.png", "2.png"]
     with pytest.raises(UserError, match="not one of 1 photos could be read"):
         score_model(make_captioner(), examples[3:4], left_out={})
-
-
-def test_captions_are_written_before_they_are_scored(
-    examples: list[Example], tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match="CIDEr-D"):  # Which is not defined for one photo.
-        score_model(make_captioner(), examples[:1], results=tmp_path / "kept.json")
-    assert list(read_results(tmp_path / "kept.json")) == ["0.png"]
+    with pytest.raises(UserError, match="CIDEr-D"):  # Written before they are scored.
+        score_model(make_captioner(), examples[:1], results=kept)
+    assert list(read_results(kept)) == ["0.png"]
 
 
 def test_a_large_photo_has_the_same_pixels_everywhere_and_few_are_kept(tmp_path: Path) -> None:
@@ -161,6 +156,12 @@ def test_results_are_scored_as_their_captions_are(
     assert found == expected.as_dict()
     assert diversity["distinct_captions"] == 4
     assert scores.table().startswith(expected.table() + "\n\ndistinct captions  4")
+    (tmp_path / "people.txt").write_text("a dog runs\n\n")
+    options = Scorer(document_frequency=references, fluency=tmp_path / "people.txt")
+    found = score_results(results, references, options)
+    assert found.frequency_images == 5
+    assert found.fluency["fluent"] == 1 / 4
+    assert "people fluent              0.0000" in found.table()
     by_text = saved(tmp_path / "text.json", {str(n): CAPTIONS[n] for n in (4, 2, 1)})
     rows = score_results(by_text, references).per_image()
     assert [row["image_id"] for row in rows] == [4, 2, 1]
@@ -239,10 +240,3 @@ def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
         assert scores.as_dict()["too_few_images"] is few
         assert scores.table().count(note) == 2 * few  # Below the intervals, and the comparison.
     assert "too_few_images" not in Scorer().score(*texts).as_dict()
-
-
-def test_a_model_is_compared(examples: list[Example], tmp_path: Path) -> None:
-    good = [examples[row] for row in (0, 1, 2, 4)]
-    other = saved(tmp_path / "o.json", {f"{n}.png": "a brown dog" for n in (4, 2, 1, 0)})
-    scores = score_model(make_captioner(), good, scorer=Scorer(against=other), name="runs/x")
-    assert (scores.comparison.first, scores.comparison.second) == ("runs/x", str(other))

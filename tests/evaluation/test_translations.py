@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from captioner.evaluation.translations import evaluate_translations
+from captioner.evaluation.translations import evaluate_translations, score_hypotheses
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
@@ -28,12 +30,18 @@ def test_they_are_sacrebleus_with_its_signatures() -> None:
     assert f"{scores.bleu:.2f}" in scores.table()
 
 
-def test_small_letters_are_in_the_signature() -> None:
-    upper = [text.upper() for text in REFERENCES]
-    assert evaluate_translations(upper, REFERENCES).bleu < 50
-    scores = evaluate_translations(upper, REFERENCES, lower_case=True)
+def test_files_without_case(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("upper", "references", "sources")]
+    texts = [text.upper() for text in REFERENCES], REFERENCES, SOURCES
+    for file, lines in zip(files, texts, strict=True):
+        file.write_text("".join(f"{line or '.'}\n" for line in lines), encoding="utf-8")
+    assert score_hypotheses(*files).bleu < 50
+    scores = score_hypotheses(*files, lower_case=True)
     assert scores.bleu == pytest.approx(100)
-    assert "case:lc" in scores.bleu_signature
+    plain = scores.as_dict()
+    assert "case:lc" in plain["signatures"]["BLEU"]
+    assert plain["sentences"] == sum(each["sentences"] for each in plain["lengths"]) == 5
+    assert scores.table().splitlines()[-1].split() == ["11", "to", "15", "1", "100.00", "1.000"]
 
 
 def test_each_bucket_is_scored_as_a_corpus_of_its_own() -> None:
