@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import json
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import coco_samples
 import pytest
@@ -40,8 +42,11 @@ def blocks(language: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def lines() -> list[str]:
-    return [line for block in blocks("bash") for line in block.splitlines()]
+def shell_commands() -> list[str]:
+    """All commands of the shell, without comments."""
+    lines = (line.split("#")[0] for block in blocks("bash") for line in block.splitlines())
+    parts = (part.strip() for line in lines for part in line.split("&&"))
+    return list(dict.fromkeys(filter(None, parts)))
 
 
 NOT_RUN = {
@@ -64,15 +69,9 @@ RUN = ("captioner ", "printf ", "python scripts/")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 """Of the programs that are run from another folder."""
 
-
-def commands() -> list[str]:
-    """Those of this package, its programs, and those that write a file for one of them."""
-    parts = [part.strip() for line in lines() for part in line.split("#")[0].split("&&")]
-    return list(dict.fromkeys(part for part in parts if part.startswith(RUN)))
-
-
-def needs_large_data(command: str) -> bool:
-    return any(name in command for name in ("flickr", "coco"))
+OWN = [command for command in shell_commands() if command.startswith(RUN)]
+LARGE = [command for command in OWN if "flickr" in command or "coco" in command]
+"""Commands that need large data."""
 
 
 @pytest.fixture
@@ -83,33 +82,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         save_photo(tmp_path / "photos" / f"{number}.jpg", number)
     (tmp_path / "list.txt").write_text("photo.jpg\nphotos/0.jpg\n")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    write_table(tmp_path)
-    write_captions(tmp_path)
-    write_sentences(tmp_path / "data/multi30k")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def write_table(folder: Path) -> None:
-    """mine.csv with photos of its own."""
     rows = ["filename;text"]
     for number, kind in enumerate(["dog", "cat", "red ball", "man"] * 3):
-        save_photo(folder / "mine" / f"{number}.jpg", number)
-        rows.append(f"mine/{number}.jpg;a {kind} on the beach")
-    (folder / "mine.csv").write_text("\n".join(rows))
-
-
-def write_captions(folder: Path) -> None:
-    """The captions that are scored, those of another system, of one photo; and the references."""
+        photo = save_photo(tmp_path / "mine" / f"{number}.jpg", number)
+        rows.append(f"mine/{photo.name};a {kind} on the beach")
+    (tmp_path / "mine.csv").write_text("\n".join(rows))
     references = {n: [f"a dog with number {n} runs"] for n in range(2)}
-    coco_samples.write_captions(folder / "references.json", references, "{}.jpg")
+    coco_samples.write_captions(tmp_path / "references.json", references, "{}.jpg")
     for name, text, count in (
         ("results", "a dog with number {} sits", 2),
         ("one", "a dog with number {} sits", 1),
         ("other", "number {} is a dog", 2),
     ):
         results = [{"image_id": n, "caption": text.format(n)} for n in range(count)]
-        (folder / f"{name}.json").write_text(json.dumps(results))
+        (tmp_path / f"{name}.json").write_text(json.dumps(results))
+    write_sentences(tmp_path / "data/multi30k")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def write_sentences(folder: Path) -> None:
@@ -131,18 +120,11 @@ def write_sentences(folder: Path) -> None:
 
 
 def test_no_command_is_left_out_without_a_reason() -> None:
-    for line in lines():
-        for part in line.split("#")[0].split("&&"):
-            command = part.strip()
-            if command and not command.startswith((*RUN, "curl ")):
-                assert command.split()[0] in NOT_RUN, line
-    downloads = [line for line in lines() if line.startswith("curl ") and "/api/" not in line]
-    assert all("-C -" in line for line in downloads)  # They go on where they were stopped.
-
-
-def test_the_readme_has_the_two_commands() -> None:
-    assert "pip install . && captioner caption --demo --overlay demo.png" in README
-    assert 'pip install -e ".[dev]" && pytest' in README
+    for command in shell_commands():
+        if not command.startswith((*RUN, "curl ")):
+            assert command.split()[0] in NOT_RUN, command
+        if command.startswith("curl ") and "/api/" not in command:
+            assert "-C -" in command  # Downloads go on where they were stopped.
 
 
 def ask_what_the_readme_asks(words: list[str], folder: Path) -> None:
@@ -152,9 +134,7 @@ def ask_what_the_readme_asks(words: list[str], folder: Path) -> None:
     try:
         found = re.search(r"http://\S+/", process.stdout.readline())
         assert found is not None
-        curls = [
-            shlex.split(line) for line in lines() if line.startswith("curl ") and "/api/" in line
-        ]
+        curls = [shlex.split(each) for each in shell_commands() if "/api/" in each]
         assert len(curls) >= 5
         if "--translator" in words:  # It is of another language than captions are.
             curls = [each for each in curls if not any("language" in part for part in each)]
@@ -182,52 +162,43 @@ SMALLER = {
 """What makes the set of a config small; the model stays as it is."""
 
 
-@pytest.mark.slow
-def test_the_small_commands_run_in_order(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
-    run = [command for command in commands() if not needs_large_data(command)]
-    assert len(run) >= 45
-    assert any(command.startswith("python ") for command in run)
-    for command in run:
-        if command.startswith("printf "):
-            subprocess.run(["bash", "-c", command], cwd=folder, check=True)
-            continue
-        words = shlex.split(command)[1:]
-        if command.startswith("python "):
-            program = [sys.executable, ROOT / words[0], *words[1:]]
-            subprocess.run(program, cwd=folder, env=ENVIRONMENT, check=True)
-            continue
-        if "<" in words:
-            place = words.index("<")
-            monkeypatch.setattr(sys, "stdin", (folder / words[place + 1]).open())
-            del words[place : place + 2]
-        if words[0] == "serve":
-            if shutil.which("curl") is None:
-                continue
+def run(command: str, folder: Path) -> None:
+    """Run a command of the documents, training on a smaller set of the same kind."""
+    if command.startswith(("printf ", "python ")):
+        line = command.replace("python ", f"{sys.executable} {ROOT}/", 1)
+        subprocess.run(["bash", "-c", line], cwd=folder, env=ENVIRONMENT, check=True)
+        return
+    words = shlex.split(command)[1:]
+    if words[0] == "serve":
+        if shutil.which("curl") is not None:
             ask_what_the_readme_asks(words, folder)
-            continue
-        out = None
-        if ">" in words:
-            place = words.index(">")
-            out = folder / words[place + 1]
-            del words[place : place + 2]
-        if words[0] == "train":  # The same command on a smaller set of the same kind.
-            (changes,) = (SMALLER[name] for name in SMALLER if name in words[1])
-            words += [word for change in changes for word in ("--set", change)]
-            words += ["--device", "cpu"]
-        capsys.readouterr()
+        return
+    if words[0] == "train":
+        (changes,) = (SMALLER[name] for name in SMALLER if name in words[1])
+        words += [word for change in changes for word in ("--set", change)]
+        words += ["--device", "cpu"]
+    with contextlib.ExitStack() as stack:
+        for sign, mode, stream in (("<", "r", "stdin"), (">", "w", "stdout")):
+            if sign in words:
+                place = words.index(sign)
+                file = stack.enter_context((folder / words[place + 1]).open(mode))
+                stack.enter_context(mock.patch.object(sys, stream, file))
+                del words[place : place + 2]
         assert main(words) == 0, command
-        if out is not None:
-            out.write_text(capsys.readouterr().out)
-    pictures = (
-        *("demo.png", "maps.png", "maps.gif", "served.gif"),
-        *("words.csv", "alignment.png", "lengths.png"),
-    )
-    tables = ("captions.jsonl", "captions.csv", "scores.json", "scores.csv")
-    pages = ("maps.html", "alignment.html")
-    for name in (*pictures, *tables, *pages, "alignment.json", "bleu.json"):
+
+
+@pytest.mark.slow
+def test_the_small_commands_run_in_order(folder: Path) -> None:
+    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
+    small = [command for command in OWN if command not in LARGE]
+    assert len(small) >= 45
+    for command in small:
+        run(command, folder)
+    for name in (
+        *("demo.png", "maps.png", "maps.gif", "served.gif", "alignment.png", "lengths.png"),
+        *("captions.jsonl", "captions.csv", "scores.json", "scores.csv", "words.csv"),
+        *("maps.html", "alignment.html", "alignment.json", "bleu.json"),
+    ):
         assert (folder / name).stat().st_size > 0
     assert len(list((folder / "maps").iterdir())) == 2
     assert list((folder / "words").iterdir())
@@ -239,9 +210,9 @@ def test_the_small_commands_run_in_order(
     assert max(ImageStat.Stat(difference).mean) < 3
 
 
-def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
-    own = [command for command in commands() if command.startswith("captioner ")]
-    large = [command for command in own if needs_large_data(command)]
+@pytest.mark.usefixtures("folder")
+def test_the_commands_that_need_large_data_are_understood() -> None:
+    large = [command for command in LARGE if command.startswith("captioner ")]
     assert len(large) >= 5
     for command in large:
         arguments = build_parser().parse_args(shlex.split(command)[1:])
@@ -249,33 +220,23 @@ def test_the_commands_that_need_large_data_are_understood(folder: Path) -> None:
             read_any_recipe(arguments.config, arguments.changes)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (0, "most at row"),
-        (1, "14, 14])"),
-        (2, "sentence 2 is of the type"),
-        (3, "CIDEr-D"),
-        (4, "torch.Size([1, 1, 512]) tensor(1."),
-        (5, "torch.Size([1, 49, 256]) (7, 7)"),
-        (6, "5 True\n5 True"),
-        (7, "0.jpg ('a dog runs', 'a brown dog')"),
-    ],
+SAID = (
+    *("most at row", "14, 14])", "sentence 2 is of the type", "CIDEr-D"),
+    *("torch.Size([1, 1, 512]) tensor(1.", "torch.Size([1, 49, 256]) (7, 7)", "5 True\n5 True"),
+    "0.jpg ('a dog runs', 'a brown dog')",
 )
-def test_the_python_examples_run(folder: Path, number: int, said: str) -> None:
+"""What each of the Python examples prints, among other things."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(SAID)))
+def test_the_python_examples_run(folder: Path, number: int) -> None:
     codes = blocks("python")
-    assert len(codes) == 8
-    done = subprocess.run(
-        [sys.executable, "-c", codes[number]],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env=ENVIRONMENT,
-    )
+    assert len(codes) == len(SAID)
+    command = [sys.executable, "-c", codes[number]]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert SAID[number] in done.stdout
 
 
 @pytest.mark.parametrize(

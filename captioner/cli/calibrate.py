@@ -5,18 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.cli.shared_options import (
-    FILES,
-    Commands,
-    add_data_set,
-    add_machine,
-    add_outputs,
-    add_parser,
-    check_data_set,
-    check_outputs,
-    write_scores,
-)
 from captioner.errors import UserError
 from captioner.evaluation import CalibrationOptions
 from captioner.files import check_writable
@@ -37,13 +27,13 @@ model folder.
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary, usage = "fit a model's confidence", "MODEL --format FORMAT [options]"
-    parser = add_parser(commands, "calibrate", summary, DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "calibrate", summary, DESCRIPTION, usage)
     given = parser.add_argument_group("input")
     given.add_argument("model", metavar="MODEL", help="a model folder; it is written to")
-    add_data_set(given, FILES, "records that cannot be used")
+    shared.add_data_set(given, shared.FILES, "records that cannot be used")
     about = "validation photos; splits count alike (default: val)"
     given.add_argument("--split", nargs="+", default=["val"], help=about)
     about = "photos of it are refused as validation photos (default: %(default)s)"
@@ -52,27 +42,26 @@ def add_command(commands: Commands) -> None:
     field = CalibrationOptions.model_fields["unsure_below"]
     about = f"{field.description} (default: %(default)s)"
     fit.add_argument("--unsure-below", type=float, metavar="X", default=field.default, help=about)
-    add_outputs(fit, json="write what was measured")
-    add_machine(parser, "photos at a time", 50)
+    shared.add_outputs(fit, json="write what was measured")
+    shared.add_machine(parser, "photos at a time", 50)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write to the model folder, print the measurements."""
     options = CalibrationOptions(unsure_below=arguments.unsure_below)
-    check_data_set(arguments)
+    shared.check_data_set(arguments)
 
     from captioner.model_folders import model_folder, packaged_models
     from captioner.models import load
 
     folder = model_folder(arguments.model)
-    if folder.resolve() in [model_folder(name).resolve() for name in packaged_models()]:
+    if arguments.model in packaged_models():
         raise UserError(
-            f"{arguments.model} is in the package, and stays as it is; copy {folder}, and give the "
-            "copy a confidence"
+            f"{arguments.model} is in the package, and stays as it is; give a copy of {folder}"
         )
     check_writable("MODEL", folder)
-    check_outputs(arguments, "--json")
+    shared.check_outputs(arguments, "--json")
 
     from captioner.caption.folder import save_confidence
     from captioner.data.example import Example, Problems
@@ -94,6 +83,6 @@ def run(arguments: argparse.Namespace) -> int:
     scores = calibrate(model, training, validation, options, arguments.batch_size)
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder)
-    write_scores(scores, arguments)
+    shared.write_scores(scores, arguments)
     print(f"written into {folder}", flush=True)
     return 2 if any(map(len, problems)) else 0

@@ -11,16 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from captioner.cli import shared_options as shared
 from captioner.cli.program import on_a_line, report
-from captioner.cli.shared_options import (
-    Commands,
-    add_machine,
-    add_model,
-    add_overwrite,
-    add_parser,
-    add_search,
-    search_options,
-)
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.models import LANGUAGES
@@ -43,20 +35,20 @@ An unreadable photo is skipped: exit code 2. Ctrl-C keeps finished captions.
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary = "caption photos, draw attention maps"
-    parser = add_parser(commands, "caption", summary, DESCRIPTION, "[PATH ...] [options]")
+    parser = shared.add_parser(commands, "caption", summary, DESCRIPTION, "[PATH ...] [options]")
     given = parser.add_argument_group("input")
     add = given.add_argument
     add("paths", nargs="*", metavar="PATH", help="photos, folders, patterns in quotes, or -")
     add("--demo", action="store_true", help="caption a photo that is on every machine")
     about = "names read from - and lines printed end in NUL"
     add("-0", "--null", action="store_true", help=about)
-    add_model(given)
+    shared.add_model(given)
     add("--language", metavar="TAG", help=f"of captions: {', '.join([ENGLISH, *LANGUAGES])}")
     add("--translator", metavar="MODEL", help="for --language: a model folder or name")
-    add_search(parser, SearchOptions)
+    shared.add_search(parser, SearchOptions)
     out = parser.add_argument_group("output")
     lines = out.add_mutually_exclusive_group()
     lines.add_argument("--format", metavar="TEXT", help="of a line, such as '{path}\\t{caption}'")
@@ -66,7 +58,7 @@ def add_command(commands: Commands) -> None:
     add("--jsonl", metavar="FILE", help="the same, a line as each comes")
     add("--csv", metavar="FILE", help="write captions as a table at the end")
     add("--resume", action="store_true", help="keep what --jsonl has of unchanged photos")
-    add_overwrite(out, "files, texts and descriptions that are there already")
+    shared.add_overwrite(out, "files, texts and descriptions that are there already")
     add("--overlay", metavar="PATH", help="draw a panel a word: a picture, or a folder for many")
     add("--words", metavar="FOLDER", help="draw each word's map as a PNG")
     add("--gif", metavar="PATH", help="animate: a .gif, or a folder for many")
@@ -84,7 +76,7 @@ def add_command(commands: Commands) -> None:
     )
     about = "beside each photo, write the caption as photo.txt"
     add("--text", action="store_true", help=about)
-    add_machine(parser, "photos in a batch", 16, precision=True)
+    shared.add_machine(parser, "photos in a batch", 16, precision=True)
     parser.set_defaults(run=run)
 
 
@@ -96,7 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         standard_input = sys.stdin.buffer.read()
         if arguments.null or b"\0" not in standard_input:  # A name holds no NUL, unlike a photo.
             place = paths.index("-")
-            paths[place : place + 1] = _names(standard_input, "\0" if arguments.null else "\n")
+            names = os.fsdecode(standard_input).split("\0" if arguments.null else "\n")
+            paths[place : place + 1] = [name.rstrip("\r") for name in names if name.strip()]
             standard_input = None
     if arguments.demo:
         from captioner.demo import DEMO_PHOTO
@@ -161,7 +154,7 @@ def _caption(
     items = caption_photos(
         model,
         named_photos(photos, model.preprocessing.sufficient_side, standard_input),
-        search_options(arguments, model.search),
+        shared.search_options(arguments, model.search),
         batch_size,
         drawn_side=1,  # Drawings are made of the files.
         translate=translate,
@@ -196,14 +189,6 @@ def _translation(
     translator = load_translator(name, arguments.device, arguments.precision)
     check_aligns(translator)
     return partial(translate_captions, translator=translator, language=language)
-
-
-def _names(content: bytes, separator: str) -> list[str]:
-    """The paths of a list; file names need not be UTF-8."""
-    names = os.fsdecode(content).split(separator)
-    if separator == "\n":
-        names = [name.removesuffix("\r") for name in names]
-    return [name for name in names if name.strip()]
 
 
 FIELDS: dict[str, str | int | float] = {

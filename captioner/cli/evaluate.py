@@ -7,22 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.cli.shared_options import (
-    FILES,
-    FORMATS,
-    Commands,
-    Group,
-    add_data_set,
-    add_machine,
-    add_outputs,
-    add_parser,
-    add_search,
-    check_data_set,
-    check_outputs,
-    search_options,
-    write_scores,
-)
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
@@ -64,24 +50,24 @@ If a photo or record was skipped, the exit code is 2.
 """
 
 
-def add_commands(commands: Commands) -> None:
+def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     summary, usage = "score a model's captions on data", "MODEL --format FORMAT [options]"
-    parser = add_parser(commands, "evaluate", summary, DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "evaluate", summary, DESCRIPTION, usage)
     _add_photos(parser)
-    add_search(parser, SearchOptions, explained_in="caption")
+    shared.add_search(parser, SearchOptions, explained_in="caption")
     about = "write the captions, as COCO does"
     _add_scores(parser).add_argument("--save-results", metavar="FILE", help=about)
-    add_machine(parser, "photos at a time", 50, precision=True)
+    shared.add_machine(parser, "photos at a time", 50, precision=True)
     parser.set_defaults(run=run)
 
     summary, usage = "score captions in a file", "RESULTS REFERENCES [options]"
-    parser = add_parser(commands, "score", summary, SCORE_DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "score", summary, SCORE_DESCRIPTION, usage)
     add = parser.add_argument_group("input").add_argument
     add("results", metavar="RESULTS", help="captions, in COCO's result format")
     add("references", metavar="REFERENCES", help="captions, in --format")
-    about = f"{', '.join(FILES)} (default: coco)"
-    add("--format", choices=FILES, metavar="FORMAT", default="coco", help=about)
+    about = f"{', '.join(shared.FILES)} (default: coco)"
+    add("--format", choices=shared.FILES, metavar="FORMAT", default="coco", help=about)
     add("--split", help="as the format names it (default: all)")
     about = "captions over which CIDEr-D counts rarity (default: the references)"
     _add_scores(parser).add_argument("--document-frequency", metavar="FILE", help=about)
@@ -95,33 +81,33 @@ def add_commands(commands: Commands) -> None:
 
     summary = "score a model's attention maps"
     usage = "MODEL (--format FORMAT | --images FOLDER) [options]"
-    parser = add_parser(commands, "maps", summary, MAPS_DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "maps", summary, MAPS_DESCRIPTION, usage)
     _add_instances(_add_photos(parser), "COCO's boxes and segments")
-    add_search(parser, SearchOptions, explained_in="caption")
+    shared.add_search(parser, SearchOptions, explained_in="caption")
     out = parser.add_argument_group("output")
-    add_outputs(out, csv="write the scores of every word")
-    add_machine(parser, "photos at a time", 50, precision=True)
+    shared.add_outputs(out, csv="write the scores of every word")
+    shared.add_machine(parser, "photos at a time", 50, precision=True)
     parser.set_defaults(run=run_maps)
 
 
-def _add_photos(parser: argparse.ArgumentParser) -> Group:
+def _add_photos(parser: argparse.ArgumentParser) -> shared.Group:
     """Add the group of MODEL and a data set."""
     data = parser.add_argument_group("input")
     data.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
-    add_data_set(data, FORMATS, "what cannot be read")
+    shared.add_data_set(data, shared.FORMATS, "what cannot be read")
     data.add_argument("--split", help="as the format names it")
     about = "the first N photos (shapes: 500 by default)"
     data.add_argument("--count", type=int, metavar="N", help=about)
     return data
 
 
-def _add_instances(group: Group, about: str) -> None:
+def _add_instances(group: shared.Group, about: str) -> None:
     group.add_argument("--instances", nargs="+", default=(), metavar="FILE", help=about)
     about = "words for these (default: the packaged list)"
     group.add_argument("--synonyms", metavar="FILE", help=about)
 
 
-def _add_scores(parser: argparse.ArgumentParser) -> Group:
+def _add_scores(parser: argparse.ArgumentParser) -> shared.Group:
     """Add the choice of scores and the files they are written to."""
     group = parser.add_argument_group("scores")
     group.add_argument(
@@ -142,14 +128,14 @@ def _add_scores(parser: argparse.ArgumentParser) -> Group:
     )
     about = "people's captions, one a line: count the captions that are worded as they are"
     group.add_argument("--fluency", metavar="FILE", help=about)
-    add_outputs(group, csv="write the scores of every image")
+    shared.add_outputs(group, csv="write the scores of every image")
     return group
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Caption, score, print the table, write the files; 2 if a photo or record was left out."""
-    check_outputs(arguments, "--json", "--csv", "--save-results")
-    check_data_set(arguments)
+    shared.check_outputs(arguments, "--json", "--csv", "--save-results")
+    shared.check_data_set(arguments)
 
     from captioner import load
     from captioner.evaluation.scorer import Scorer, score_model
@@ -163,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         scores = score_model(
             model,
             examples,
-            search_options(arguments, model.search),
+            shared.search_options(arguments, model.search),
             arguments.batch_size,
             arguments.save_results,
             left_out,
@@ -171,13 +157,13 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.model,
             exact=arguments.format == "shapes",
         )
-    write_scores(scores, arguments)
+    shared.write_scores(scores, arguments)
     return 2 if left_out or is_incomplete else 0
 
 
 def run_score(arguments: argparse.Namespace) -> int:
     """Score, print the tables, write the files."""
-    check_outputs(arguments, "--json", "--csv")
+    shared.check_outputs(arguments, "--json", "--csv")
 
     from captioner.evaluation.scorer import Scorer, score_results
 
@@ -193,15 +179,15 @@ def run_score(arguments: argparse.Namespace) -> int:
         fluency=arguments.fluency,
     )
     files = (arguments.results, arguments.references)
-    write_scores(score_results(*files, scorer, arguments.format, arguments.split), arguments)
+    shared.write_scores(score_results(*files, scorer, arguments.format, arguments.split), arguments)
     return 0
 
 
 def run_maps(arguments: argparse.Namespace) -> int:
     """Score the maps, print the tables, write the files; 2 if a photo or record was left out."""
-    check_outputs(arguments, "--json", "--csv")
+    shared.check_outputs(arguments, "--json", "--csv")
     if arguments.format is not None or not arguments.images:
-        check_data_set(arguments)
+        shared.check_data_set(arguments)
     elif arguments.instances:  # They are of photos that are named as there.
         raise UserError("--instances needs the photos as a data set: --format coco, say")
 
@@ -225,12 +211,12 @@ def run_maps(arguments: argparse.Namespace) -> int:
             model,
             examples,
             grounding,
-            search_options(arguments, model.search),
+            shared.search_options(arguments, model.search),
             arguments.batch_size,
             left_out,
             exact=bool(pictures),
         )
-    write_scores(scores, arguments)
+    shared.write_scores(scores, arguments)
     return 2 if left_out or is_incomplete else 0
 
 

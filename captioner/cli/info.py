@@ -15,7 +15,7 @@ Describes a captioner or translator: its parts, its size, its model card.
 """
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = add_parser(commands, "info", "describe a model", DESCRIPTION, "[MODEL]")
     about = "a folder or a packaged model (default: %(default)s)"

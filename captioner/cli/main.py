@@ -11,15 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import captioner
-from captioner.cli import (
-    calibrate,
-    caption,
-    evaluate,
-    info,
-    serve,
-    train,
-    translate,
-)
+from captioner.cli import calibrate, caption, evaluate, info, serve, train, translate
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
 from captioner.errors import UserError
@@ -41,10 +33,10 @@ REMOVED = {
     "document-frequency": "give the captions themselves to captioner score --document-frequency",
     "score --page": "write the scores of every image (--csv)",
     "score --images": "write the scores of every image (--csv)",
-    "maps --deletion": "see notebook 5, Is the map true",
-    "maps --curves": "see notebook 5, Is the map true",
-    "maps --curve-photos": "see notebook 5, Is the map true",
-    "maps --curve-steps": "see notebook 5, Is the map true",
+    **dict.fromkeys(
+        ("maps --deletion", "maps --curves", "maps --curve-photos", "maps --curve-steps"),
+        "see notebook 5, Is the map true",
+    ),
     "maps --entities": "give COCO's instances (--instances)",
 }
 """Commands and options that went, each with what to use instead."""
@@ -101,13 +93,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, prog="captioner"
     )
-    caption.add_command(commands)
-    translate.add_commands(commands)
-    serve.add_command(commands)
-    train.add_commands(commands)
-    evaluate.add_commands(commands)
-    calibrate.add_command(commands)
-    info.add_command(commands)
+    for module in (caption, translate, serve, train, evaluate, calibrate, info):
+        module.add_commands(commands)
     return parser
 
 

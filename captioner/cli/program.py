@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -16,9 +15,6 @@ from captioner.errors import UserError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to a full or broken disk."""
-
-_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-"""Bidirectional classes of the characters that turn the direction of writing."""
 
 
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
@@ -65,16 +61,8 @@ def report(sentence: str, name: str = "captioner") -> None:
 
 
 def on_a_line(text: str) -> str:
-    """The text with control characters, which file names may hold, as escape sequences.
-
-    Also those that break lines or turn the direction of writing.
-    """
-    return "".join(ascii(letter)[1:-1] if _is_control(letter) else letter for letter in text)
-
-
-def _is_control(letter: str) -> bool:
-    breaks = unicodedata.category(letter) in ("Cc", "Zl", "Zp")
-    return breaks or unicodedata.bidirectional(letter) in _TURNS
+    """The text with what cannot be printed, which file names may hold, as escape sequences."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _discard_output() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from captioner.cli.shared_options import Commands, add_machine, add_model, add_parser
+from captioner.cli import shared_options as shared
 from captioner.errors import UserError
 from captioner.models import LANGUAGES
 from captioner.serve.limits import Limits
@@ -33,12 +33,12 @@ _LIMITS = (
 """Options with their fields of `Limits`, units and metavars."""
 
 
-def add_command(commands: Commands) -> None:
+def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary = "open a page that captions photos"
-    parser = add_parser(commands, "serve", summary, DESCRIPTION, "[options]")
+    parser = shared.add_parser(commands, "serve", summary, DESCRIPTION, "[options]")
     models = parser.add_argument_group("models")
-    add_model(models)
+    shared.add_model(models)
     models.add_argument(
         "--translator",
         action="append",
@@ -79,7 +79,7 @@ def add_command(commands: Commands) -> None:
             metavar=value,
             help=f"{field.description} (default: {field.default / unit:g})",
         )
-    add_machine(parser, "photos in a batch of all requests", 32, precision=True)
+    shared.add_machine(parser, "photos in a batch of all requests", 32, precision=True)
     parser.set_defaults(run=run)
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from captioner.cli.shared_options import Commands, Group, add_machine, add_parser
+from captioner.cli import shared_options as shared
 from captioner.errors import UserError
 
 DESCRIPTION = """\
@@ -43,10 +43,10 @@ torchrun, by which each process takes one and its share of the photos.
 """
 
 
-def add_commands(commands: Commands) -> None:
+def add_commands(commands: shared.Commands) -> None:
     """Add both commands to the command line."""
     summary = "train a captioner or a translator"
-    parser = add_parser(commands, "train", summary, DESCRIPTION, "CONFIG [options]")
+    parser = shared.add_parser(commands, "train", summary, DESCRIPTION, "CONFIG [options]")
     given = _add_config(parser, "a YAML file; or a .csv, .tsv or .jsonl table")
     given.add_argument(
         "--start-from",
@@ -64,19 +64,21 @@ def add_commands(commands: Commands) -> None:
     about = "the run's folder (default: runs/ and the config's name)"
     out.add_argument("--out", metavar="FOLDER", help=about)
     out.add_argument("--resume", action="store_true", help="continue the run in the folder")
-    add_machine(parser)
+    shared.add_machine(parser)
     parser.set_defaults(run=run)
 
     summary = "store the annotation vectors of photos"
-    features = add_parser(commands, "features", summary, FEATURES_DESCRIPTION, "CONFIG [options]")
+    features = shared.add_parser(
+        commands, "features", summary, FEATURES_DESCRIPTION, "CONFIG [options]"
+    )
     _add_config(features, "a YAML file, as for training")
     about = "the store's folder (default: the config's features.folder)"
     features.add_argument_group("output").add_argument("--out", metavar="FOLDER", help=about)
-    add_machine(features)
+    shared.add_machine(features)
     features.set_defaults(run=run_features)
 
 
-def _add_config(parser: argparse.ArgumentParser, about: str) -> Group:
+def _add_config(parser: argparse.ArgumentParser, about: str) -> shared.Group:
     """Add the group of CONFIG and --set."""
     group = parser.add_argument_group("input")
     group.add_argument("config", metavar="CONFIG", help=about)

@@ -9,31 +9,17 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from itertools import islice
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.cli.shared_options import (
-    Commands,
-    Group,
-    add_machine,
-    add_model,
-    add_outputs,
-    add_overwrite,
-    add_parser,
-    add_search,
-    check_files,
-    check_outputs,
-    search_options,
-    write_scores,
-)
 from captioner.data.parallel import is_gzip, text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 from captioner.files import refuse_os_errors, write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
-from captioner.text.languages import language_tag
 
 if TYPE_CHECKING:
     from captioner.render.alignment import AlignmentItem
@@ -70,18 +56,23 @@ signatures; with --source also BLEU against the length of the source.
 """
 
 
-def add_commands(commands: Commands) -> None:
+def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     summary = "translate text, and draw alignments"
-    parser = add_parser(commands, "translate", summary, DESCRIPTION, "[FILE] [options]")
+    parser = shared.add_parser(commands, "translate", summary, DESCRIPTION, "[FILE] [options]")
     given = parser.add_argument_group("input")
     about = "a text file; .gz as well (default: standard input)"
     given.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
     translator = given.add_mutually_exclusive_group()
-    add_model(translator, DEFAULT_TRANSLATOR)
-    known = ", ".join(LANGUAGES)
-    translator.add_argument("--language", metavar="TAG", help=f"into this, by the package: {known}")
-    add_search(parser, TranslationSearch)
+    shared.add_model(translator, DEFAULT_TRANSLATOR)
+    translator.add_argument(
+        "--language",
+        type=str.lower,
+        choices=tuple(LANGUAGES),
+        metavar="TAG",
+        help=f"into this, by the package: {', '.join(LANGUAGES)}",
+    )
+    shared.add_search(parser, TranslationSearch)
     out = parser.add_argument_group("alignment")
     about = "a .png, .pdf, .svg, .json or .html to write"
     out.add_argument("--alignment", metavar="FILE", help=about)
@@ -94,23 +85,23 @@ def add_commands(commands: Commands) -> None:
         help="a Transformer's head, from 0, or mean",
     )
     out.add_argument("--pieces", action="store_true", help="show subwords instead of words")
-    add_overwrite(out)
-    add_machine(parser, "sentences in a batch", 32, precision=True)
+    shared.add_overwrite(out)
+    shared.add_machine(parser, "sentences in a batch", 32, precision=True)
     parser.set_defaults(run=run)
 
     summary, usage = "score a model's translations of a text", "MODEL SOURCE REFERENCES [options]"
-    parser = add_parser(commands, "evaluate-translator", summary, SCORE_DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "evaluate-translator", summary, SCORE_DESCRIPTION, usage)
     given = parser.add_argument_group("input")
     given.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
     given.add_argument("source", metavar="SOURCE", help="text to translate; .gz as well")
     _add_references(given)
-    add_search(parser, TranslationSearch, explained_in="translate")
+    shared.add_search(parser, TranslationSearch, explained_in="translate")
     _add_scores(parser)
-    add_machine(parser, "sentences at a time", 50, precision=True)
+    shared.add_machine(parser, "sentences at a time", 50, precision=True)
     parser.set_defaults(run=run_evaluate)
 
     summary, usage = "score translations in a file", "TRANSLATIONS REFERENCES [options]"
-    parser = add_parser(commands, "score-translations", summary, FILES_DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "score-translations", summary, FILES_DESCRIPTION, usage)
     given = parser.add_argument_group("input")
     given.add_argument("translations", metavar="TRANSLATIONS", help="text; .gz as well")
     _add_references(given)
@@ -119,126 +110,102 @@ def add_commands(commands: Commands) -> None:
     parser.set_defaults(run=run_score)
 
 
-def _add_references(group: Group) -> None:
+def _add_references(group: shared.Group) -> None:
     group.add_argument("references", metavar="REFERENCES", help="text, line by line; .gz as well")
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("scores")
     group.add_argument("--lower-case", action="store_true", help="score without case")
-    add_outputs(group)
+    shared.add_outputs(group)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
     from captioner.models import load_translator
 
-    if arguments.language is not None:
-        arguments.model = _model_for(arguments.language)
-    shown = "standard input" if arguments.file == "-" else arguments.file
+    name = LANGUAGES.get(arguments.language, arguments.model)
     file = _open(arguments.file)
     alignments = None
     if arguments.alignment is not None:
         path = Path(arguments.alignment)
         alignments = Alignments(path, arguments.pieces, arguments.overwrite)
-    translator = load_translator(arguments.model, arguments.device, arguments.precision)
+    translator = load_translator(name, arguments.device, arguments.precision)
     translator.choose_alignment(arguments.layer, arguments.head)
-    search = search_options(arguments, translator.search)
+    search = shared.search_options(arguments, translator.search)
     if alignments is not None and not translator.attends:
         raise UserError("--alignment has no meaning for a model without attention")
-    generator = search.generator(translator.device)
     # At a terminal, each line is translated before the next is read.
     batch_size = 1 if file.isatty() else arguments.batch_size
-    lines = _lines(file)
+    lines, again = tee(_lines(file))
+    sentences = (line for line, _ in lines)
+    shown = "standard input" if arguments.file == "-" else arguments.file
     failed = False
-    number = 0
-    try:
-        while batch := list(islice(lines, batch_size)):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
-                translations = translator.translate(
-                    [line for line, _ in batch], search, batch_size=batch_size, generator=generator
-                )
-            for (line, error), translation in zip(batch, translations, strict=True):
-                number += 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
+        translations = translator.translate(sentences, search, batch_size=batch_size)
+        pairs = zip(again, translations, strict=True)
+        try:
+            for number, ((line, error), translation) in enumerate(pairs, start=1):
+                where = f"{shown}, line {number}"
                 if error:
                     failed = True
-                    report(f"{shown}, line {number}: {error}")
-                    print(f"{number}\t1\t\t\t" if search.n_best > 1 else "")
-                else:
-                    _print(number, translation, search)
+                    report(f"{where}: {error}")
+                _print(number, translation, search, error)
                 if translation.truncated:
-                    reads = translator.maximum_source_length
-                    _report_too_long(shown, number, translation.truncated, reads)
-                for rank, each in enumerate((translation, *translation.alternatives), start=1):
-                    if each.cut:
-                        _report_cut(shown, number, search.maximum_length, rank)
-                if alignments and (lacking := alignments.add(line, translation, error)):
-                    report(lacking)
-            sys.stdout.flush()
-    finally:  # Also when interrupted.
-        if alignments is not None:
-            alignments.finish()
+                    report(_too_long(where, translation.truncated))
+                if translation.cut:
+                    report(_cut(where, search))
+                if alignments is not None:
+                    alignments.add(line, translation, error)
+        finally:  # Also when interrupted.
+            if alignments is not None:
+                alignments.finish()
     return 2 if failed else 0
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
     """Translate, score, print the table, write the file."""
-    check_outputs(arguments, "--json")
+    shared.check_outputs(arguments, "--json")
 
     from captioner.evaluation.translations import score_translator
     from captioner.models import load_translator
 
     translator = load_translator(arguments.model, arguments.device, arguments.precision)
-    search = search_options(arguments, translator.search)
-    source, references = arguments.source, arguments.references
-    options = (search, arguments.batch_size, arguments.lower_case)
-    scores = score_translator(translator, source, references, *options)
+    search = shared.search_options(arguments, translator.search)
+    scores = score_translator(
+        translator,
+        arguments.source,
+        arguments.references,
+        search,
+        arguments.batch_size,
+        arguments.lower_case,
+    )
     for line, lost in scores.truncated.items():
-        _report_too_long(source, line, lost, translator.maximum_source_length)
+        report(_too_long(f"{arguments.source}, line {line}", lost))
     for line in scores.cut:
-        _report_cut(source, line, search.maximum_length)
-    write_scores(scores, arguments)
+        report(_cut(f"{arguments.source}, line {line}", search))
+    shared.write_scores(scores, arguments)
     return 0
 
 
 def run_score(arguments: argparse.Namespace) -> int:
     """Score, print the table, write the file."""
-    check_outputs(arguments, "--json")
+    shared.check_outputs(arguments, "--json")
 
     from captioner.evaluation.translations import score_hypotheses
 
     files = (arguments.translations, arguments.references, arguments.source)
-    write_scores(score_hypotheses(*files, arguments.lower_case), arguments)
+    shared.write_scores(score_hypotheses(*files, arguments.lower_case), arguments)
     return 0
 
 
-def _report_too_long(shown: str, line: int, lost: int, reads: int) -> None:
-    """Report that the last `lost` tokens of a line are not read.
-
-    shown: the file's name. reads: tokens that the model reads.
-    """
-    report(
-        f"{shown}, line {line}, is too long: its last {lost:,} tokens are not read, since the "
-        f"model reads {reads:,}"
-    )
+def _too_long(where: str, lost: int) -> str:
+    return f"{where}, is too long: its last {lost:,} tokens are not read"
 
 
-def _report_cut(shown: str, line: int, longest: int, rank: int = 1) -> None:
-    """Report that a line's translation number `rank` was cut at the maximum length, in tokens."""
-    which = "translation" if rank == 1 else f"translation {rank}"
-    report(f"{shown}: {which} of line {line} was cut at {longest:,} tokens")
-
-
-def _model_for(language: str) -> str:
-    """The packaged translator into a language."""
-    tag = language_tag(language, "--language").partition("-")[0]
-    if tag not in LANGUAGES:
-        raise UserError(
-            f"--language {tag} is not one of the package's, {', '.join(LANGUAGES)}; name another "
-            "translator by --model"
-        )
-    return LANGUAGES[tag]
+def _cut(where: str, search: TranslationSearch) -> str:
+    return f"{where}: its translation was cut at {search.maximum_length:,} tokens"
 
 
 def _open(path: str) -> BinaryIO:
@@ -250,11 +217,7 @@ def _open(path: str) -> BinaryIO:
         hint = "; a sentence comes from standard input: echo ... | captioner translate"
         raise UserError(f"text file {path} does not exist{hint * (' ' in path)}")
     with refuse_os_errors(f"cannot read text file {path}"):
-        file = open(path, "rb")  # noqa: SIM115 - the caller reads it.
-        if b"\0" not in file.peek():
-            return file
-    file.close()
-    raise UserError(f"{path} is not UTF-8 text: it has null bytes")
+        return open(path, "rb")
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
@@ -266,13 +229,16 @@ def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
             yield "", f"byte {error.start + 1} is not UTF-8 text"
 
 
-def _print(number: int, translation: Translation, search: TranslationSearch) -> None:
-    """Print a line's translation; of several each in a row."""
+def _print(number: int, translation: Translation, search: TranslationSearch, error: str) -> None:
+    """Print a line's translation; with n-best, each in a row."""
     if search.n_best == 1:
-        print(translation.text)
-        return
-    for rank, each in enumerate((translation, *translation.alternatives), start=1):
-        print(f"{number}\t{rank}\t{each.score:.4f}\t{each.log_probability:.4f}\t{each.text}")
+        print(translation.text, flush=True)
+    elif error:
+        print(f"{number}\t1\t\t\t", flush=True)
+    else:
+        for rank, each in enumerate((translation, *translation.alternatives), start=1):
+            numbers = f"{number}\t{rank}\t{each.score:.4f}\t{each.log_probability:.4f}"
+            print(f"{numbers}\t{each.text}", flush=True)
 
 
 class Alignments:
@@ -290,50 +256,44 @@ class Alignments:
         self._records: list[dict[str, Any]] = []
         self._items: list[AlignmentItem] = []
         suffix = path.suffix.lower()
-        self._is_json, self._is_page = suffix == ".json", suffix in PAGE_SUFFIXES
         known = (".json", *PAGE_SUFFIXES, *PLOT_SUFFIXES)
         if suffix not in known:
             raise UserError(f"--alignment {path} must end in {', '.join(known)}")
+        self._is_json, self._is_plot = suffix == ".json", suffix in PLOT_SUFFIXES
         paths = [path]
-        if suffix in PLOT_SUFFIXES:
-            numbered = re.compile(re.escape(path.stem) + r"-\d+" + re.escape(path.suffix))
+        if self._is_plot:
+            numbered = re.compile(re.escape(path.stem) + r"-\d+")
             others = path.parent.glob(f"*{path.suffix}")
-            paths += [other for other in others if numbered.fullmatch(other.name)]
-        check_files([("--alignment", str(path)) for path in paths], overwrite)
+            paths += [other for other in others if numbered.fullmatch(other.stem)]
+        shared.check_files([("--alignment", str(path)) for path in paths], overwrite)
 
-    def add(self, line: str, translation: Translation, error: str = "") -> str:
-        """Add a line with its translation; draws its picture.
+    def add(self, line: str, translation: Translation, error: str = "") -> None:
+        """Add a line with its translation; draws its picture, and reports what it lacks.
 
         error: why the line could not be read; both are empty then. JSON has it as `error` and no
             scores, a page as the heading; there is no picture.
-
-        Returns a sentence about a missing picture or letters missing in it, else an empty one.
         """
         from captioner.render.alignment import AlignmentItem, save_heat_map
 
         if self._is_json:
             unread = {"score": None, "log_probability": None, "error": error} if error else {}
             self._records.append({"source": line, **translation.as_dict(), **unread})
-            return ""
+            return
         shown = translation.by_token() if self._pieces else translation.by_word()
         heading = f"({error})" if error else translation.text
         item = AlignmentItem(shown.source, shown.target, shown.weights.numpy(), heading)
         self._items.append(item)
-        if self._is_page:
-            return ""
-        number = len(self._items)
-        name = self._path.name if number == 1 else f"{self._path.stem}-{number}{self._path.suffix}"
-        picture = self._path.with_name(name)
+        number, path = len(self._items), self._path
+        picture = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+        if not self._is_plot:
+            return
         if not translation.tokens:
             with refuse_os_errors(f"cannot remove {picture}"):
                 picture.unlink(missing_ok=True)  # An earlier run's would be mistaken for it.
             reason = error or "its translation is empty"
-            return f"there is no picture {picture} of line {number}: {reason}"
-        if missing := save_heat_map(picture, item):
-            return (
-                f"{picture} has boxes in place of letters that its fonts lack: {' '.join(missing)}"
-            )
-        return ""
+            report(f"there is no picture {picture} of line {number}: {reason}")
+        elif missing := " ".join(save_heat_map(picture, item)):
+            report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
 
     def finish(self) -> None:
         """Write the JSON or page."""
@@ -341,5 +301,5 @@ class Alignments:
 
         if self._is_json:
             write_json(self._path, self._records)
-        elif self._is_page:
+        elif not self._is_plot:
             write_text(self._path, alignment_page(self._items))

@@ -13,9 +13,8 @@ import pytest
 from coco_samples import write_captions, write_instances
 from samples import Output, Patch, save_photo
 
-from captioner.cli import evaluate
+from captioner.cli import shared_options
 from captioner.cli.main import main
-from captioner.cli.shared_options import FORMATS
 from captioner.runs.captioning_recipe import DataConfig
 
 VAL = ["evaluate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
@@ -110,7 +109,7 @@ def test_records_that_cannot_be_read_are_left_out(capsys: Output) -> None:
 
 
 def test_the_formats_are_those_of_training() -> None:
-    assert get_args(DataConfig.model_fields["format"].annotation) == FORMATS
+    assert get_args(DataConfig.model_fields["format"].annotation) == shared_options.FORMATS
 
 
 def test_everything_about_a_results_file(capsys: Output) -> None:
@@ -142,7 +141,7 @@ def test_a_single_image(capsys: Output) -> None:
 
 
 def test_outputs_are_tried_one_and_all(monkeypatch: Patch, capsys: Output) -> None:
-    monkeypatch.setattr(evaluate, "check_outputs", lambda *_: None)  # As if it came later.
+    monkeypatch.setattr(shared_options, "check_files", lambda *_: None)  # As if it came later.
     for name in ("s.json", "s.csv"):
         Path(name).mkdir()
     assert main([*FILES, "--json", "s.json", "--csv", "s.csv"]) == 2

@@ -82,6 +82,7 @@ def test_examples_in_the_help_are_valid(command: str) -> None:
         ("caption a.jpg --beam", "argument --beam: expected one argument"),
         ("translate a.txt b.txt", "unrecognized arguments: b.txt"),
         ("evaluate M --format csv", "'csv' is not one of coco"),
+        ("translate --language it", "'it' is not one of de, fr"),
     ],
 )
 def test_a_mistyped_command_or_option_is_suggested_after_the_usage(
