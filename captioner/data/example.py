@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -175,8 +175,8 @@ class Collector:
             if tokens is not None:
                 self._photos[image_id].tokens.append(tuple(tokens))
 
-    def examples(self) -> Iterator[Example]:
-        """Yield the photos with captions, in the order in which they were added.
+    def examples(self) -> list[Example]:
+        """The photos with captions, in the order in which they were added.
 
         Raises `UserError` for a refused problem and if no photo is left.
         """
@@ -199,7 +199,7 @@ class Collector:
         self.problems.settle()
         if not kept:
             raise UserError(f"no image with a caption is left of {self.problems.summary()}")
-        yield from kept
+        return kept
 
 
 def _has_words(text: str) -> bool:

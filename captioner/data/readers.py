@@ -59,7 +59,7 @@ def read_examples(
     folder = file.parent if images is None else Path(images)
     collector = Collector(Problems() if problems is None else problems, check_files)
     READERS[format](file, folder, None if split is None else os.fspath(split), collector)
-    return list(collector.examples())
+    return collector.examples()
 
 
 @with_config(RECORD)

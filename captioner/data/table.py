@@ -61,7 +61,7 @@ def read_splits(
     """Read several splits of a table as `read_table` does; one error has all their problems."""
     collector = Collector(problems)
     _collect(annotations, images or annotations.parent, splits, collector)
-    examples = list(collector.examples())
+    examples = collector.examples()
     return [
         [each for each in examples if split in (None, collector.splits[each.image_id])]
         for split in splits

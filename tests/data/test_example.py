@@ -25,7 +25,7 @@ def test_every_problem_is_named_and_left_out(tmp_path: Path) -> None:
     collected.add_caption("gone", "words", "caption 8")
     assert collected.is_in_split("a", "train", "image a")
     assert not collected.is_in_split("a", "val", "image a later")
-    result = list(collected.examples())
+    result = collected.examples()
     assert [(image.image_id, image.captions) for image in result] == [("a", ("kept",))]
     expected = {
         "duplicate image": ["second image a is"],
@@ -49,7 +49,7 @@ def test_where_no_photo_exists_the_folder_is_wrong(tmp_path: Path, on_problem: O
         collected.add_image(name, tmp_path / name, name)
     sentence = r"source: none of its 2 photos exists, the first would be .*a; give their folder"
     with pytest.raises(UserError, match=sentence):
-        list(collected.examples())
+        collected.examples()
 
 
 def test_names_that_no_file_can_have_are_missing_images(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_names_that_no_file_can_have_are_missing_images(tmp_path: Path) -> None:
     for name in ("nul\0", "long" * 1000, "half\ud800"):
         collected.add_image(name, Path(name), name)
     with pytest.raises(UserError, match=r"no image with a caption is left of source: .*3 missing"):
-        list(collected.examples())
+        collected.examples()
 
 
 def test_words_are_those_of_the_source_or_else_of_the_tokeniser() -> None:
@@ -70,7 +70,7 @@ def test_words_are_those_of_the_source_or_else_of_the_tokeniser() -> None:
     partly.add_image("a", Path("a.jpg"), "image a")
     partly.add_caption("a", "one", "1", tokens=["One"])
     partly.add_caption("a", "two", "2")
-    assert next(partly.examples()).words == [["one"], ["two"]]
+    assert partly.examples()[0].words == [["one"], ["two"]]
 
 
 def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
