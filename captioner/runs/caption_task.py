@@ -12,11 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, load_model, save_model
+from captioner.caption import (
+    Captioner,
+    CaptioningLoss,
+    HardAttentionLoss,
+    SelfCriticalLoss,
+    ShowAttendTellDecoder,
+    load_model,
+    save_model,
+)
+from captioner.caption.base import read_word_vectors
 from captioner.caption.folder import make_decoder
 from captioner.data.batches import EncodedCaption, encode_captions, loading_workers
 from captioner.data.example import Example
 from captioner.data.instances import read_instances
+from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
 from captioner.errors import UserError
@@ -26,8 +36,12 @@ from captioner.files import write_json
 from captioner.model_folders import MODEL, model_folder
 from captioner.render.panels import panels
 from captioner.runs.batches import CaptionBatches, MapTargets
-from captioner.runs.caption_objective import make_loss, use_word_vectors
-from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe, read_training
+from captioner.runs.captioning_recipe import (
+    SCORES,
+    CaptioningRecipe,
+    WordVectorsConfig,
+    read_training,
+)
 from captioner.runs.features import (
     PixelRows,
     Rows,
@@ -39,9 +53,10 @@ from captioner.runs.features import (
     readable,
 )
 from captioner.runs.model_card import SCORES_FILE
+from captioner.runs.rewards import caption_reward
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training import Engine, ShownExample
 from captioner.vision.encoders import RANDOM
 from captioner.vision.preprocessing import read_photo
@@ -106,14 +121,14 @@ class CaptionTask:
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
         )
-        use_word_vectors(recipe, decoder, vocabulary, resumed)
+        if recipe.word_vectors is not None:
+            self._use_word_vectors(recipe.word_vectors, resumed)
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
             self.captioner.trigrams = known_trigrams(start, vocabulary, chain(*words))
         elif resumed and (folder / TRIGRAMS).exists():
             self.captioner.trigrams = read_tensors(folder / TRIGRAMS)["keys"]
-        trained = encoder if recipe.encoder.train else None
-        self.loss = make_loss(recipe, decoder, trained, vocabulary, words)
+        self.loss = self._make_loss(words)
         self.map_targets = None
         if recipe.data.instances is not None:
             self.map_targets = MapTargets(
@@ -123,6 +138,42 @@ class CaptionTask:
                 recipe.preprocessing,
                 self.captioner.map_shape,
             )
+
+    def _use_word_vectors(self, config: WordVectorsConfig, resumed: bool) -> None:
+        """Initialise the embeddings; prints how many.
+
+        resumed: the checkpoint has the embeddings, so they are only frozen and the file is not
+            read.
+        """
+        decoder, vocabulary = self.captioner.decoder, self.captioner.vocabulary
+        embedding = decoder.embedding.weight.requires_grad_(not config.freeze)
+        if resumed:
+            return
+        size = self.recipe.decoder.embedding_size
+        indices, vectors = read_word_vectors(config.file, vocabulary, size)
+        with torch.no_grad():
+            embedding[indices] = vectors
+        words, count = len(vocabulary) - len(SPECIAL_WORDS), len(indices)
+        print(f"word vectors: {count:,} words found in {config.file}, {words - count:,} not found")
+
+    def _make_loss(self, references: Sequence[Sequence[Sequence[str]]]) -> CaptioningLoss:
+        """The recipe's loss; the first stages of a trained encoder are frozen.
+
+        references: the words of each training photo's captions, by row, for the reward.
+        """
+        recipe, decoder = self.recipe, self.captioner.decoder
+        objective, encoder = recipe.objective, None
+        if recipe.encoder.train:
+            encoder = self.captioner.encoder
+            encoder.freeze(recipe.encoder.train_from - 1, recipe.encoder.batch_norm_frozen)
+        if isinstance(decoder, ShowAttendTellDecoder) and recipe.decoder.selection == "hard":
+            return HardAttentionLoss(decoder, objective, encoder)
+        if objective.self_critical is None:
+            return CaptioningLoss(decoder, objective, encoder)
+        texts = [] if recipe.data.texts is None else map(tokenize, read_lines(recipe.data.texts))
+        vocabulary = self.captioner.vocabulary
+        reward = caption_reward(references, vocabulary, objective.self_critical, texts)
+        return SelfCriticalLoss(decoder, objective, reward, encoder)
 
     def _counts(self) -> list[str]:
         return [

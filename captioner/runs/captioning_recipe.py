@@ -167,12 +167,6 @@ class FeaturesConfig(Config):
         "float32", description="of the encoder's products; bfloat16 is autocast"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.mirror and not self.store:
-            raise ValueError("mirror has no effect: features.store is false")
-        return self
-
 
 class ValidationConfig(Config):
     """Validation on generated captions, with the search of `search`."""
@@ -230,10 +224,10 @@ class CaptioningRecipe(Config):
                 "decoder.standardise takes annotation vectors as they are before training, and an "
                 "encoder of random weights does not stay near them"
             )
-        if self.features.mirror and self.encoder.train:
+        if self.features.mirror and self.photos_in_step:
             raise ValueError(
-                "features.mirror is for stored features; encoder.train stores none, and "
-                "augmentation.mirror is for that"
+                "features.mirror is for stored features; augmentation.mirror is for photos that "
+                "are read in every step"
             )
         if self.augmentation.changes and not self.photos_in_step:
             raise ValueError(

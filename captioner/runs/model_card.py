@@ -22,74 +22,50 @@ Record = dict[str, Any]
 Recipe = CaptioningRecipe | TranslationRecipe
 
 
-def validations_of(
-    folder: Path, score: str, now: Record | None = None
-) -> tuple[Record, Record, Record]:
-    """The first, the best and the last record with a validation in the log of a run.
-
-    The record of epoch 0 is of the model before training. Of several best ones, the first was kept.
-    now: a validation that is not in the log yet.
-    """
+def validations_of(folder: Path, score: str) -> list[Record]:
+    """The records with a validation in the log of a run; that of epoch 0 is before training."""
     lines = read_text(folder / LOG, "run log").splitlines()
-    records = [record for record in map(json.loads, lines) if score in record]
-    records += [now] if now else []
-    return records[0], max(records, key=lambda record: record[score]), records[-1]
+    return [record for record in map(json.loads, lines) if score in record]
 
 
 def write_card(
-    recipe: Recipe, folder: Path, data: Sequence[str], now: Record | None = None
+    recipe: Recipe, folder: Path, data: Sequence[str], epoch: int, scores: dict[str, float]
 ) -> None:
     """Write the card beside a run's best model.
 
     folder: the run's. data: sentences about training and validation data.
-    now: epoch and scores of a model that was just kept, in a run that has not ended.
+    epoch, scores: of the model that was just kept; epoch 0 is before training.
     """
     score = recipe.validation.score
-    first, best, last = validations_of(folder, score, now)
     start = recipe.start_from if isinstance(recipe, CaptioningRecipe) else None
     kind, tag = "translator", "translation"
     if isinstance(recipe, CaptioningRecipe):
         kind, tag = "captioner", "image-to-text"
-    value, epochs = f"{score} {best[score]:.3f} in validation", last["epoch"]
-    summary, compared = f"{value}, after {best['epoch']} of {epochs} epochs", [best]
-    if now:
-        summary = f"{value}, after epoch {now['epoch']} of a training that had not ended"
-    elif best["epoch"] == 0:
-        summary = f"{value} before training, which none of {epochs} epochs surpassed"
-    elif first["epoch"] == 0:
-        summary += f"; {first[score]:.3f} before training"
-        compared = [first, best]
-    scores = [name for name, value in best.items() if _is_score(name) and isinstance(value, float)]
+    before = [each for each in validations_of(folder, score) if each["epoch"] == 0]
+    when = f"after epoch {epoch}" if epoch else "before training"
+    summary = f"{score} {scores[score]:.3f} in validation, {when}"
+    if before:
+        summary += f"; {before[0][score]:.3f} before training"
     version = sys.modules[__name__.partition(".")[0]].__version__
+    rows = [
+        f"| {record['epoch']} | {' | '.join(f'{record[name]:.4f}' for name in scores)} |"
+        for record in [*before, {"epoch": epoch, **scores}]
+    ]
+    settings = [f"- `{name}`: {value}" for name, value in _settings(recipe).items()]
     lines = [
         *("---", "library_name: captioner", f"pipeline_tag: {tag}", "---", ""),
         f"# A {kind}" + (f", started from {start}" if start is not None else ""),
-        "",
-        f"{summary}.",
-        "",
+        *("", f"{summary}.", ""),
         *(f"- {sentence}" for sentence in data),
-        "",
-        "## Scores",
-        "",
+        *("", "## Scores", ""),
         f"| epoch | {' | '.join(scores)} |",
         f"|---|{'---|' * len(scores)}",
-        *(
-            f"| {record['epoch']} | {' | '.join(f'{record[name]:.4f}' for name in scores)} |"
-            for record in compared
-        ),
-        "",
-        "## Settings",
-        "",
+        *rows,
+        *("", "## Settings", ""),
         f"captioner {version}; fields of the config that are not the default:",
-        "",
-        *(f"- `{name}`: {value}" for name, value in _settings(recipe).items()),
-        "",
+        *("", *settings, ""),
     ]
     write_text(folder / MODEL / CARD, "\n".join(lines))
-
-
-def _is_score(name: str) -> bool:
-    return name not in ("epoch", "step", "learning_rate") and not name.startswith("train_")
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class Validator:
     def keep(self, scores: dict[str, float], epoch: int) -> None:
         """Save the best model with its scores, texts and card."""
         self.task.save(self.folder, self.texts, scores)
-        write_card(self.task.recipe, self.folder, self.task.data, {"epoch": epoch, **scores})
+        write_card(self.task.recipe, self.folder, self.task.data, epoch, scores)
 
     def show(self) -> list[ShownExample]:
         """The first validation items, for TensorBoard."""
@@ -233,10 +233,8 @@ def train_run(
             make_optimizer(task.loss, recipe.training, task.parameter_groups),
             engine,
         )
-        with engine.fail_together():
-            if engine.is_main:
-                write_card(recipe, folder, task.data)
-                _report(recipe, folder, position.epoch)
+        if engine.is_main:
+            _report(recipe, folder, position.epoch)
     return folder / MODEL
 
 
@@ -255,7 +253,7 @@ def compile_parts(model: nn.Module) -> None:
 def _report(recipe: Recipe, folder: Path, epochs: int) -> None:
     """Print the epoch of the best model, and whether the run stopped early."""
     score, settings = recipe.validation.score, recipe.training
-    _, best, _ = validations_of(folder, score)
+    best = max(validations_of(folder, score), key=lambda record: record[score])
     if epochs < settings.epochs:
         print(
             f"stopped early, after epoch {epochs} of {settings.epochs}: {settings.patience} "

@@ -83,9 +83,7 @@ def train(
         examples of the batch.
     folder: for `last.safetensors` (the checkpoint) and `log.jsonl`. Several machines must share it.
     resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
-        run: bit for bit on a CPU with one or two processes. With more, torch adds the gradients of
-        the first step after a start in another order, which changes numbers by some 2e-7 of their
-        size. Sums that several processes log for an interrupted epoch may differ in the last digit.
+        run: bit for bit on a CPU with one or two processes, up to rounding with more.
     optimizer: in place of that of the config, over all parameters that require a gradient; the
         config's `optimizer`, `learning_rate` and `weight_decay` have no effect then.
     engine: the processes that train together; default: this one, on the model's device. All of
@@ -93,10 +91,8 @@ def train(
 
     The caller seeds torch before making the model. Dropout draws from torch's global generator,
     whose state is part of the checkpoint; each process has its own.
-    Raises `UserError` when a loss, gradient, weight or sampling probability is not finite, when
-    there is not enough memory and when the disk is full; the last checkpoint stays whole. Raises
-    `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint. One of several
-    processes raises it; the others exit, at the latest when they leave the engine.
+    Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint. One of
+    several processes raises an error; the others exit, at the latest when they leave the engine.
     """
     engine = engine or Engine(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)

@@ -115,8 +115,7 @@ class Stepper:
     def make(self, parts: Sequence[Part]) -> None:
         """Make a step, given this process's parts of the batch.
 
-        Raises `UserError` as `check` does, and when there is not enough memory. One process may
-        raise it while others wait for it, which end when it leaves its engine.
+        One process may raise an error while others wait for it; they end when it leaves its engine.
         """
         try:
             self._make(parts)

@@ -112,8 +112,8 @@ def test_multi30k_has_a_config_for_every_direction_and_every_model() -> None:
         ("encoder: {name: vgg7}", "vgg7"),
         ("encoder: {train: true, train_from: 6}", "train_from 6"),
         ("word_vectors: {file: a.txt}\nstart_from: b", "word_vectors have no effect"),
-        ("features: {mirror: true}\nencoder: {train: true}", "mirror"),
-        ("features: {store: false, mirror: true}", "features.mirror has no effect"),
+        ("features: {mirror: true}\nencoder: {train: true}", "augmentation.mirror is for"),
+        ("features: {store: false, mirror: true}", "features.mirror is for stored features"),
         ("augmentation: {mirror: true}", "augmentation has no effect"),
         (
             "decoder: {standardise: true}\nencoder: {weights: random, train: true}",

@@ -25,14 +25,12 @@ from run_samples import (
 )
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from samples import Output, Patch
+from samples import Output
 
 import captioner
 from captioner.caption import load_model
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
-from captioner.training import Interrupted
-from captioner.training.log import RunLog
 
 HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0}}
 
@@ -63,23 +61,6 @@ def test_a_run_split_in_two_equals_one_in_one_go(
     assert log_of(split) == log_of(whole)
 
 
-def test_the_best_model_of_a_run_that_was_stopped_has_a_card(
-    config: Config, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    def stop(*_: object) -> None:
-        raise Interrupted("stopped")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunLog, "write", stop)
-        with pytest.raises(Interrupted):
-            train_run(recipe_of(config), tmp_path)
-    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-    assert "in validation, after epoch 1 of a training that had not ended." in card
-    assert "training: 6 photos" in card
-    train_run(recipe_of(config), tmp_path, resume=True)
-    assert " of 2 epochs." in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-
-
 def test_a_run_goes_on_with_the_config_in_its_folder(
     config: Config, tmp_path: Path, capsys: Output
 ) -> None:
@@ -94,7 +75,14 @@ def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
     config: Config, tmp_path: Path
 ) -> None:
     train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "soft")
-    hard = {**HARD, "start_from": str(tmp_path / "soft")}
+    soft = load_file(tmp_path / "soft" / "last.safetensors")["model.decoder.embedding.weight"]
+    # Its words as well, whatever this recipe would count.
+    hard = {**HARD, "start_from": str(tmp_path / "soft"), "minimum_count": 3}
+    still = {"epochs": 1, "learning_rate": 1e-12}
+    folder = train_run(recipe_of(config, **hard, training=still), tmp_path / "still")
+    found = load_file(tmp_path / "still" / "last.safetensors")["model.decoder.embedding.weight"]
+    torch.testing.assert_close(found, soft, rtol=1e-3, atol=1e-7)
+    assert load_model(folder).vocabulary == load_model(tmp_path / "soft" / "model").vocabulary
     train_run(recipe_of(config, **hard), tmp_path / "whole")
     train_run(recipe_of(config, **hard, training={"epochs": 1}), tmp_path / "split")
     shutil.rmtree(tmp_path / "soft")
@@ -118,19 +106,6 @@ def test_what_does_not_change_the_run_may_change_on_resume(config: Config, tmp_p
     assert first["captioner"] == captioner.__version__
     assert first["torch"] == torch.__version__
     assert (first["seed"], first["processes"], first["device"]) == (0, 1, "cpu")
-
-
-def test_a_run_starts_from_a_model(config: Config, tmp_path: Path) -> None:
-    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "first")
-    trained = load_file(tmp_path / "first" / "last.safetensors")
-    still = {"epochs": 1, "learning_rate": 1e-12, "seed": 0}
-    # Its words as well, whatever this recipe would count.
-    changes = {"start_from": str(tmp_path / "first"), "minimum_count": 3, "training": still}
-    folder = train_run(recipe_of(config, **changes), tmp_path / "second")
-    found = load_file(tmp_path / "second" / "last.safetensors")
-    name = "model.decoder.embedding.weight"
-    torch.testing.assert_close(found[name], trained[name], rtol=1e-3, atol=1e-7)
-    assert load_model(folder).vocabulary == load_model(tmp_path / "first" / "model").vocabulary
 
 
 # By the command line, and watched.

@@ -1,4 +1,4 @@
-"""The loss of a captioning recipe, and its initial word vectors."""
+"""The rewards of self-critical training."""
 
 from __future__ import annotations
 
@@ -8,71 +8,12 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from captioner.caption import (
-    CaptioningLoss,
-    HardAttentionLoss,
-    Reward,
-    SelfCriticalLoss,
-    ShowAttendTellDecoder,
-)
-from captioner.caption.base import CaptionDecoder, read_word_vectors
-from captioner.caption.losses import SelfCriticalConfig
-from captioner.data.parallel import read_lines
+from captioner.caption import Reward, SelfCriticalConfig
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.word_precision import content_stems
-from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.text.ngrams import PeoplesNgrams
-from captioner.text.tokenizer import tokenize
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.vision.encoder import Encoder
-
-
-def make_loss(
-    recipe: CaptioningRecipe,
-    decoder: CaptionDecoder,
-    encoder: Encoder | None,
-    vocabulary: Vocabulary,
-    references: Sequence[Sequence[Sequence[str]]],
-) -> CaptioningLoss:
-    """The recipe's loss.
-
-    encoder: one that is trained, or None; its stages before `train_from` are frozen here.
-    references: the words of each training photo's captions, by row, for the self-critical reward.
-    """
-    if encoder is not None:
-        encoder.freeze(recipe.encoder.train_from - 1, recipe.encoder.batch_norm_frozen)
-    if recipe.decoder.selection == "hard":
-        assert isinstance(decoder, ShowAttendTellDecoder)
-        return HardAttentionLoss(decoder, recipe.objective, encoder)
-    if recipe.objective.self_critical is None:
-        return CaptioningLoss(decoder, recipe.objective, encoder)
-    texts = [] if recipe.data.texts is None else map(tokenize, read_lines(recipe.data.texts))
-    reward = caption_reward(references, vocabulary, recipe.objective.self_critical, texts)
-    return SelfCriticalLoss(decoder, recipe.objective, reward, encoder)
-
-
-def use_word_vectors(
-    recipe: CaptioningRecipe,
-    decoder: CaptionDecoder,
-    vocabulary: Vocabulary,
-    resumed: bool = False,
-) -> None:
-    """Initialise the embeddings with the recipe's word vectors, if any; prints how many.
-
-    resumed: the checkpoint has the embeddings, so they are only frozen and the file is not read.
-    """
-    if recipe.word_vectors is None:
-        return
-    embedding = decoder.embedding.weight.requires_grad_(not recipe.word_vectors.freeze)
-    if resumed:
-        return
-    file, size = recipe.word_vectors.file, recipe.decoder.embedding_size
-    indices, vectors = read_word_vectors(file, vocabulary, size)
-    with torch.no_grad():
-        embedding[indices.to(embedding.device)] = vectors.to(embedding)
-    words, count = len(vocabulary) - len(SPECIAL_WORDS), len(indices)
-    print(f"word vectors: {count:,} words found in {file}, {words - count:,} not found")
+from captioner.text.vocabulary import Vocabulary
 
 
 def caption_reward(

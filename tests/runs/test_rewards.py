@@ -13,7 +13,7 @@ from captioner.caption import (
 )
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.runs.caption_objective import (
+from captioner.runs.rewards import (
     caption_reward,
     cider_reward,
     content_words_reward,
