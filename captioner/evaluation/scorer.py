@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from captioner.data.example import ImageId
 from captioner.data.instances import read_instances
@@ -17,7 +18,6 @@ from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS
 from captioner.evaluation.cider import DocumentFrequency
-from captioner.evaluation.corpus import Metric
 from captioner.evaluation.hallucination import chair
 from captioner.evaluation.score import (
     CaptionScores,
@@ -68,22 +68,26 @@ class Scorer:
         check_metrics(self.metrics)
         if set(self.metrics) == {"METEOR"} and (self.confidence is not None or self.against):
             raise UserError("METEOR has no interval and no comparison; choose another metric too")
-        self.people = None if self.fluency is None else _people(self.fluency)
         if self.confidence is not None and not 0 < self.confidence < 1:
             raise UserError(f"confidence {self.confidence} is not between 0 and 1")
+        self.people = None
+        if self.fluency is not None:
+            people = [tokenize(line) for line in read_lines(self.fluency) if line.strip()]
+            if not people:
+                raise UserError(f"{self.fluency} has no captions; give people's, one a line")
+            self.people = PeoplesNgrams(people)
 
     def score(
         self, captions: Mapping[ImageId, str], references: Sequence[Sequence[str]], name: str
     ) -> CaptionScores:
         """Score captions, by image, against the references of each. name: of their system."""
-        frequency, training, others, hallucination, fluent = None, None, None, None, None
+        frequency, training, others = None, None, None
         if self.document_frequency is not None:
             of_images = self._tokenised(self.document_frequency, None, tokenize)
             frequency = DocumentFrequency.from_references(list(of_images))
         if self.training is not None:
             split = None if self.format == "coco" else "train"  # A file of COCO is of one split.
-            of_images = self._tokenised(self.training, split, tokenize_unsplit)
-            training = (words for of_image in of_images for words in of_image)
+            training = chain.from_iterable(self._tokenised(self.training, split, tokenize_unsplit))
         if self.against is not None:
             others = self._others(captions, name)
 
@@ -92,30 +96,25 @@ class Scorer:
 
         scores = scored(list(captions.values()))
         words = list(scores.corpus.captions)
+        more: dict[str, Any] = {"diversity": text_diversity(words, training)}
+        if self.people is not None:
+            more["fluency"] = fluency(words, list(scores.corpus.references), self.people)
         if self.instances:
             instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
             known = instances.known_categories(synonyms)
             categories = [instances.categories(image) for image in captions]
             truth = list(scores.corpus.references)
-            hallucination = chair(words, truth, categories, synonyms, known)
-        if self.people is not None:
-            fluent = fluency(words, list(scores.corpus.references), self.people)
+            more["hallucination"] = chair(words, truth, categories, synonyms, known)
         confidence = CONFIDENCE if self.confidence is None else self.confidence
-        intervals, comparison = None, None
+        metrics = list(scores.metrics.values())
         if self.confidence is not None:
-            intervals = confidence_intervals(_resampled(scores), confidence)
+            more["intervals"] = confidence_intervals(metrics, confidence)
         if others is not None:
-            compared = compare(_resampled(scores), _resampled(scored(others)), confidence)
-            comparison = Comparisons(name, str(self.against), compared)
-        return replace(
-            scores,
-            diversity=text_diversity(words, training),
-            fluency=fluent,
-            hallucination=hallucination,
-            intervals=intervals,
-            comparison=comparison,
-            confidence=confidence if intervals or comparison else None,
-        )
+            compared = compare(metrics, list(scored(others).metrics.values()), confidence)
+            more["comparison"] = Comparisons(name, str(self.against), compared)
+        if self.confidence is not None or others is not None:
+            more["confidence"] = confidence
+        return replace(scores, **more)
 
     def _tokenised(
         self, file: str | Path, split: str | None, split_words: Callable[[str], list[str]]
@@ -133,19 +132,6 @@ class Scorer:
                 f"{len(differing):,}, image {min(differing)} for one"
             )
         return [others[str(image)] for image in captions]
-
-
-def _people(file: str | Path) -> PeoplesNgrams:
-    """The n-grams of people's captions, one a line, which may be blank."""
-    captions = [tokenize(line) for line in read_lines(file) if line.strip()]
-    if not captions:
-        raise UserError(f"{file} has no captions; give people's captions, one a line")
-    return PeoplesNgrams(captions)
-
-
-def _resampled(scores: CaptionScores) -> list[Metric]:
-    """The metrics that can be resampled: all but METEOR."""
-    return [metric for metric in scores.metrics.values() if metric.terms.size]
 
 
 def score_results(

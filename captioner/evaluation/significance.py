@@ -131,7 +131,8 @@ def _intervals(samples: FloatArray, confidence: float) -> list[Interval]:
 
 
 def _joined(scores: Sequence[Metric]) -> Metric:
-    """All scores as one metric, their terms side by side. Raises `UserError` for a single image."""
+    """All scores as one metric, their terms side by side; METEOR, which has none, is left out."""
+    scores = [score for score in scores if score.terms.size]
     names = tuple(name for score in scores for name in score.names)
     per_image = np.column_stack([score.per_image for score in scores])
     terms = np.concatenate([score.terms for score in scores], axis=1, dtype=np.float64)

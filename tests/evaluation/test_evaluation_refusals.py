@@ -74,7 +74,7 @@ def test_scorers(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="METEOR has no interval and no comparison"):
             Scorer(["METEOR"], **options)
     (tmp_path / "people.txt").write_text("\n \n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"people\.txt has no captions; give people's captions"):
+    with pytest.raises(UserError, match=r"people\.txt has no captions; give people's, one a line"):
         Scorer(fluency=tmp_path / "people.txt")
 
 
