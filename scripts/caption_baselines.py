@@ -108,7 +108,6 @@ def blind_decoder(
 
     objective = ObjectiveConfig(
         doubly_stochastic=0.0,
-        doubly_stochastic_target="one",
         label_smoothing=recipe.objective.label_smoothing,
     )
     train(

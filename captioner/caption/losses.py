@@ -72,12 +72,11 @@ class ObjectiveConfig(Config):
     2019). The weights of hard attention are those of the authors' code.
     """
 
+    removed: ClassVar[dict[str, str]] = {
+        "doubly_stochastic_target": "leave it out; a place's attention is to sum to 1"
+    }
+
     doubly_stochastic: Weight = Field(1.0, description="lambda of equation 14; soft attention only")
-    doubly_stochastic_target: Literal["one", "share"] = Field(
-        "one",
-        description="sum of a place's attention over a caption: one (the paper) or share, T / L, "
-        "which T words can reach; soft attention only",
-    )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="probability spread over all words (Szegedy et al. 2016)"
     )
@@ -134,7 +133,7 @@ class ObjectiveConfig(Config):
 
 
 _FIELDS_FOR = {
-    "soft": ("doubly_stochastic", "doubly_stochastic_target", "grounding", "self_critical"),
+    "soft": ("doubly_stochastic", "grounding", "self_critical"),
     "hard": ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling", "draws"),
 }
 
@@ -226,8 +225,7 @@ class CaptioningLoss(nn.Module):
         entropies = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
         loss = entropies.smoothed  # (B,)
         if objective.doubly_stochastic > 0:
-            target = objective.doubly_stochastic_target
-            penalty = doubly_stochastic_penalty(weights, batch.mask, target)  # (B,)
+            penalty = doubly_stochastic_penalty(weights, batch.mask)  # (B,)
             loss = loss + objective.doubly_stochastic * penalty
         words = batch.mask.sum().clamp(min=1)
         report = {"cross_entropy": entropies.plain.sum() / words}
@@ -251,21 +249,16 @@ _SAMPLING_SEED = 0x5343484544
 """XORed with a batch's seed: scheduled sampling and hard attention draw different numbers."""
 
 
-def doubly_stochastic_penalty(weights: Tensor, mask: Tensor, target: str = "one") -> Tensor:
+def doubly_stochastic_penalty(weights: Tensor, mask: Tensor) -> Tensor:
     """Unevenness of the attention over a photo: (B,), sum over positions of (1 - sum_t alpha)^2.
 
     weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
-    target: `one`, as written, or `share`, T / L in place of 1, with each caption's T.
     Xu et al. 2015, section 4.2.1 and equation 14, second term: summed over the L positions,
     divided neither by L nor by the batch. Computed in float32 at least.
     """
     weights = at_least_float32(weights)
     mass = (weights * mask.unsqueeze(-1)).sum(dim=1)  # (B, L)
-    target_mass: Tensor | float = 1.0
-    if target == "share":
-        words = mask.sum(dim=1, keepdim=True, dtype=weights.dtype)  # (B, 1)
-        target_mass = words / weights.shape[-1]  # (B, 1)
-    return (target_mass - mass).square().sum(dim=1)
+    return (1.0 - mass).square().sum(dim=1)
 
 
 def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:

@@ -53,10 +53,7 @@ def recipe(**decoder: Any) -> Callable[[], object]:
     ("use", "sentence"),
     [
         (objective("hard", doubly_stochastic=0.5), "doubly_stochastic is for soft attention"),
-        (
-            objective("hard", doubly_stochastic_target="share"),
-            "target is for soft",
-        ),
+        (objective("soft", doubly_stochastic_target="one"), "target' was removed: leave it out"),
         (objective("hard", grounding=0.1), "objective.grounding is for soft attention"),
         (
             objective("hard", self_critical=SelfCriticalConfig()),
