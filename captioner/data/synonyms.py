@@ -89,7 +89,7 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
     name nothing: `-: dog house`. `#` starts a comment. Case does not matter.
 
     Phrases are singular. Plurals ("dogs", "women") and joined or hyphenated forms ("bulldog",
-    "bull-dog") are derived, unless listed; one derived for two categories must be listed.
+    "bull-dog") are derived, unless listed; a form of two phrases names the first one's category.
     """
     file = COCO_SYNONYMS if path is None else Path(path)
     phrases: dict[Phrase, str | None] = {}
@@ -112,27 +112,17 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
             phrases[phrase] = category
     if not categories:
         raise UserError(f"word list {file} has no category")
-    return Synonyms(_with_derived({**categories, **phrases}, file))
+    return Synonyms(_with_derived({**categories, **phrases}))
 
 
-def _with_derived(listed: Mapping[Phrase, str | None], file: Path) -> dict[Phrase, str | None]:
+def _with_derived(listed: Mapping[Phrase, str | None]) -> dict[Phrase, str | None]:
     """The listed phrases and their derived forms."""
     phrases = dict(listed)
-    origins: dict[Phrase, Phrase] = {}
     for phrase, category in listed.items():
-        derived_plurals = [(*phrase[:-1], plural) for plural in plurals(phrase[-1])]
-        numbers = [phrase, *(plural for plural in derived_plurals if plural not in listed)]
-        joined = [(sign.join(words),) for words in numbers for sign in ("", "-")]
-        for derived in (*numbers, *joined):
-            if derived in listed:
-                continue
-            origin = origins.setdefault(derived, phrase)
-            if listed[origin] != category:
-                raise UserError(
-                    f"word list {file}: {' '.join(derived)!r} follows from both "
-                    f"{' '.join(origin)!r} and {' '.join(phrase)!r}, so it must be listed"
-                )
-            phrases[derived] = category
+        several = [(*phrase[:-1], plural) for plural in plurals(phrase[-1])]
+        for form in (phrase, *(form for form in several if form not in listed)):
+            for derived in (form, ("".join(form),), ("-".join(form),)):
+                phrases.setdefault(derived, category)
     return phrases
 
 
