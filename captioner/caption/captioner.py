@@ -181,8 +181,7 @@ class Captioner:
     def _named(self, source: ImageSource, number: int | None) -> NamedPhoto:
         """A photo for `caption_photos`. number: its place in the list, if it is in one."""
         name = image_name(source, "the image" if number is None else f"image {number} of the list")
-        side = self.preprocessing.sufficient_side
-        return name, partial(load_image, source, name=name, sufficient_side=side)
+        return name, partial(self.preprocessing.load, source, name)
 
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
         """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""

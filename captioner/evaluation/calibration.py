@@ -24,7 +24,6 @@ from captioner.errors import UserError
 from captioner.evaluation import LEAST_PHOTOS, CalibrationOptions
 from captioner.evaluation.word_precision import content_share
 from captioner.progress import progress_bar
-from captioner.vision.preprocessing import read_photo
 
 NOTHING_SHARE = 0.02
 """What all pictures of nothing count beside all photos."""
@@ -123,8 +122,8 @@ def _observe(
     with progress_bar(name, len(examples), "images") as progress:
         for first in range(0, len(examples), batch_size):
             batch = examples[first : first + batch_size]
-            photos = [read_photo(each.path, captioner.preprocessing).pixels for each in batch]
-            annotations = captioner.encode(torch.stack(photos))  # (B, L, D)
+            photos = [captioner.preprocessing.load(each.path) for each in batch]
+            annotations = captioner.annotations(photos)  # (B, L, D)
             written = captioner.caption_annotations(annotations)
             for example, caption in zip(batch, written, strict=True):
                 share = content_share(caption.words, example.words)
@@ -145,7 +144,7 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> _Obse
     generator = np.random.default_rng(0)
     pictures = []
     for example in examples[:NOTHING_PICTURES]:
-        pixels = np.asarray(read_photo(example.path, captioner.preprocessing).image)
+        pixels = np.asarray(captioner.preprocessing.load(example.path))
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
     captions = captioner.caption_annotations(captioner.annotations(pictures))

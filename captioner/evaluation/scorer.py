@@ -210,14 +210,10 @@ def caption_examples(
     """
     from captioner.background import workers_for  # These two bring torch.
     from captioner.caption.captioner import caption_photos
-    from captioner.vision.images import load_image
 
     options = (search or captioner.search).replace(n_best=1)
     workers = workers_for(captioner.device, len(examples), batch_size)
-    side = captioner.preprocessing.sufficient_side
-    photos = [
-        (each.name, partial(load_image, each.path, sufficient_side=side)) for each in examples
-    ]
+    photos = [(each.name, partial(captioner.preprocessing.load, each.path)) for each in examples]
     items = caption_photos(captioner, photos, options, batch_size, drawn_side=1, workers=workers)
     captioned = 0
     with progress_bar("captioning", len(examples), "images") as progress:

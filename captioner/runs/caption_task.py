@@ -59,7 +59,7 @@ from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training import Engine, ShownExample
 from captioner.vision.encoders import RANDOM
-from captioner.vision.preprocessing import read_photo
+from captioner.vision.images import original_size
 from captioner.weight_files import fill, read_tensors, write_tensors
 
 WORDS = "vocabulary.json"
@@ -281,8 +281,9 @@ class CaptionTask:
             references = "\n".join(f"- {caption}" for caption in example.captions)
             picture = None
             with contextlib.suppress(UserError):  # Also for a caption without words.
-                photo = read_photo(example.path, captioner.preprocessing)
-                drawn = caption.of_photo(photo.image, photo.region).drawn()
+                photo = captioner.preprocessing.load(example.path)
+                region = captioner.preprocessing.region(*original_size(photo))
+                drawn = caption.of_photo(photo, region).drawn()
                 picture = panels(*drawn, panel_size=160)
             text = f"**{caption.text}**\n\n{references}"
             shown.append(ShownExample(f"photo {example.name}", text, picture))

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from captioner.vision.feature_store import (
     read_states,
 )
 from captioner.vision.images import load_image
-from captioner.vision.preprocessing import Augmentation, Preprocessing, read_photo
+from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
@@ -116,7 +115,7 @@ class ExampleStore:
         for row in rows:
             path = self.examples[row % len(self.examples)].path
             try:
-                photos.append(read_photo(path, preprocessing).pixels)
+                photos.append(preprocessing(preprocessing.load(path)))
             except UserError as error:
                 reasons[row] = str(error)
                 photos.append(preprocessing(Image.new("RGB", (1, 1))))
@@ -284,11 +283,10 @@ class PixelRows:
 
     def _photo(self, row: int, seed: int | None) -> Tensor:
         """A preprocessed photo (3, size, size); augmented if there is a seed."""
-        augment = None
+        photo = self.preprocessing.load(self.examples[row].path)
         if seed is not None:
-            generator = torch.Generator().manual_seed(seed ^ row)
-            augment = partial(self.augmentation, generator=generator)
-        return read_photo(self.examples[row].path, self.preprocessing, augment=augment).pixels
+            photo = self.augmentation(photo, torch.Generator().manual_seed(seed ^ row))
+        return self.preprocessing(photo)
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Photos (B, 3, size, size) -> annotation vectors (B, L, D), without a gradient."""

@@ -1,9 +1,8 @@
-"""Reads photos as an encoder sees them, in training with random changes."""
+"""Photos as an encoder sees them, in training with random changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from captioner.schema import Config
-from captioner.vision.images import ImageSource, load_image, original_size
+from captioner.vision.images import ImageSource, load_image
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Mean red, green and blue of ImageNet, in [0, 1], as torchvision's models expect."""
@@ -75,6 +74,13 @@ class Preprocessing(Config):
         mean = torch.tensor(self.mean).view(3, 1, 1)
         return (channels - mean) / torch.tensor(self.standard_deviation).view(3, 1, 1)
 
+    def load(self, source: ImageSource, name: str | None = None) -> Image.Image:
+        """Load a photo with only as many pixels as the encoder needs; see `load_image`.
+
+        2 MB of a photo of 12 megapixels, which takes 36 MB.
+        """
+        return load_image(source, name=name, sufficient_side=self.sufficient_side)
+
     @property
     def sufficient_side(self) -> int:
         """The `sufficient_side` of `load_image`: twice the shorter side that the encoder sees."""
@@ -133,33 +139,3 @@ class Augmentation(Config):
             if self.colour > 0:
                 photo = v2.ColorJitter(self.colour, self.colour, self.colour)(photo)
         return photo
-
-
-class Photo(NamedTuple):
-    """A photo as an encoder sees it.
-
-    pixels: (3, size, size), float32, normalised.
-    image: the upright RGB image that they were made of, with as many pixels as they need.
-    region: left, top, right and bottom of what `pixels` show, in pixels of the file.
-    """
-
-    pixels: Tensor
-    image: Image.Image
-    region: tuple[float, float, float, float]
-
-
-def read_photo(
-    source: ImageSource,
-    preprocessing: Preprocessing,
-    augment: Callable[[Image.Image], Image.Image] | None = None,
-) -> Photo:
-    """Read a photo for an encoder; training, evaluation and captioning see the same pixels.
-
-    Decodes only as much of a large photo as the preprocessing needs: 2 MB of a photo of
-    12 megapixels, which takes 36 MB.
-
-    augment: changes the image before preprocessing; `region` does not follow it.
-    """
-    image = load_image(source, sufficient_side=preprocessing.sufficient_side)
-    pixels = preprocessing(augment(image) if augment else image)
-    return Photo(pixels, image, preprocessing.region(*original_size(image)))
