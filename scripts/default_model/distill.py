@@ -200,12 +200,10 @@ def make_targets(photos: Tensor, teacher: TeacherMaps) -> Tensor:
     """
     count, side = len(photos), photos.shape[-1] // 16
     maps = torch.empty(2 * count, sum(GROUPS.values()), side, side, dtype=torch.float16)
-    for first, task, views in (
-        (0, "describing", photos),
-        (count, "describing mirror images", photos.flip(-1)),
-    ):
-        for pixels in batches(views, task):
-            maps[first : first + len(pixels)] = teacher(pixels)
+    for mirrored, task in ((False, "describing"), (True, "describing mirror images")):
+        first = count * mirrored
+        for pixels in batches(photos, task):
+            maps[first : first + len(pixels)] = teacher(pixels.flip(-1) if mirrored else pixels)
             first += len(pixels)
     return maps
 
