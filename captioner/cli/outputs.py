@@ -169,17 +169,12 @@ class Outputs:
 
     def _check_origin(self, record: Record) -> None:
         """Raise `UserError` for a caption of another model or language."""
-        model, own = record.get("model", ""), self._options.model
-        here, there = self._language or ENGLISH, record.get("language") or ENGLISH
-        difference = ""
-        if model != own and real_path(model) != real_path(own):
-            difference = f"model {model}, not {own}"
-        elif here != there:
-            difference = f"language {there}, not {here}"
-        if difference:
+        model, language = record.get("model", ""), record.get("language") or ENGLISH
+        is_same_model = real_path(model) == real_path(self._options.model)
+        if not is_same_model or language != (self._language or ENGLISH):
             raise UserError(
-                f"--jsonl {self._options.jsonl} has captions of the {difference}; give another "
-                "file, or --overwrite in place of --resume"
+                f"--jsonl {self._options.jsonl} has captions of the model {model} in the language "
+                f"{language}; give another file, or --overwrite in place of --resume"
             )
 
     def _drawings(self, photo: str) -> Iterator[tuple[str, Path]]:

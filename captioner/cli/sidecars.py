@@ -29,14 +29,10 @@ _ITEM = f"{_RDF}li"
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
-_EMPTY = b"""\
-<x:xmpmeta xmlns:x="adobe:ns:meta/">
- <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
-  <rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/"
-    xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmlns:captioner="captioner:ns/1.0/">
-  </rdf:Description>
- </rdf:RDF>
-</x:xmpmeta>"""
+_EMPTY = (
+    b'<x:xmpmeta xmlns:x="adobe:ns:meta/">'
+    b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'
+)
 
 
 def sidecar_paths(photo: str, xmp: str | None, text: bool) -> Iterator[tuple[str, Path]]:
@@ -92,8 +88,7 @@ def write_xmp(
 
     language: of the caption, a tag such as "en"; the caption is the default for all languages.
     overwrite: replace a description that captioner did not write.
-    Raises `UserError`, and leaves the file alone, if it is not an XMP file or has such a
-    description.
+    Raises `UserError`, and leaves the file alone, if it has such a description or is no XMP.
     """
     rdf = _read(path)
     if not _describe(rdf, on_a_line(caption), language, overwrite):
@@ -166,18 +161,16 @@ def _read(path: Path) -> etree._Element:
 
 def _property(rdf: etree._Element, name: str) -> etree._Element:
     """The element of a property; made if missing, also from its form as an attribute."""
-    for description in rdf.findall(f"{_RDF}Description"):
+    descriptions = rdf.findall(f"{_RDF}Description")
+    if not descriptions:
+        descriptions = [etree.SubElement(rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
+    for description in descriptions:
         found = description.find(name)
         if found is not None:
             return found
-        if name in description.attrib:
-            found = etree.SubElement(description, name)
-            found.text = description.attrib.pop(name)
-            return found
-    description = rdf.find(f"{_RDF}Description")
-    if description is None:
-        description = etree.SubElement(rdf, f"{_RDF}Description", {f"{_RDF}about": ""})
-    made = etree.SubElement(description, name, nsmap=_NAMESPACES)
+    owner = next((each for each in descriptions if name in each.attrib), descriptions[0])
+    made = etree.SubElement(owner, name, nsmap=_NAMESPACES)
+    made.text = owner.attrib.pop(name, None)
     etree.cleanup_namespaces(made)
     return made
 

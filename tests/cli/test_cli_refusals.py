@@ -78,9 +78,12 @@ CAPTION = [
     ("a.png --resume --jsonl number.jsonl", "--jsonl number.jsonl holds no results of `captioner"),
     (
         "b.png --resume --jsonl german.jsonl",
-        "has captions of the language de, not en; give another",
+        "of the model tiny-model in the language de; give another",
     ),
-    ("b.png --resume --jsonl german.jsonl --model luong", "of the model tiny-model, not luong;"),
+    (
+        "b.png --resume --jsonl german.jsonl --language de --model luong",
+        "of the model tiny-model in",
+    ),
     ("a.png --json kept.json", "--json kept.json exists; --overwrite replaces it"),
     ("a.png --jsonl kept.jsonl", "--jsonl kept.jsonl exists"),
     ("a.png --csv kept.csv", "--csv kept.csv exists"),
