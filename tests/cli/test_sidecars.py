@@ -17,7 +17,6 @@ from captioner.errors import UserError
 needs_exiftool = pytest.mark.skipif(
     shutil.which("exiftool") is None, reason="needs exiftool (Debian's libimage-exiftool-perl)"
 )
-CREATOR = f"captioner {captioner.__version__}"
 
 LIGHTROOM = """\
 <?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
@@ -28,10 +27,10 @@ LIGHTROOM = """\
     xmp:Rating="4" xmp:CreatorTool="Adobe Lightroom" crs:Exposure2012="+0.35">
    <!-- by hand -->
    <dc:subject xmlns:dc="http://purl.org/dc/elements/1.1/">
-    <rdf:Bag><rdf:li>holiday</rdf:li><rdf:li>dog</rdf:li></rdf:Bag>
+    <rdf:Bag><!-- one --><rdf:li>holiday</rdf:li><rdf:li>dog</rdf:li></rdf:Bag>
    </dc:subject>
    <dc:description xmlns:dc="http://purl.org/dc/elements/1.1/">
-    <rdf:Alt><rdf:li xml:lang="de">Ein Hund</rdf:li></rdf:Alt>
+    <rdf:Alt><!-- two --><?three?><rdf:li xml:lang="de">Ein Hund</rdf:li></rdf:Alt>
    </dc:description>
   </rdf:Description>
  </rdf:RDF>
@@ -50,16 +49,23 @@ def read(path: Path) -> dict[str, object]:
 
 @pytest.mark.exiftool
 @needs_exiftool
-def test_exiftool_reads_what_is_written(tmp_path: Path) -> None:
+def test_exiftool_reads_what_is_written_and_what_it_rewrote_is_known_again(tmp_path: Path) -> None:
     path = tmp_path / "photo.xmp"
     write_xmp(path, "a dog & a ball", ["dog", "ball"])
-    assert read(path) == {
+    expected = {
         "ExifTool:Validate": "OK",
         "XMP-dc:Description": "a dog & a ball",
         "XMP-dc:Description-en": "a dog & a ball",
         "XMP-dc:Subject": ["dog", "ball"],
-        "XMP-xmp:CreatorTool": CREATOR,
+        "XMP-xmp:CreatorTool": f"captioner {captioner.__version__}",
     }
+    assert read(path) == expected
+    edit = ["-XMP-dc:Subject+=holiday", "-XMP-xmp:Rating=5", "-overwrite_original"]
+    subprocess.run(["exiftool", "-q", *edit, str(path)], check=True)
+    write_xmp(path, "a cat", ["cat"])
+    expected |= dict.fromkeys(("XMP-dc:Description", "XMP-dc:Description-en"), "a cat")
+    expected |= {"XMP-dc:Subject": ["holiday", "cat"], "XMP-xmp:Rating": 5}
+    assert read(path).items() >= expected.items()
 
 
 @pytest.mark.exiftool
@@ -77,34 +83,11 @@ def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
             "XMP-dc:Subject": ["holiday", "dog", nouns[-1]],
         }
     text = path.read_text(encoding="utf-8")
-    for kept in ("<?xpacket begin", "<!-- by hand -->", "<?xpacket end", "Adobe XMP Core 7.0"):
-        assert kept in text
-
-
-@pytest.mark.exiftool
-@needs_exiftool
-def test_what_exiftool_rewrote_is_known_again(tmp_path: Path) -> None:
-    path = tmp_path / "photo.xmp"
-    write_xmp(path, "a dog", ["dog"])
-    edit = ["-XMP-dc:Subject+=holiday", "-XMP-xmp:Rating=5", "-overwrite_original"]
-    subprocess.run(["exiftool", "-q", *edit, str(path)], check=True)
-    write_xmp(path, "a cat", ["cat"])
-    found = read(path)
-    assert found["XMP-dc:Description"] == "a cat"
-    assert found["XMP-dc:Subject"] == ["holiday", "cat"]
-    assert found["XMP-xmp:Rating"] == 5
-
-
-def test_a_comment_among_the_items_stays(tmp_path: Path) -> None:
-    path = tmp_path / "photo.xmp"
-    text = LIGHTROOM.replace("<rdf:Bag>", "<rdf:Bag><!-- one -->")
-    path.write_text(text.replace("<rdf:Alt>", "<rdf:Alt><!-- two --><?three?>"))
-    write_xmp(path, "a dog", ["dog"])
-    write_xmp(path, "a cat", ["cat"])
-    once = path.read_bytes()
-    write_xmp(path, "a cat", ["cat"])  # Writing twice changes nothing.
-    assert path.read_bytes() == once
-    assert all(f"<{kept}>" in path.read_text() for kept in ("!-- one --", "!-- two --", "?three?"))
+    for kept in ("?xpacket begin", "!-- by hand --", "!-- one --", "!-- two --", "?three?"):
+        assert f"<{kept}" in text
+    assert all(kept in text for kept in ("<?xpacket end", "Adobe XMP Core 7.0"))
+    write_xmp(path, caption, nouns)  # Writing twice changes nothing.
+    assert path.read_text(encoding="utf-8") == text
 
 
 def test_captions_in_several_languages_are_all_known_again(tmp_path: Path) -> None:
@@ -129,25 +112,22 @@ def test_a_description_by_hand_is_kept_unless_overwritten(tmp_path: Path) -> Non
     assert "Our Rex" not in path.read_text()
 
 
+LAUGHS = "".join(f"<!ENTITY a{n} '{f'&a{n - 1};' * 10}'>" for n in range(1, 10))
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
         ("", "is not valid XML"),
-        ("<x:xmpmeta xmlns:x='adobe:ns:meta/'>", "is not valid XML"),
         ("<svg xmlns='http://www.w3.org/2000/svg'/>", "is XML without an XMP packet"),
-        ("<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>", "document type"),
-        (
-            "<!DOCTYPE x [<!ENTITY a0 'ha'>"
-            + "".join(f"<!ENTITY a{n} '{f'&a{n - 1};' * 10}'>" for n in range(1, 10))
-            + "]><x y='&a9;'>&a9;</x>",
-            "is not valid XML",
-        ),
+        ("<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>", "declares a document"),
+        (f"<!DOCTYPE x [<!ENTITY a0 'ha'>{LAUGHS}]><x y='&a9;'>&a9;</x>", "is not valid XML"),
     ],
 )
 def test_a_file_that_is_not_xmp_is_left_alone(content: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "photo.xmp"
     path.write_text(content)
-    with pytest.raises(UserError, match=rf"photo\.xmp {sentence}|photo\.xmp declares a {sentence}"):
+    with pytest.raises(UserError, match=rf"photo\.xmp {sentence}"):
         write_xmp(path, "a dog", ["dog"])
     assert path.read_text() == content
     assert list(tmp_path.iterdir()) == [path]
