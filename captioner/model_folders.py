@@ -114,9 +114,10 @@ def read_model_config(folder: Path, kind: str) -> Any:
         for other, format in FORMATS.items():
             if named == format:
                 raise UserError(f"{folder} is a {other}, not a {kind}")
-        raise UserError(
-            f"{path} is not the config of a {kind}: its format is {named!r}, not {FORMATS[kind]!r}"
-        )
+        reason = f"its format is {named!r}, not {FORMATS[kind]!r}"
+        if named is None:
+            reason = f"it names no format; a run's model is in its folder {MODEL}"
+        raise UserError(f"{path} is not the config of a {kind}: {reason}")
     return mapping
 
 
