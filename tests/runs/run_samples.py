@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 import captioner
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import StoredRows
+from captioner.runs.run import train_run
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import from_mapping
 from captioner.training import Batches
@@ -150,6 +152,22 @@ def assert_same_tensors(found: Path, expected: Path, name: str = "last.safetenso
     assert ours.keys() == theirs.keys()
     for key, tensor in ours.items():
         assert torch.equal(tensor, theirs[key]), key
+
+
+def assert_resumes(
+    recipe: CaptioningRecipe | TranslationRecipe,
+    folder: Path,
+    between: Callable[[], object] = lambda: None,
+) -> None:
+    """A run stopped after its first epoch and resumed is the run in one go."""
+    whole, split = folder / "whole", folder / "split"
+    train_run(recipe, whole)
+    train_run(recipe.replace(training=recipe.training.replace(epochs=1)), split)
+    between()
+    train_run(recipe, split, resume=True)
+    for name in ("last.safetensors", "model/model.safetensors"):
+        assert_same_tensors(split, whole, name)
+    assert log_of(split) == log_of(whole)
 
 
 def whole_batches(data: Batches, epoch: int, first: int = 0) -> list[Any]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from run_samples import (
     Config,
+    assert_resumes,
     assert_same_tensors,
     log_of,
     merged,
@@ -30,6 +31,7 @@ from captioner.runs.caption_task import RESULTS, scores_of
 from captioner.runs.captioning_recipe import DataConfig, read_training
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.runs.run import train_run
+from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore
 
 TRANSFORMER = {"kind": "transformer", "embedding_size": 8, "heads": 2, "inner_size": 8, "layers": 1}
@@ -198,20 +200,17 @@ def test_a_run_with_scheduled_sampling_is_another_only_after_its_first_step(
 def test_a_run_starts_from_word_vectors_and_resumes_without_their_file(
     config: Config, tmp_path: Path, capsys: Output, freeze: bool
 ) -> None:
-    file, split = tmp_path / "vectors.txt", tmp_path / "split"
+    file = tmp_path / "vectors.txt"
     file.write_text("photo " + "7 " * 8 + "\ncolour " + "-3 " * 8 + "\nhorse " + "1 " * 8)
     vectors = {"word_vectors": {"file": str(file), "freeze": freeze}}
-    folder = train_run(recipe_of(config, **vectors), tmp_path / "whole")
+    assert_resumes(recipe_of(config, **vectors), tmp_path, file.unlink)
     assert f"word vectors: 2 words found in {file}, 10 not found" in capsys.readouterr().out
-    photo, colour = load_model(folder).vocabulary.encode(["photo", "colour"])
+    words = Vocabulary.load(tmp_path / "whole" / "vocabulary.json")
+    photo, colour = words.encode(["photo", "colour"])
     embedding = load_file(tmp_path / "whole" / "last.safetensors")["model.decoder.embedding.weight"]
     exact = [bool((embedding[photo] == 7).all()), bool((embedding[colour] == -3).all())]
     assert exact == [freeze, freeze]
     torch.testing.assert_close(embedding[photo], torch.full((8,), 7.0), rtol=0, atol=0.2)
-    train_run(recipe_of(config, **vectors, training={"epochs": 1}), split)
-    file.unlink()
-    train_run(recipe_of(config, **vectors), split, resume=True)
-    assert_same_tensors(split, tmp_path / "whole")
 
 
 def test_the_averaged_weights_are_validated_and_kept(config: Config, tmp_path: Path) -> None:

@@ -53,27 +53,21 @@ def test_products_in_bfloat16_give_nearly_the_same_features() -> None:
     torch.testing.assert_close(wide, encoder(photos).detach())
 
 
-def test_convolutions_have_the_channels_last(config: Config) -> None:
+def test_photos_are_encoded_once_with_the_channels_last(config: Config) -> None:
     """The order of a GPU's fast convolutions, in weights and photos."""
-    encoder = encoder_of(recipe_of(config))
+    recipe = recipe_of(config)
+    encoder = encoder_of(recipe)
     tensors = [each for each in encoder.parameters() if each.dim() == 4]
     encoder.register_forward_pre_hook(lambda _, arguments: tensors.append(arguments[0]))
-    encode(encoder, torch.rand(2, 3, 64, 64))
-    assert len(tensors) == 9
-    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in tensors)
-
-
-def test_photos_are_encoded_without_a_gradient(config: Config) -> None:
-    recipe = recipe_of(config)
-    examples, *_ = read_training(recipe.data)
-    photos = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
+    photos = PixelRows(read_training(recipe.data)[0], recipe.preprocessing, encoder)
     pixels, of_row = photos.read(torch.tensor([4, 0, 3, 0]))
-    assert pixels.is_contiguous(memory_format=torch.channels_last)
     assert of_row is not None
     assert of_row.tolist() == [2, 0, 1, 0]
     encoded = photos.encode(pixels)
     assert encoded.shape == (3, 16, 512)
     assert not encoded.requires_grad
+    assert len(tensors) == 9
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in tensors)
 
 
 def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Config) -> None:
@@ -93,15 +87,6 @@ def test_the_default_store_is_of_one_encoder_and_preprocessing(
         example_stores(recipe, encoder_of(recipe), splits, tmp_path)
     names = sorted(folder.name[:-8] for folder in (tmp_path / "features").iterdir())
     assert names == ["vgg11_bn-64-", "vgg11_bn-64-", "vgg11_bn-96-"]
-
-
-def test_a_store_made_by_a_run_that_skipped_is_refused_to_one_that_does_not(
-    config: Config, tmp_path: Path
-) -> None:
-    (tmp_path / "photos" / "2.png").write_bytes(b"no photo")
-    extract_features(recipe_of(config, data={"on_problem": "skip"}), Engine())
-    with pytest.raises(UserError, match=r"store/train lacks photos .* the first: .*2\.png"):
-        extract_features(recipe_of(config), Engine())
 
 
 def test_a_finished_store_may_be_read_only(
@@ -157,6 +142,8 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
         filled(config, tmp_path / "refused")
     skipping = merged(config, data={"on_problem": "skip"})
     assert filled(skipping, tmp_path / "refused")["train"].unreadable == {4, 10}
+    with pytest.raises(UserError, match=r"refused/train lacks photos .* the first: .*4\.png"):
+        filled(config, tmp_path / "refused")
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from run_samples import (
     SMALL,
     Config,
+    assert_resumes,
     assert_same_tensors,
     ended,
     log_of,
@@ -51,60 +53,41 @@ def test_a_run_split_in_two_equals_one_in_one_go(
     config: Config, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     """Every draw, every average and the model of the best epoch are what they would have been."""
-    whole, split = tmp_path / "whole", tmp_path / "split"
-    once = {**changes.get("training", {}), "epochs": 1}
-    train_run(recipe_of(config, **changes), whole)
-    train_run(recipe_of(config, **{**changes, "training": once}), split)
-    train_run(recipe_of(config, **changes), split, resume=True)
-    assert_same_tensors(split, whole)
-    assert_same_tensors(split, whole, "model/model.safetensors")
-    assert log_of(split) == log_of(whole)
-
-
-def test_a_run_goes_on_with_the_config_in_its_folder(
-    config: Config, tmp_path: Path, capsys: Output
-) -> None:
-    train_run(recipe_of(config, training={"epochs": 1}), tmp_path, resume=True)
-    assert f"nothing to resume in {tmp_path} yet; training starts\n" in capsys.readouterr().out
-    step = log_of(tmp_path)[-1]["step"]
-    train_run(read_any_recipe(tmp_path / "config.json", ["training.epochs=2"]), tmp_path, True)
-    assert f"\ngoing on after step {step} (epoch 1)\n" in capsys.readouterr().out
+    assert_resumes(recipe_of(config, **changes), tmp_path)
 
 
 def test_hard_attention_starts_from_soft_and_is_resumed_without_it(
     config: Config, tmp_path: Path
 ) -> None:
-    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "soft")
-    soft = load_file(tmp_path / "soft" / "last.safetensors")["model.decoder.embedding.weight"]
+    soft = tmp_path / "soft"
+    train_run(recipe_of(config, training={"epochs": 1}), soft)
     # Its words as well, whatever this recipe would count.
-    hard = {**HARD, "start_from": str(tmp_path / "soft"), "minimum_count": 3}
-    still = {"epochs": 1, "learning_rate": 1e-12}
-    folder = train_run(recipe_of(config, **hard, training=still), tmp_path / "still")
-    found = load_file(tmp_path / "still" / "last.safetensors")["model.decoder.embedding.weight"]
-    torch.testing.assert_close(found, soft, rtol=1e-3, atol=1e-7)
-    assert load_model(folder).vocabulary == load_model(tmp_path / "soft" / "model").vocabulary
-    train_run(recipe_of(config, **hard), tmp_path / "whole")
-    train_run(recipe_of(config, **hard, training={"epochs": 1}), tmp_path / "split")
-    shutil.rmtree(tmp_path / "soft")
-    train_run(recipe_of(config, **hard), tmp_path / "split", resume=True)
-    assert_same_tensors(tmp_path / "split", tmp_path / "whole")
+    hard = {**HARD, "start_from": str(soft), "minimum_count": 3}
+    still = recipe_of(config, **hard, training={"epochs": 1, "learning_rate": 1e-12})
+    folder = train_run(still, tmp_path / "still")
+    name = "model.decoder.embedding.weight"
+    found, first = (load_file(run / "last.safetensors")[name] for run in (tmp_path / "still", soft))
+    torch.testing.assert_close(found, first, rtol=1e-3, atol=1e-7)
+    assert load_model(folder).vocabulary == load_model(soft / "model").vocabulary
+    assert_resumes(recipe_of(config, **hard), tmp_path, partial(shutil.rmtree, soft))
 
 
-def test_what_does_not_change_the_run_may_change_on_resume(config: Config, tmp_path: Path) -> None:
-    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "run")
-    changed = recipe_of(
-        config,
-        training={"epochs": 2, "patience": 9, "checkpoint_seconds": 1.0},
-        validation={"batch_size": 1},
-        features={"batch_size": 3, "folder": str(tmp_path / "elsewhere")},
-    )
-    train_run(changed, tmp_path / "run", resume=True)
+def test_a_run_goes_on_with_the_config_in_its_folder_and_what_may_change(
+    config: Config, tmp_path: Path, capsys: Output
+) -> None:
+    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "run", resume=True)
+    said = f"nothing to resume in {tmp_path / 'run'} yet; training starts\n"
+    assert said in capsys.readouterr().out
+    step = log_of(tmp_path / "run")[-1]["step"]
+    changes = ["training.epochs=2", "training.patience=9", "training.checkpoint_seconds=1"]
+    changes += ["validation.batch_size=1", f"features.folder={tmp_path / 'elsewhere'}"]
+    train_run(read_any_recipe(tmp_path / "run" / "config.json", changes), tmp_path / "run", True)
+    assert f"\ngoing on after step {step} (epoch 1)\n" in capsys.readouterr().out
     kept = json.loads((tmp_path / "run" / "config.json").read_text())
     assert kept["training"]["patience"] == 9
     first, second = json.loads((tmp_path / "run" / "environment.json").read_text())
     assert first == second
-    assert first["captioner"] == captioner.__version__
-    assert first["torch"] == torch.__version__
+    assert (first["captioner"], first["torch"]) == (captioner.__version__, torch.__version__)
     assert (first["seed"], first["processes"], first["device"]) == (0, 1, "cpu")
 
 

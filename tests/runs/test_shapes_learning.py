@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 import torch
-from filelock import FileLock
 from run_samples import Config
 
 import captioner
@@ -20,7 +18,6 @@ from captioner.data.shapes import (
     shapes_examples,
 )
 from captioner.evaluation.map_scores import MapScores, score_maps
-from captioner.model_folders import MODEL
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.run import train_run
 from captioner.schema import from_mapping, to_mapping
@@ -29,77 +26,39 @@ PICTURES = ShapesConfig(image_size=64, objects=(1, 2), object_size=(0.25, 0.4))
 
 
 LSTM = {"embedding_size": 32, "hidden_size": 64, "attention_size": 32, "dropout": 0.0}
-TRANSFORMER = {
-    "kind": "transformer",
-    "embedding_size": 64,
-    "heads": 4,
-    "inner_size": 128,
-    "layers": 2,
-    "dropout": 0.0,
-}
+TRANSFORMER = {"kind": "transformer", "layers": 2, "dropout": 0.0}
+TRANSFORMER |= {"embedding_size": 64, "heads": 4, "inner_size": 128}
 
 
-def learn(folders: pytest.TempPathFactory, decoder: Config, learning_rate: float) -> Captioner:
-    """The published shapes recipe in small, trained for real, once a session."""
+def learn(folder: Path, decoder: Config, learning_rate: float) -> tuple[Captioner, MapScores]:
+    """The published shapes recipe in small, trained for real and scored on unseen pictures."""
+    shapes = {"train": 2400, "validation": 100, "pictures": to_mapping(PICTURES)}
+    schedule = {"schedule": "cosine", "warmup_steps": 20, "patience": 0}
     mapping = {
-        "data": {
-            "format": "shapes",
-            "shapes": {"train": 2400, "validation": 100, "pictures": to_mapping(PICTURES)},
-        },
+        "data": {"format": "shapes", "shapes": shapes},
         "minimum_count": 1,
         "preprocessing": {"size": 64, "resize": "squash"},
         "encoder": {"name": "vgg11_bn", "width": 0.25, "weights": "random", "train": True},
         "decoder": decoder,
         "objective": {"doubly_stochastic": 0.0},
-        "training": {
-            "epochs": 8,
-            "batch_size": 32,
-            "learning_rate": learning_rate,
-            "schedule": "cosine",
-            "warmup_steps": 20,
-            "patience": 0,
-        },
+        "training": {**schedule, "epochs": 8, "batch_size": 32, "learning_rate": learning_rate},
         "search": {"beam": 2, "maximum_length": 12},
         "validation": {"score": "exact match", "batch_size": 100},
     }
     recipe = from_mapping(CaptioningRecipe, mapping, "test")
-    base = folders.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent  # shared by all workers of a session
-    folder = base / f"shapes-{recipe.decoder.kind}"
-    with FileLock(f"{folder}.lock"):
-        if not Path(f"{folder}-done").exists():
-            train_run(recipe, folder)
-            Path(f"{folder}-done").touch()
-    return captioner.load(folder / MODEL)
-
-
-def score(model: Captioner) -> MapScores:
+    model = captioner.load(train_run(recipe, folder))
     pictures = generate(200, UNSEEN_SEED, PICTURES)
     examples = shapes_examples(pictures)
     names = [each.image_id for each in examples]
     grounding = ShapesGrounding(dict(zip(names, pictures, strict=True)))
-    return score_maps(model, examples, grounding, exact=True)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Captioner:
-    return learn(tmp_path_factory, LSTM, 0.002)
-
-
-@pytest.fixture(scope="module")
-def scores(trained: Captioner) -> MapScores:
-    return score(trained)
+    return model, score_maps(model, examples, grounding, exact=True)
 
 
 @pytest.mark.slow
-def test_it_says_what_is_there(scores: MapScores) -> None:
+def test_it_says_what_is_there_and_looks_at_it(tmp_path: Path) -> None:
+    """One word early or late, a map would lie on something else."""
+    model, scores = learn(tmp_path, LSTM, 0.002)
     assert scores.exact >= 0.8
-
-
-@pytest.mark.slow
-def test_a_map_belongs_to_the_step_that_emits_its_word(scores: MapScores) -> None:
-    """It lies on what the word names; one word early or late, it would lie on something else."""
     found = scores.grounded
     mass, pointing = found["mass_inside"], found["pointing_game"]
     assert found["words"] > 400
@@ -111,23 +70,17 @@ def test_a_map_belongs_to_the_step_that_emits_its_word(scores: MapScores) -> Non
         assert shift["words"] > 60
         assert shift["own"] > 1.5 * shift["shifted"]
     assert scores.spread["moving"]
-
-
-@pytest.mark.slow
-def test_pictures_are_not_told_apart_by_chance(trained: Captioner) -> None:
-    """Shown grey pictures it cannot be right: the score comes from looking."""
-    captions = trained.caption_annotations(trained.encode(torch.zeros(50, 3, 64, 64)))
+    # Shown grey pictures it cannot be right: the score comes from looking.
+    captions = model.caption_annotations(model.encode(torch.zeros(50, 3, 64, 64)))
     examples = generate(50, 7, PICTURES)
     right = sum(c.words == e.words for c, e in zip(captions, examples, strict=True))
     assert right <= 15
 
 
 @pytest.mark.slow
-def test_a_transformer_says_what_is_there_and_looks_at_it(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_a_transformer_says_what_is_there_and_looks_at_it(tmp_path: Path) -> None:
     """Its maps, means of heads, lie less on what a word names than the LSTM's."""
-    scores = score(learn(tmp_path_factory, TRANSFORMER, 0.001))
+    _, scores = learn(tmp_path, TRANSFORMER, 0.001)
     assert scores.exact >= 0.9
     found = scores.grounded
     mass = found["mass_inside"]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from run_samples import (
     Config,
-    assert_same_tensors,
+    assert_resumes,
     ended,
     log_of,
-    luong,
     numbers,
     start,
     translation_mapping,
@@ -30,9 +28,6 @@ from captioner.runs.translation_task import learn_vocabularies, read_texts
 from captioner.translate import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
-
-
-FEWER = numbers(8, 3, 12)
 
 
 def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) -> None:
@@ -52,31 +47,21 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
 
 
 def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train_run(recipe(), whole)
-    train_run(recipe(training={"epochs": 1}), parts)
-    train_run(recipe(), parts, resume=True)
-    assert_same_tensors(parts, whole)
+    assert_resumes(recipe(), tmp_path)
 
 
 @pytest.mark.slow
 def test_two_processes_train_a_translator_to_the_weights_of_one(tmp_path: Path) -> None:
-    models = {
-        "fed": luong(dropout=0.0),
-        "stacked": {"gnmt": {"embedding_size": 6, "hidden_size": 8, "layers": 2, "dropout": 0.0}},
-    }
-    for name, model in models.items():
-        train_run(recipe(model=model), tmp_path / name / "one")
-        command = ["train", write_config(tmp_path, translation_mapping(model=model)), "--out"]
-        code, _, errors = ended(start(*command, str(tmp_path / name / "two"), processes=2))
-        assert code == 0, errors[-3000:]
-        one, two = (
-            load_file(tmp_path / name / each / "last.safetensors") for each in ("one", "two")
-        )
-        weights = [each for each in one if each.startswith("model.")]
-        assert len(weights) > 8
-        for each in weights:
-            torch.testing.assert_close(two[each], one[each], rtol=1e-3, atol=1e-5)
+    model = {"gnmt": {"embedding_size": 6, "hidden_size": 8, "layers": 2, "dropout": 0.0}}
+    train_run(recipe(model=model), tmp_path / "one")
+    command = ["train", write_config(tmp_path, translation_mapping(model=model)), "--out"]
+    code, _, errors = ended(start(*command, str(tmp_path / "two"), processes=2))
+    assert code == 0, errors[-3000:]
+    one, two = (load_file(tmp_path / each / "last.safetensors") for each in ("one", "two"))
+    weights = [each for each in one if each.startswith("model.")]
+    assert len(weights) > 8
+    for each in weights:
+        torch.testing.assert_close(two[each], one[each], rtol=1e-3, atol=1e-5)
 
 
 def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> None:
@@ -84,31 +69,22 @@ def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> No
     german = ["Ein Mann und sein Hund.", "Zwei Frauen sitzen.", "Ein Hund rennt.", "Da!"] * 4
     for name, lines in (("a.en", english), ("a.de", german)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    data: dict[str, Any] = {"maximum_length": 12}
-    for name in ("", "validation_"):
-        data[f"{name}source"], data[f"{name}target"] = (
-            str(tmp_path / f"a.{x}") for x in ("en", "de")
-        )
+    files = {"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")}
+    sizes = {"embedding_size": 8, "heads": 2, "inner_size": 8, "tie_embeddings": "all"}
     config = translation_mapping(
-        data=data,
-        text={"kind": "subwords", "joint": True, "size": 330, "capitals": "lines"},
-        model={
-            "transformer": {
-                "embedding_size": 8,
-                "heads": 2,
-                "inner_size": 8,
-                "encoder_layers": 1,
-                "decoder_layers": 1,
-                "tie_embeddings": "all",
-            }
+        data={
+            **files,
+            **{f"validation_{name}": file for name, file in files.items()},
+            "maximum_length": 12,
         },
+        text={"kind": "subwords", "joint": True, "size": 330, "capitals": "lines"},
+        model={"transformer": {**sizes, "encoder_layers": 1, "decoder_layers": 1}},
         objective={"label_smoothing": 0.1},
         validation={"sentences": 4, "score": "chrF"},
     )
     out = tmp_path / "run"
-    assert (
-        main(["train", write_config(tmp_path, config), "--out", str(out), "--device", "cpu"]) == 0
-    )
+    command = ["train", write_config(tmp_path, config), "--out", str(out), "--device", "cpu"]
+    assert main(command) == 0
     printed = capsys.readouterr().out
     assert "training: 16 pairs of sentences" in printed
     assert "training: 8 pairs cut to 12 tokens a side: lines 1, 2, 5, 6" in printed
@@ -122,7 +98,11 @@ def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> No
 def test_a_run_starts_from_a_translator_and_keeps_its_vocabulary(tmp_path: Path) -> None:
     train_run(recipe(), tmp_path / "first")
     still = {"learning_rate": 1e-30, "epochs": 1}
-    changes: Config = {"data": FEWER, "start_from": str(tmp_path / "first"), "training": still}
+    changes: Config = {
+        "data": numbers(8, 3, 12),
+        "start_from": str(tmp_path / "first"),
+        "training": still,
+    }
     train_run(recipe(**changes), tmp_path / "second")
     first, second = (load_translator(tmp_path / name / "model") for name in ("first", "second"))
     assert (second.source, second.target) == (first.source, first.target)
