@@ -119,13 +119,13 @@ def run_features(arguments: argparse.Namespace) -> int:
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features
     from captioner.runs.read_recipe import read_recipe
-    from captioner.runs.run import run_engine
+    from captioner.training import Engine
 
     changes = list(arguments.changes)
     if arguments.out is not None:
         changes.append(_change("features.folder", arguments.out))
     recipe = read_recipe(arguments.config, changes)
-    with run_engine(choose_device(arguments.device)) as engine:
+    with Engine(choose_device(arguments.device)) as engine:
         for name, store in extract_features(recipe, engine).items():
             print(f"{name}: {len(store):,} images in {store.folder}")
     return 0

@@ -108,7 +108,7 @@ class CaptionTask:
         self.data = [
             *self._counts(),
             *problems,
-            self._words_and_origin(vocabulary, start),
+            self._words(vocabulary, start),
             *([f"{cut:,} caption{'s' * (cut > 1)} cut to {maximum_length} words"] if cut else []),
         ]
         torch.manual_seed(recipe.training.seed)
@@ -181,17 +181,14 @@ class CaptionTask:
             for name, examples in (("training", self.train), ("validation", self.validation))
         ]
 
-    def _words_and_origin(self, vocabulary: Vocabulary, start: Captioner | None) -> str:
-        if start is not None:
-            known = len(start.vocabulary)
-            sentence = f"vocabulary: {known:,} words of {self.recipe.start_from}"
-            if new := vocabulary.words[known:]:
-                listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
-                sentence += f" and {len(new):,} new: {listed}"
-            return sentence
-        is_of_start = self.recipe.start_from is not None
-        seen = f"seen {self.recipe.minimum_count} times or more"
-        return f"vocabulary: {len(vocabulary):,} words {'of the run' if is_of_start else seen}"
+    def _words(self, vocabulary: Vocabulary, start: Captioner | None) -> str:
+        if start is None:
+            return f"vocabulary: {len(vocabulary):,} words"
+        known = len(start.vocabulary)
+        new = vocabulary.words[known:]
+        listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
+        origin = f"vocabulary: {known:,} words of {self.recipe.start_from}"
+        return origin + (f" and {len(new):,} new: {listed}" if new else "")
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Compute annotation vectors and make the batches."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from PIL import Image
 from torch import Tensor, nn
@@ -70,26 +69,25 @@ class ExampleStore:
     folder: Path
     record: StoreRecord
 
-    @property
-    def done(self) -> int:
-        """The rows on disk, whichever process wrote them."""
-        return int(numpy.count_nonzero(read_states(self.folder, self.record.rows)))
-
-    def fill(self, encoder: nn.Module, engine: Engine) -> Iterator[None]:
-        """Write the missing rows of this process; yields after each batch.
+    def fill(self, encoder: nn.Module, engine: Engine) -> None:
+        """Write the missing rows of this process; the first process shows its progress.
 
         Raises `UserError` for a batch with unreadable photos if the recipe refuses these.
         """
-        if self.done == self.record.rows:  # It may be read-only.
+        if read_states(self.folder, self.record.rows).all():  # It may be read-only.
             return
         features = self.recipe.features
         workers = loading_workers(engine.device, engine.local_world_size)
         with StoreWriter(self.folder, self.record, engine.rank, engine.world_size) as writer:
             batches = writer.missing(features.batch_size)
-            with closing(load_ahead(self._pixels, batches, workers)) as loaded:
+            what, count = f"features, {self.folder.name}", sum(map(len, batches))
+            with (
+                progress_bar(what, count, "images", shown=engine.is_main) as progress,
+                closing(load_ahead(self._pixels, batches, workers)) as loaded,
+            ):
                 for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
                     writer.write(rows, encode(encoder, pixels, features.precision), unreadable)
-                    yield
+                    progress.update(len(rows))
 
     def open(self) -> FeatureStore:
         """The finished store.
@@ -162,17 +160,10 @@ def example_stores(
 def fill_stores(
     stores: Mapping[str, ExampleStore], encoder: nn.Module, engine: Engine
 ) -> dict[str, FeatureStore]:
-    """Fill stores and open them, as one of the processes of a run; the first shows progress."""
-    every = stores.values() if engine.is_main else ()
-    start, total = sum(store.done for store in every), sum(store.record.rows for store in every)
-    with (
-        engine.fail_together(),
-        progress_bar("features", total, "images", start, shown=start < total) as bar,
-    ):
+    """Fill stores and open them, as one of the processes of a run."""
+    with engine.fail_together():
         for store in stores.values():
-            for _ in store.fill(encoder, engine):
-                bar.update(sum(each.done for each in every) - bar.n)
-            bar.update(sum(each.done for each in every) - bar.n)  # The last rows are flushed.
+            store.fill(encoder, engine)
     with engine.fail_together():
         return {name: store.open() for name, store in stores.items()}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import platform
 import sys
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -67,15 +66,6 @@ batches. `loss` is the module that is trained on `batches`, by the optimiser's `
 scores and the texts, and `show` gives some for TensorBoard. `data` describes the data for the model
 card.
 """
-
-
-@contextlib.contextmanager
-def run_engine(device: torch.device | str) -> Iterator[Engine]:
-    """Connects the processes of a run; only process 0 prints."""
-    with Engine(device) as engine, contextlib.ExitStack() as kept:
-        if not engine.is_main:
-            kept.enter_context(contextlib.redirect_stdout(None))
-        yield engine
 
 
 def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
@@ -193,7 +183,7 @@ def train_run(
     task: Task = (
         CaptionTask(recipe) if isinstance(recipe, CaptioningRecipe) else TranslationTask(recipe)
     )
-    with run_engine(device) as engine, contextlib.ExitStack() as stack:
+    with Engine(device) as engine, contextlib.ExitStack() as stack:
         with engine.fail_together():
             if engine.is_main:
                 check_folder(recipe, folder, resume, engine)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -73,10 +74,14 @@ class Engine:
         return self.rank == 0
 
     def __enter__(self) -> Engine:
+        """Silence the standard output of all processes but the first."""
+        self._output = redirect_stdout(sys.stdout if self.is_main else None)
+        self._output.__enter__()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Disconnect; a process that waited for one that failed exits with code 2."""
+        self._output.__exit__(None, None, None)
         if self.world_size == 1:
             return
         distributed.destroy_process_group()

@@ -236,12 +236,7 @@ class Stepper:
         """Whether a step raised this error because of NaN or infinity."""
         if _NAN_ERROR in str(error):
             return True
-        if isinstance(error, UserError):
-            return False
-        try:
-            return not self._has_sound_weights()
-        except RuntimeError:  # The device has failed.
-            return False
+        return not isinstance(error, UserError) and not self._has_sound_weights()
 
     def _lost(self, reason: str, step: float) -> UserError:
         return UserError(

@@ -87,7 +87,7 @@ def test_a_large_photo_has_the_same_pixels_everywhere_and_few_are_kept(tmp_path:
     mapping = {"preprocessing": dict(captioner.preprocessing), "data": {"format": "shapes"}}
     recipe = from_mapping(CaptioningRecipe, mapping, "recipe")
     store = example_stores(recipe, captioner.encoder, {"train": [example]}, tmp_path)["train"]
-    list(store.fill(captioner.encoder, Engine()))
+    store.fill(captioner.encoder, Engine())
     assert len(seen) == 4
     assert all(torch.equal(pixels, seen[0]) for pixels in seen)
 

@@ -93,7 +93,9 @@ def test_a_finished_store_may_be_read_only(
     config: Config, monkeypatch: Patch, capsys: Output
 ) -> None:
     extract_features(recipe_of(config), Engine())
-    assert "features: 14/14 images" in capsys.readouterr().err.splitlines()[-1]
+    shown = capsys.readouterr().err.splitlines()
+    assert "features, train: 12/12 images" in shown[0]
+    assert "features, validation: 2/2 images" in shown[-1]
     monkeypatch.setattr(features, "StoreWriter", None)
     assert len(extract_features(recipe_of(config), Engine())["train"]) == 12
     assert capsys.readouterr().err == ""
