@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
@@ -82,9 +81,3 @@ def preview_of(card: Locator) -> Image.Image:
 
 def _picture(address: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
-
-
-def far(one: Image.Image, other: Image.Image) -> float:
-    """The mean difference of two pictures, in steps of 256."""
-    values = [np.asarray(each, dtype=float) for each in (one, other.resize(one.size))]
-    return float(np.abs(values[0] - values[1]).mean())

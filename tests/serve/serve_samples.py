@@ -20,6 +20,7 @@ import pytest
 import samples
 import torch
 import uvicorn
+from PIL import Image
 from small_translators import CONFIGS
 from starlette.types import ASGIApp
 
@@ -162,3 +163,9 @@ def until(condition: Any) -> None:
     """Return when the condition holds."""
     while not condition():
         threading.Event().wait(0.01)
+
+
+def far(one: Image.Image, other: Image.Image) -> float:
+    """The mean difference of two pictures, scaled to one size, in steps of 256."""
+    values = [np.asarray(each.convert("RGB"), float) for each in (one, other.resize(one.size))]
+    return float(np.abs(values[0] - values[1]).mean())

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from serve_samples import caption, files, make_captioner, photo_bytes, problem
+from serve_samples import caption, far, files, make_captioner, photo_bytes, problem
 
 from captioner.render import PageCaption, PageItem, frames, html_page, panels
 
@@ -34,13 +34,6 @@ def photo(seed: int) -> Image.Image:
 def region(seed: int) -> tuple[float, float, float, float]:
     picture = photo(seed)
     return make_captioner().preprocessing.region(picture.width, picture.height)
-
-
-def far(one: Image.Image, other: Image.Image) -> float:
-    """The mean difference of two pictures of one size, in steps of 256."""
-    assert one.size == other.size
-    values = [np.asarray(each.convert("RGB"), dtype=float) for each in (one, other)]
-    return float(np.abs(values[0] - values[1]).mean())
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -17,7 +17,6 @@ from chromium_samples import (
     canvas_of,
     captioned,
     downloaded,
-    far,
     needs_chromium,
     photo_file,
     preview_of,
@@ -25,7 +24,7 @@ from chromium_samples import (
 )
 from PIL import Image
 from playwright.sync_api import Page, expect
-from serve_samples import photo_bytes, running
+from serve_samples import far, photo_bytes, running
 
 from captioner.caption import load_model
 from captioner.render import overlay

@@ -13,10 +13,7 @@ from samples import make_captioner, save_photo
 from torch import Tensor, nn
 
 import captioner
-from captioner.cli.main import main
 from captioner.errors import UserError
-from captioner.runs import run as train_run_module
-from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe
 from captioner.runs.run import train_run
 from captioner.vision import encoders
@@ -77,19 +74,6 @@ def test_a_config_trains_saves_and_loads_any_family(tmp_path: Path) -> None:
     assert caption.attention.shape == (len(caption.words), 4, 4)
     with pytest.raises(UserError, match="memory_size 512 is not 24"):
         replace(make_captioner(), encoder=model.encoder)
-
-
-def test_an_encoder_of_the_command_line_may_be_of_another_family(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[CaptioningRecipe] = []
-    monkeypatch.setattr(train_run_module, "train_run", lambda recipe, *_: given.append(recipe))
-    text = CONFIG.replace("{name: patches, patch: 16", "{name: vgg11, width: 0.5")
-    (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
-    command = ["train", str(tmp_path / "config.yaml"), "--device", "cpu", "--encoder", "patches"]
-    assert main([*command, "--set", "encoder.patch=8"]) == 0
-    assert given[0].encoder.config == PatchConfig(patch=8)
-    assert given[0].encoder.train
 
 
 @pytest.mark.parametrize(
