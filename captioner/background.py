@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,6 +26,8 @@ def workers_for(device: torch.device, items: int, batch_size: int) -> int:
     """
     if items <= batch_size:
         return 0
+    import torch
+
     return min(torch.get_num_threads(), MOST_WORKERS) if device.type == "cpu" else 1
 
 
@@ -39,6 +42,8 @@ def in_background(
     if workers == 0:
         yield from map(compute, items)
         return
+    import torch
+
     threads = torch.get_num_threads()
     share = partial(torch.set_num_threads, max(1, threads // workers))
     pool = ThreadPoolExecutor(workers, initializer=share)

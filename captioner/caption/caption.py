@@ -6,10 +6,10 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy
 from PIL import Image
-from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.render import PageCaption, PageItem, panels, save_gif, save_html, save_picture
@@ -17,6 +17,9 @@ from captioner.render.phrases import phrases
 from captioner.render.region import Region
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
 """Tokens of the Penn Treebank written without a space before them."""
@@ -47,7 +50,7 @@ class Caption:
     log_probability: natural, including the end.
     word_log_probabilities: T.
     attention: (T, rows, columns), float32 on the CPU, each map summing to one; 14x14 for VGG at
-        224x224.
+        224x224. An array from captioners that compute without torch.
     region: left, top, right, bottom of what the model saw, in pixels of the photo; the maps cover
         it. None for captions of annotation vectors.
     alternatives: the other captions (n-best), best first.
@@ -67,7 +70,7 @@ class Caption:
     words: tuple[str, ...] = field(repr=False)
     log_probability: float
     word_log_probabilities: tuple[float, ...] = field(repr=False)
-    attention: Tensor = field(compare=False, repr=False)
+    attention: Tensor | numpy.ndarray[Any, Any] = field(compare=False, repr=False)
     region: Region | None = field(default=None, repr=False)
     alternatives: tuple[Caption, ...] = field(default=(), repr=False)
     score: float | None = None
@@ -141,7 +144,7 @@ class Caption:
         ]
         return PageItem.of(photo, region, captions, title)
 
-    def drawn(self) -> tuple[Image.Image, tuple[str, ...], Tensor, Region]:
+    def drawn(self) -> tuple[Image.Image, tuple[str, ...], Any, Region]:
         """What the functions of `captioner.render` draw: photo, words, maps, region in its pixels.
 
         Raises `UserError` as `overlay` does.

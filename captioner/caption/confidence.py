@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy
 from pydantic import Field
-from torch import Tensor
-from torch.nn import functional
 
 from captioner.caption.caption import Caption
 from captioner.schema import Config
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = numpy.ndarray[Any, Any]
 
 
 class ConfidenceWeights(Config):
@@ -65,7 +68,7 @@ def without_familiarity(values: Any) -> Any:
     return kept
 
 
-def regressors(captions: Sequence[Caption]) -> Tensor:
+def regressors(captions: Sequence[Caption]) -> Array:
     """N captions -> (N, R), float64, with the R columns of `ConfidenceWeights` but the intercept.
 
     The mean includes the ending.
@@ -76,13 +79,13 @@ def regressors(captions: Sequence[Caption]) -> Tensor:
         mean = caption.log_probability / (words + 1)
         lowest = min(caption.word_log_probabilities, default=mean)
         rows.append((mean, lowest, float(words)))
-    return torch.tensor(rows, dtype=torch.float64)
+    return numpy.array(rows).reshape(len(rows), 3)
 
 
-def confidences(features: Tensor, weights: ConfidenceWeights) -> Tensor:
+def confidences(features: Array, weights: ConfidenceWeights) -> Array:
     """Regressors (N, R) -> confidences (N,), from 0 to 1."""
     _, *slopes = (value for _, value in weights)
-    return torch.sigmoid(weights.intercept + features @ torch.tensor(slopes).double())
+    return 1 / (1 + numpy.exp(-(weights.intercept + features @ numpy.array(slopes))))  # type: ignore[no-any-return]
 
 
 def fit_weights(
@@ -92,6 +95,9 @@ def fit_weights(
 
     features: (N, R). shares: (N,), observed, from 0 to 1. counts: (N,), how much each row counts.
     """
+    import torch
+    from torch.nn import functional
+
     counts = torch.ones_like(shares) if counts is None else counts
     deviation, mean = torch.std_mean(features, dim=0, correction=0)  # (R,) each
     deviation = torch.where(deviation > 1e-9, deviation, 1.0)

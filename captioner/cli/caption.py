@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not paths:
         raise UserError("name a photo, or try --demo")
 
-    from captioner.caption.captioner import photo_paths
+    from captioner.caption.photos import photo_paths
     from captioner.cli.outputs import Outputs
     from captioner.vision.find_images import passed_over_in_words
 
@@ -145,7 +145,7 @@ def _caption(
     """Caption the photos; return how many failed."""
     from captioner import load
     from captioner.background import workers_for
-    from captioner.caption.captioner import caption_photos, named_photos
+    from captioner.caption.photos import caption_photos, named_photos
     from captioner.progress import progress_bar
 
     translate = _translation(language, arguments) if language else None

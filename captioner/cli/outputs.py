@@ -15,7 +15,7 @@ from typing import Any
 
 from captioner.caption import Caption
 from captioner.caption.caption import DRAWN_SIDE
-from captioner.caption.captioner import Captioned
+from captioner.caption.photos import Captioned
 from captioner.cli.shared_options import check_files
 from captioner.cli.sidecars import check_sidecars, sidecar_paths, write_caption_text, write_xmp
 from captioner.csv_tables import csv_text

@@ -163,7 +163,9 @@ def _fit(groups: Sequence[_Observed], unsure_below: float) -> Confidence:
             for weight, size in zip(weights, sizes, strict=True)
         ]
     )  # (N,)
-    features = torch.cat([regressors(group.captions) for group in groups])  # (N, R)
+    features = torch.cat(
+        [torch.from_numpy(regressors(group.captions)) for group in groups]
+    )  # (N, R)
     shares = torch.cat([group.shares for group in groups])  # (N,)
     return Confidence(weights=fit_weights(features, shares, counts), unsure_below=unsure_below)
 

@@ -209,7 +209,7 @@ def caption_examples(
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
     from captioner.background import workers_for  # These two bring torch.
-    from captioner.caption.captioner import caption_photos
+    from captioner.caption.photos import caption_photos
 
     options = (search or captioner.search).replace(n_best=1)
     workers = workers_for(captioner.device, len(examples), batch_size)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Request, Response, UploadFile
 
-from captioner.caption.captioner import Captioned
+from captioner.caption.photos import Captioned
 from captioner.errors import UserError
 from captioner.render.typography import printable
 from captioner.render.web_page import jpeg_address

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.caption import Caption, Captioner
-from captioner.caption.captioner import Captioned
+from captioner.caption.photos import Captioned
 from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.render import encode_gif, html_page
 from captioner.render.region import Region, fit

@@ -106,7 +106,8 @@ def _translated(caption: Caption, translation: Translation, language: str) -> Ca
     alignment = alignment.where(alignment >= STRAY * largest, 0) @ read  # (W, T)
     sums = alignment.sum(dim=1, keepdim=True)  # (W, 1)
     alignment = torch.where(sums > 0, alignment / sums, 1 / max(1, len(caption.words)))
-    attention = alignment @ caption.attention.flatten(start_dim=1)  # (W, rows * columns)
+    maps = torch.as_tensor(caption.attention)  # (T, rows, columns)
+    attention = alignment @ maps.flatten(start_dim=1)  # (W, rows * columns)
     tokens = iter(translation.token_log_probabilities)
     terms = torch.tensor([sum(islice(tokens, word.size)) for word in translation.words])  # (T',)
     return replace(
@@ -115,7 +116,7 @@ def _translated(caption: Caption, translation: Translation, language: str) -> Ca
         words=words,
         log_probability=translation.log_probability,
         word_log_probabilities=tuple(((written > 0).float() @ terms).tolist()),
-        attention=attention.view(len(words), *caption.attention.shape[1:]),
+        attention=attention.view(len(words), *maps.shape[1:]),
         alternatives=(),
         language=language,
         original=replace(caption, alternatives=()),

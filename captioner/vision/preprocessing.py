@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy
-import torch
 from PIL import Image
 from pydantic import Field, model_validator
-from torch import Tensor
 from typing_extensions import Self
 
 from captioner.schema import Config
 from captioner.vision.images import ImageSource, load_image
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Mean red, green and blue of ImageNet, in [0, 1], as torchvision's models expect."""
@@ -64,15 +66,23 @@ class Preprocessing(Config):
 
     def __call__(self, image: Image.Image) -> Tensor:
         """The photo as (3, size, size), float32, normalised; in RGB, as `load_image` gives it."""
+        import torch
+
+        return torch.from_numpy(self.pixels(image))
+
+    def pixels(self, image: Image.Image) -> numpy.ndarray[Any, Any]:
+        """What a call gives, as an array."""
         resized = (image if image.mode == "RGB" else load_image(image)).resize(
             (self.size, self.size),
             resample=Image.Resampling[self.interpolation.upper()],
             box=self.region(*image.size),
         )
-        pixels = torch.from_numpy(numpy.array(resized))  # (size, size, 3)
-        channels = pixels.permute(2, 0, 1).contiguous().float() / 255  # (3, size, size)
-        mean = torch.tensor(self.mean).view(3, 1, 1)
-        return (channels - mean) / torch.tensor(self.standard_deviation).view(3, 1, 1)
+        shares = numpy.asarray(resized, numpy.float32).transpose(2, 0, 1) / 255  # (3, size, size)
+        mean, deviation = (
+            numpy.array(each, numpy.float32)[:, None, None]
+            for each in (self.mean, self.standard_deviation)
+        )  # (3, 1, 1) each
+        return numpy.ascontiguousarray((shares - mean) / deviation)
 
     def load(self, source: ImageSource, name: str | None = None) -> Image.Image:
         """Load a photo with only as many pixels as the encoder needs; see `load_image`.
@@ -127,6 +137,7 @@ class Augmentation(Config):
     def __call__(self, photo: Image.Image, generator: torch.Generator) -> Image.Image:
         """Augment an RGB photo; a crop is not scaled back."""
         # Imported here: torchvision takes about as long to import as torch.
+        import torch
         from torchvision.transforms import v2
 
         with torch.random.fork_rng(devices=[]):  # Torchvision draws from the global generator.

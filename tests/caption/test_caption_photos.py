@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 from samples import assert_same_captions, make_captioner, save_photo
-from torch import Tensor
 
-from captioner.caption.captioner import (
+from captioner.caption.photos import (
     Captioned,
     Failed,
     caption_photos,
@@ -64,14 +64,14 @@ def test_a_photo_that_needs_too_much_memory_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [str(save_photo(tmp_path / f"{n}.png", n, size=(20 + n, 20))) for n in range(3)]
-    preprocess = Preprocessing.__call__
+    preprocess = Preprocessing.pixels
 
-    def scarce(self: Preprocessing, image: Image.Image) -> Tensor:
+    def scarce(self: Preprocessing, image: Image.Image) -> Any:
         if image.width == 21:
             raise MemoryError
         return preprocess(self, image)
 
-    monkeypatch.setattr(Preprocessing, "__call__", scarce)
+    monkeypatch.setattr(Preprocessing, "pixels", scarce)
     found = list(caption_photos(make_captioner(), named_photos(paths)))
     assert [type(item) for item in found] == [Captioned, Failed, Captioned]
     assert found[1] == Failed(paths[1], f"{paths[1]} needs more memory than there is")

@@ -15,9 +15,10 @@ import torch
 from PIL import Image
 from samples import assert_same_captions, photo, save_photo
 
-from captioner.caption import Caption, Captioner, Failed, ShowAttendTellDecoder
+from captioner.caption import Caption, Captioner, ShowAttendTellDecoder
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError
+from captioner.outcomes import Failed
 from captioner.text.vocabulary import SPECIAL_WORDS
 
 SIZES = [(120, 90), (64, 64), (70, 200), (33, 40), (300, 100)]
