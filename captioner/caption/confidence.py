@@ -85,7 +85,8 @@ def regressors(captions: Sequence[Caption]) -> Array:
 def confidences(features: Array, weights: ConfidenceWeights) -> Array:
     """Regressors (N, R) -> confidences (N,), from 0 to 1."""
     _, *slopes = (value for _, value in weights)
-    return 1 / (1 + numpy.exp(-(weights.intercept + features @ numpy.array(slopes))))  # type: ignore[no-any-return]
+    logits = weights.intercept + features @ numpy.array(slopes)  # (N,)
+    return 1 / (1 + numpy.exp(-logits))  # type: ignore[no-any-return]
 
 
 def fit_weights(

@@ -64,16 +64,17 @@ def test_the_words_for_a_doubt() -> None:
 def test_known_probabilities_are_recovered() -> None:
     """Shares drawn from a known regression: the weights come back, and so do the shares."""
     random = numpy.random.default_rng(0)
-    features = torch.tensor(random.normal((-1, -3, 9), (0.3, 1, 2), (8000, 3)))
+    regression = random.normal((-1, -3, 9), (0.3, 1, 2), (8000, 3))
+    features = torch.from_numpy(regression)
     truth = ConfidenceWeights(
         intercept=2.0, mean_log_probability=1.5, lowest_log_probability=0.3, words=-0.1
     )
-    expected = confidences(features, truth)
-    shares = torch.tensor(random.binomial(5, expected.numpy()) / 5)
+    expected = confidences(regression, truth)
+    shares = torch.tensor(random.binomial(5, expected) / 5)
     found = fit_weights(features, shares)
     for name in ("mean_log_probability", "lowest_log_probability", "words"):
         assert getattr(found, name) == pytest.approx(getattr(truth, name), abs=0.12)
-    assert float((confidences(features, found) - expected).abs().max()) < 0.05
+    assert float(abs(confidences(regression, found) - expected).max()) < 0.05
     counts = torch.tensor(random.integers(1, 4, 60))
     few, wanted = features[:60], shares[:60]
     repeated = few.repeat_interleave(counts, 0), wanted.repeat_interleave(counts)
