@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from captioner.demo import DEMO_PHOTO
+from captioner.errors import UserError
 from captioner.render.web_page import static_file, viewer_script
 from captioner.serve.messages import on_fault, on_invalid_request, on_problem
 from captioner.serve.middleware import Admission, AnswerHeaders
@@ -68,6 +69,7 @@ def make_app(
         exception_handlers={
             RequestValidationError: on_invalid_request,
             HTTPException: on_problem,
+            UserError: on_problem,
             Exception: on_fault,
         },
         generate_unique_id_function=lambda route: route.name,

@@ -144,22 +144,15 @@ class TranslationRequest(_optional_fields(TranslationSearch)):  # type: ignore[m
 
 
 def search_with(request: BaseModel, own: Options, limits: Limits) -> Options:
-    """The model's own options, and over them those of a request.
-
-    Raises `HTTPException` with status 422 for options that exclude each other or exceed the limits.
-    """
+    """The model's own options, and over them those of a request, within the limits."""
     names = set(type(own).model_fields)
-    given = request.model_dump(include=names, exclude_none=True)
-    try:
-        options = own.override(**given)
-    except UserError as error:
-        raise HTTPException(422, str(error)) from None
+    options = own.override(**request.model_dump(include=names, exclude_none=True))
     # A larger `n_best` has widened the beam, so it comes first.
     most = {"n_best": limits.beam, "beam": limits.beam, "maximum_length": limits.words}
     for name, limit in most.items():
         value = getattr(options, name)
         if value > max(limit, getattr(own, name)):
-            raise field_problem(name, f"is {value}, and the limit is {limit}")
+            raise UserError(f"field {name!r} is {value}, and the limit is {limit}")
     return options
 
 
@@ -308,11 +301,6 @@ def busy(reason: str) -> HTTPException:
     return HTTPException(503, f"busy: {reason}", {"Retry-After": "2"})
 
 
-def field_problem(field: str, sentence: str) -> HTTPException:
-    """A field has a value that cannot be used."""
-    return HTTPException(422, f"field {field!r} {sentence}")
-
-
 def answer_problem(problem: FrameworkError) -> JSONResponse:
     """The answer that carries a problem."""
     sentence = problem.detail.encode("utf-8", "replace").decode()  # Half a character, in a name.
@@ -320,8 +308,9 @@ def answer_problem(problem: FrameworkError) -> JSONResponse:
 
 
 async def on_problem(request: Request, error: Exception) -> JSONResponse:
-    """Answers our refusals and those of the framework, such as 404."""
-    assert isinstance(error, FrameworkError)
+    """Answers a `UserError`, our refusals and those of the framework, such as 404."""
+    if not isinstance(error, FrameworkError):
+        error = HTTPException(422, str(error))
     return answer_problem(error)
 
 

@@ -30,7 +30,6 @@ from captioner.serve.messages import (
     TranslationsAnswer,
     TranslatorAnswer,
     UnreadablePhoto,
-    field_problem,
     search_with,
 )
 from captioner.serve.service import MEDIA_TYPES, Prepared, Service
@@ -93,7 +92,7 @@ async def caption(
     read = await _photos(form.photo, service, drawn=form.preview)
     photos = [each for each in read if isinstance(each, Prepared)]
     if not photos:
-        raise _unreadable(read)
+        _refuse_unreadable(read)
     captions = iter(await service.caption(photos, search, language))
     return CaptionsAnswer(
         photos=[
@@ -118,15 +117,15 @@ async def overlay(
 ) -> Response:
     """Maps drawn over photos: panels, an animation, or a page."""
     if len(form.photo) > 1 and form.format != "html":
-        raise field_problem("photo", f"is there more than once, but a {form.format} holds one")
+        raise UserError(f"field 'photo' is there more than once, but a {form.format} holds one")
     if form.captions and len(form.captions) != len(form.photo):
-        raise field_problem("captions", "should be there once for every photo, or not")
+        raise UserError("field 'captions' should be there once for every photo, or not")
     search = search_with(form, service.captioner.search, service.limits)
     language = _language(form.language, [ENGLISH, *service.languages])
     read = await _photos(form.photo, service, drawn=True)
     photos = [each for each in read if isinstance(each, Prepared)]
     if len(photos) < len(read):
-        raise _unreadable(read)
+        _refuse_unreadable(read)
     try:
         captions = [DrawnCaption.as_one(each) for each in form.captions]
         captions = captions or await service.caption(photos, search, language)
@@ -135,8 +134,8 @@ async def overlay(
             for photo, written in zip(photos, captions, strict=True)
         ]
         content = await service.draw(form.format, drawings, form.strength)
-    except (UserError, ValueError) as error:  # No words, or no maps.
-        raise HTTPException(422, str(error)) from None
+    except ValueError as error:  # Maps that are none.
+        raise UserError(str(error)) from None
     headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
     return Response(content, 200, headers, MEDIA_TYPES[form.format])
 
@@ -148,10 +147,7 @@ async def translate(asked: TranslationRequest, service: OurService) -> Translati
         raise HTTPException(404, "there is no translation model here")
     language = _language(asked.language, service.translators) or next(iter(service.translators))
     search = search_with(asked, service.translators[language].search, service.limits)
-    try:
-        found = await service.translate(asked.sentences, search, language)
-    except UserError as error:  # What this model cannot do, such as copy_unknown.
-        raise HTTPException(422, str(error)) from None
+    found = await service.translate(asked.sentences, search, language)
     return TranslationsAnswer(
         translations=[
             SentenceAnswer(
@@ -197,7 +193,7 @@ def _language(asked: str | None, offered: Collection[str]) -> str | None:
         return None
     tags = {tag.lower(): tag for tag in offered}
     if asked.lower() not in tags:
-        raise field_problem("language", f"should be {' or '.join(offered)}")
+        raise UserError(f"field 'language' should be {' or '.join(offered)}")
     return tags[asked.lower()]
 
 
@@ -206,7 +202,7 @@ async def _photos(
 ) -> list[Prepared | UnreadablePhoto]:
     most = service.limits.photos
     if len(files) > most:
-        raise field_problem("photo", f"is there more than {most} times, the limit")
+        raise UserError(f"field 'photo' is there more than {most} times, the limit")
 
     async def prepare(file: UploadFile, number: int) -> Prepared | UnreadablePhoto:
         name = _short_name(file) or f"photo {number}"
@@ -224,6 +220,5 @@ def _short_name(file: UploadFile) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
-def _unreadable(read: Sequence[Prepared | UnreadablePhoto]) -> HTTPException:
-    reasons = [each.error for each in read if isinstance(each, UnreadablePhoto)]
-    return HTTPException(422, "; ".join(reasons))
+def _refuse_unreadable(read: Sequence[Prepared | UnreadablePhoto]) -> None:
+    raise UserError("; ".join(each.error for each in read if isinstance(each, UnreadablePhoto)))
