@@ -119,6 +119,7 @@ def write_config(folder: Path, config: Config) -> str:
 
 def start(*arguments: str, processes: int = 0, **variables: str) -> subprocess.Popen[str]:
     """Start `captioner` on CPUs, or on what the arguments say; by torchrun if by processes."""
+    path = str(Path(captioner.__file__).parents[1])
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
     command = [*(launcher if processes else []), "captioner", *arguments[:2], "--device", "cpu"]
     return subprocess.Popen(
@@ -126,7 +127,7 @@ def start(*arguments: str, processes: int = 0, **variables: str) -> subprocess.P
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**environment(), **variables},
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables},
     )
 
 
@@ -134,12 +135,6 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """The exit code of a program, its output and its errors."""
     output, errors = process.communicate(timeout=300)
     return process.returncode, output, errors
-
-
-def environment() -> dict[str, str]:
-    """The environment of a program that is to run this package on one thread."""
-    path = str(Path(captioner.__file__).parents[1])
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 def log_of(folder: Path) -> list[dict[str, Any]]:

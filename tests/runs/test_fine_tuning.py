@@ -65,36 +65,28 @@ def test_a_table_is_learned_by_the_packaged_model() -> None:
     assert own["preprocessing"] == to_mapping(model.preprocessing)
     assert own["search"] == to_mapping(model.search)
     assert to_mapping(model.encoder.config).items() <= own["encoder"].items()
+    eyes = {"data": {"format": "shapes"}, "encoder": {"weights": "default"}}
+    own = to_mapping(captioning_recipe(eyes, "mine"))
+    assert to_mapping(model.encoder.config).items() <= own["encoder"].items()
+    assert own["preprocessing"] == to_mapping(model.preprocessing)
+    assert own["decoder"] == to_mapping(DecoderConfig())
 
 
-def test_what_a_config_leaves_out_comes_from_the_model(run: Path) -> None:
-    model = to_mapping(load_model(run / "model").decoder.config)
+def test_what_a_config_leaves_out_comes_from_the_model_that_it_names(run: Path) -> None:
+    model = load_model(run / "model")
     given = {"start_from": str(run), "decoder": {"dropout": 0.1}, "training": {"epochs": 1}}
     filled = with_model_sections(given)
-    assert filled["decoder"] == {**model, "dropout": 0.1}
+    assert filled["decoder"] == {**to_mapping(model.decoder.config), "dropout": 0.1}
     assert filled["encoder"]["weights"] == str(run / "model")
     assert filled["training"] == {"epochs": 1}
     other = {**given, "encoder": {"name": "vgg19", "train": True}}
     assert with_model_sections(other)["encoder"] == other["encoder"]
-    for start in ("nowhere", None):
-        without = {**given, "start_from": start}
-        assert with_model_sections(without) == without
-
-
-def test_an_encoder_and_its_preprocessing_come_from_the_model_that_it_names(run: Path) -> None:
-    model = load_model(model_folder())
-    own = to_mapping(
-        captioning_recipe({"data": {"format": "shapes"}, "encoder": {"weights": "default"}}, "mine")
-    )
-    assert to_mapping(model.encoder.config).items() <= own["encoder"].items()
-    assert own["preprocessing"] == to_mapping(model.preprocessing)
-    assert own["decoder"] == to_mapping(DecoderConfig())
-    given = {"encoder": {"weights": str(run), "train": True}, "preprocessing": {"size": 64}}
-    filled = with_model_sections(given)
-    assert filled["encoder"]["width"] == load_model(run / "model").encoder.config.width
+    eyes = {"encoder": {"weights": str(run), "train": True}, "preprocessing": {"size": 64}}
+    filled = with_model_sections(eyes)
+    assert filled["encoder"]["width"] == model.encoder.config.width
     assert (filled["encoder"]["train"], filled["preprocessing"]["size"]) == (True, 64)
-    for weights in ("imagenet", "nowhere", "english_german", None):
-        without = {"encoder": {"weights": weights}}
+    for name in ("imagenet", "nowhere", "english_german", None):
+        without = {"encoder": {"weights": name}, "start_from": None if name else "nowhere"}
         assert with_model_sections(without) == without
 
 

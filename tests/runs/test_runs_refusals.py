@@ -94,19 +94,12 @@ def test_a_photo_in_both_splits_is_refused(tmp_path: Path) -> None:
         read_training(DataConfig(**fields, train="train"))
 
 
-def test_one_validation_photo_that_can_be_read_is_refused_before_training(
-    config: Config, tmp_path: Path
-) -> None:
-    (tmp_path / "photos" / "7.png").write_bytes(b"no photo")
-    recipe = recipe_of(config, data={"on_problem": "skip"})
-    with pytest.raises(UserError, match="two photos or more to validate on, and there are 1"):
-        train_run(recipe, tmp_path / "run")
-    assert not (tmp_path / "run" / "last.safetensors").exists()
-
-
-def test_a_missing_tensorboard_and_a_folder_in_use(
+def test_photos_packages_and_folders_that_a_run_lacks(
     config: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
+    (tmp_path / "photos" / "7.png").write_bytes(b"no photo")
+    with pytest.raises(UserError, match="two photos or more to validate on, and there are 1"):
+        train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "one")
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match=r"package tensorboard: pip install .captioner\[tens"):
         train_run(recipe_of(config, training={"tensorboard": True}), tmp_path / "run")
