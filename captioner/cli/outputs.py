@@ -75,8 +75,8 @@ class Outputs:
         continues = options.resume and os.path.exists(options.jsonl)
         if continues:
             self._read_finished()
-        given = [(f"--{name}", getattr(options, name)) for name in (*_TABLES, "html")]
-        files = [(option, path) for option, path in given if path not in (None, "-")]
+        common = [(f"--{name}", getattr(options, name)) for name in (*_TABLES, "html")]
+        files = [(option, path) for option, path in common if path not in (None, "-")]
         for photo in photos:
             if photo not in self.finished:
                 files += [(f"--{name}", os.fspath(path)) for name, path in self._drawings(photo)]
@@ -139,38 +139,33 @@ class Outputs:
             self._has_lines = True
 
     def _read_finished(self) -> None:
-        """Keep records of an earlier run, and find the photos that need no caption.
+        """Keep captions of an earlier run, and find the photos that need none.
 
-        These have a record without an error, of the photo's size and time of change, and their
-        files. Records of other photos are kept as well.
+        These have the size and time of change of their record, and their files. Captions of other
+        photos are kept as well.
         """
-        photos = {real_path(photo): photo for photo in self._photos}
-        records = _read_lines(self._options.jsonl)
-        latest = {real_path(record["image"]): record for record in records}
-        for place, record in latest.items():
+        latest = {record["image"]: record for record in _read_lines(self._options.jsonl)}
+        for photo, record in latest.items():
             if "error" in record:
                 continue
             self._check_origin(record)
-            photo = photos.get(place)
-            if photo is None:
+            if photo not in self._names:
                 self._records.append(record)
             elif self._is_finished(photo, record):
                 self._records.append(record)
                 self.finished.add(photo)
 
     def _is_finished(self, photo: str, record: Record) -> bool:
-        files = record.get("files", {})
-        has_files = all(
-            os.path.exists(path) and real_path(files.get(option, "")) == real_path(path)
+        files, state = record.get("files", {}), _state(photo)
+        return bool(state and state.items() <= record.items()) and all(
+            files.get(option) == os.fspath(path) and path.exists()
             for option, path in self._files(photo)
         )
-        state = _state(photo)
-        return has_files and bool(state) and state.items() <= record.items()
 
     def _check_origin(self, record: Record) -> None:
         """Raise `UserError` for a caption of another model or language."""
         model, language = record.get("model", ""), record.get("language") or ENGLISH
-        is_same_model = real_path(model) == real_path(self._options.model)
+        is_same_model = Path(model) == Path(self._options.model)
         if not is_same_model or language != (self._language or ENGLISH):
             raise UserError(
                 f"--jsonl {self._options.jsonl} has captions of the model {model} in the language "
@@ -222,7 +217,7 @@ class Outputs:
         source = self._standard_input if photo == "-" else photo
         assert source is not None
         assert caption.region is not None
-        loaded = load_image(source, name=photo, sufficient_side=DRAWN_SIDE)
+        loaded = load_image(source, sufficient_side=DRAWN_SIDE)
         return caption.of_photo(loaded, caption.region)
 
     def _write(self, option: str, path: Path, caption: Caption, title: str) -> None:

@@ -28,16 +28,13 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_translator(make_translator(SENTENCES, name), folder / name)
     for name in ("a.png", "b.png", "a.jpg", "many/0.png", "many/1.png", "kept.png", "map-12.png"):
         save_photo(folder / name)
-    for name in ("kept.json", "kept.jsonl", "kept.csv", "kept.html", "kept.gif", "words/a/0_b.png"):
+    for name in ("kept.json", "kept.jsonl", "kept.html", "words/a/0_b.png"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("kept\n")
     (folder / "empty").mkdir()
     (folder / "empty.svg").mkdir()
     (folder / "linked.json").symlink_to("text")
     (folder / "text").write_text("\n".join(SENTENCES) + "\n")
-    (folder / "blank").write_text("A dog.\n\n")
-    (folder / "short").write_text("A dog.\n")
-    (folder / "bytes").write_bytes(b"A dog.\n\xff\n")
     (folder / "broken.gz").write_bytes(b"\x1f\x8b\x08\0broken")
     (folder / "mine.xlsx").write_bytes(b"PK\3\4\xff\0")
     (folder / "mine.csv").write_text("image,caption,split\na.png,a dog,train\nb.png,a dog,val\n")
@@ -47,35 +44,28 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.json").write_text(json.dumps(records))
     german = {"image": "a.png", "caption": "ein Hund", "language": "de", "model": "tiny-model"}
     (folder / "german.jsonl").write_text(json.dumps(german) + "\n")
-    (folder / "number.jsonl").write_text('{"image": 3}\n')
     return folder
 
 
 CAPTION = [
     ("", "name a photo, or try --demo"),
-    ("a.png --n-best 5 --beam 2", "n_best 5 is more than the beam size, 2"),
     ("a.png --batch-size 0", "--batch-size 0 is not at least 1"),
-    ("a.png --device tpu7", "tpu7"),
     ("a.png --top-p 0.9", "'top_p' has no meaning without 'sample'"),
     ("a.png --format {image}", "--format {image} is not understood: unknown field {image}; the"),
     ("a.png --format {caption.__class__}", "unknown field {caption.__class__}"),
     ("a.png --format {caption:.2f}", "--format {caption:.2f} is not understood"),
-    ("a.png --format {caption", "--format {caption is not understood"),
     ("a.png --json - --csv -", "two tables cannot both be standard output"),
     ("a.png --json empty", "--json empty is a folder, not a file"),
     ("a.png --json ''", "--json is empty"),
     ("a.png --html text/page.html", "--html needs text to be a folder, but it is a file"),
-    ("a.png --words text/", "--words needs text to be a folder"),
     ("a.png --overlay out.bmp", "cannot write out.bmp: its name must end in .png or"),
     ("a.png --gif out.png", "cannot write out.png: its name must end in .gif"),
     ("a.png --html out.pdf", "cannot write out.pdf: its name must end in .html or .htm"),
     ("many --overlay m.png", "m.png is one file, but there are 2 photos; give a folder"),
     ("a.png --overlay m.png --strength 3", "--strength 3.0 is not between 0 and 1"),
     ("a.png --resume", "--resume needs --jsonl FILE"),
-    ("a.png --resume --jsonl -", "--resume needs --jsonl FILE"),
     ("a.png --resume --jsonl o.jsonl --html o.html", "--resume cannot add to the page"),
     ("a.png --resume --jsonl kept.jsonl", "--jsonl kept.jsonl holds no results of `captioner"),
-    ("a.png --resume --jsonl number.jsonl", "--jsonl number.jsonl holds no results of `captioner"),
     (
         "b.png --resume --jsonl german.jsonl",
         "of the model tiny-model in the language de; give another",
@@ -85,42 +75,31 @@ CAPTION = [
         "of the model tiny-model in",
     ),
     ("a.png --json kept.json", "--json kept.json exists; --overwrite replaces it"),
-    ("a.png --jsonl kept.jsonl", "--jsonl kept.jsonl exists"),
-    ("a.png --csv kept.csv", "--csv kept.csv exists"),
     ("a.png --html kept.html", "--html kept.html exists"),
     ("a.png --overlay kept.png", "--overlay kept.png exists"),
     ("many --overlay many/", "--overlay many/0.png exists"),
-    ("a.png --gif kept.gif", "--gif kept.gif exists"),
     ("a.png --words words", "--words words/a exists"),
     (
         "a.png a.jpg --xmp",
         "--xmp would write a.xmp for both a.png and a.jpg; caption them apart, or",
     ),
-    ("a.png a.jpg --text", "--text would write a.txt for both"),
     ("--demo --xmp-for digikam", "--xmp writes beside a file of yours"),
-    ("--demo --text", "--text writes beside a file of yours"),
     ("a.png --language it", "--language it needs a --translator; the package has de, fr"),
     ("a.png --language de_DE", "--language 'de_DE' is not a language tag such as de"),
     ("a.png --translator plain", "--translator needs --language"),
-    ("a.png --language En --translator plain", "--translator needs --language, and not en"),
     ("a.png --language it --translator plain", "need a translator with attention"),
 ]
 MODEL = "tiny-model --format table --annotations mine.csv"
 OTHERS = [
     ("info no-such-model", "no-such-model"),
     ("info english-german", "did you mean 'english_german'"),
-    ("info luong/absent", "luong/absent"),
-    ("train absent.yaml", "absent.yaml"),
     (
         "train mine.xlsx --start-from default",
         "mine.xlsx is neither a config (.yaml, .yml, .json) nor",
     ),
     ("train mine.csv --encoder vgg16", "the encoder for mine.csv is that of --start-from"),
-    ("features absent.yaml --out x", "absent.yaml"),
     (f"features {ROOT}/configs/coco_soft.yaml --set features.folder=null", "give --out"),
-    ("evaluate tiny-model", "give the data set: --format"),
     ("evaluate tiny-model --format coco", "--format coco needs --annotations"),
-    (f"evaluate {MODEL} --seed 3", "'seed' has no meaning without 'sample'"),
     (f"evaluate {MODEL} --json x --save-results ./x", "--json and --save-results are the same"),
     ("score results.json absent.json", "absent.json"),
     ("score one.json references.json", "--document-frequency FILE"),
@@ -128,11 +107,8 @@ OTHERS = [
         "score results.json references.json --confidence 95",
         "confidence 95.0 is not between 0 and 1",
     ),
-    ("score results.json references.json --instances absent.json", "absent.json"),
-    ("score results.json references.json --training-captions absent.json", "absent.json"),
     ("score results.json references.json --against one.json", "one.json differ in 2, image 1"),
     ("maps tiny-model", "give the data set: --format"),
-    ("maps tiny-model --images absent", "absent"),
     ("maps tiny-model --images empty", "empty"),
     ("maps tiny-model --images many --instances i", "--instances needs the photos as a data set"),
     ("maps tiny-model --images many --count 0", "--count 0 is not at least 1"),
@@ -146,19 +122,11 @@ OTHERS = [
         "--alignment map-12.png exists; --overwrite replaces it",
     ),
     ("translate text --alignment empty.svg", "--alignment empty.svg is a folder, not a file"),
-    ("translate text --model luong --layer 0", "needs a Transformer, which this is not"),
     ("translate text --model transformer --head all", "'all' is neither a number nor mean"),
     ("translate text --model plain --alignment a.json", "no meaning for a model without attention"),
     ("translate text --model plain --copy-unknown", "copy_unknown needs a model with attention"),
-    ("score-translations none text", "cannot read text file none: No such file"),
-    ("score-translations text short", "text has 2 lines and short has 1"),
-    ("score-translations text text --source short", "short has 1 lines and text"),
-    ("score-translations text blank", "blank, line 2, is empty"),
-    ("score-translations text bytes", "bytes, line 2: byte 1 is not UTF-8 text"),
     ("score-translations text text --json kept.json", "--json kept.json exists; --overwrite"),
-    ("evaluate-translator absent text text", "'absent' is neither a folder"),
     ("evaluate-translator tiny-model text text", "is a captioner, not"),
-    (f"calibrate {MODEL} --split test", "has no split 'test'"),
     (f"calibrate {MODEL} --unsure-below 3", "unsure_below 3.0 is not at most 1"),
     (f"calibrate {MODEL} --json kept.json", "--json kept.json exists; --overwrite replaces it"),
     ("calibrate tiny-model --format coco --annotations mine.csv", "needs the folder of the photos"),
