@@ -247,7 +247,7 @@ def _read_photos(
 
 @contextmanager
 def _left_out(arguments: argparse.Namespace, total: int) -> Iterator[dict[str, str] | None]:
-    """Photos that cannot be read, with the reasons, which it reports; None to refuse them."""
+    """Yields a dictionary for unreadable photos, None to refuse them; reports it at the end."""
     left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
     try:
         yield left_out

@@ -252,6 +252,8 @@ def _check_options(options: argparse.Namespace, photos: int) -> None:
         raise UserError(f"--strength {options.strength} is not between 0 and 1")
     if [options.jsonl, options.json, options.csv].count("-") > 1:
         raise UserError("two tables cannot both be standard output")
+    if "-" in (options.overlay, options.gif, options.words):
+        raise UserError("a drawing cannot go to standard output; name a file or folder")
     if options.resume and options.html:
         raise UserError("--resume cannot add to the page of --html; give one of the two")
     if options.resume and options.jsonl in (None, "-"):

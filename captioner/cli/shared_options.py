@@ -214,7 +214,7 @@ def check_files(
 
 
 def write_scores(scores: Any, arguments: argparse.Namespace) -> None:
-    """Print the table of scores, and write them to --json and --csv; one may fail alone."""
+    """Print the table of scores, and write --json and --csv; both are tried if one fails."""
     print(scores.table(), flush=True)
     writers = []
     if arguments.json:

@@ -55,6 +55,7 @@ CAPTION = [
     ("a.png --format {caption.__class__}", "unknown field {caption.__class__}"),
     ("a.png --format {caption:.2f}", "--format {caption:.2f} is not understood"),
     ("a.png --json - --csv -", "two tables cannot both be standard output"),
+    ("a.png --overlay -", "a drawing cannot go to standard output; name a file or folder"),
     ("a.png --json empty", "--json empty is a folder, not a file"),
     ("a.png --json ''", "--json is empty"),
     ("a.png --html text/page.html", "--html needs text to be a folder, but it is a file"),
