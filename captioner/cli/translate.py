@@ -22,7 +22,7 @@ from captioner.files import refuse_os_errors, write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
-    from captioner.render.alignment import AlignmentItem
+    from captioner.render.alignment import Alignment
     from captioner.translate import Translation
 
 DESCRIPTION = """\
@@ -254,7 +254,7 @@ class Alignments:
         self._path = path
         self._pieces = pieces
         self._records: list[dict[str, Any]] = []
-        self._items: list[AlignmentItem] = []
+        self._items: list[tuple[str, Alignment]] = []
         suffix = path.suffix.lower()
         known = (".json", *PAGE_SUFFIXES, *PLOT_SUFFIXES)
         if suffix not in known:
@@ -273,7 +273,7 @@ class Alignments:
         error: why the line could not be read; both are empty then. JSON has it as `error` and no
             scores, a page as the heading; there is no picture.
         """
-        from captioner.render.alignment import AlignmentItem, save_heat_map
+        from captioner.render.alignment import save_heat_map
 
         if self._is_json:
             unread = {"score": None, "log_probability": None, "error": error} if error else {}
@@ -281,8 +281,7 @@ class Alignments:
             return
         shown = translation.by_token() if self._pieces else translation.by_word()
         heading = f"({error})" if error else translation.text
-        item = AlignmentItem(shown.source, shown.target, shown.weights.numpy(), heading)
-        self._items.append(item)
+        self._items.append((heading, shown))
         number, path = len(self._items), self._path
         picture = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
         if not self._is_plot:
@@ -292,7 +291,7 @@ class Alignments:
                 picture.unlink(missing_ok=True)  # An earlier run's would be mistaken for it.
             reason = error or "its translation is empty"
             report(f"there is no picture {picture} of line {number}: {reason}")
-        elif missing := " ".join(save_heat_map(picture, item)):
+        elif missing := " ".join(save_heat_map(picture, shown)):
             report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
 
     def finish(self) -> None:

@@ -6,8 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,37 +75,34 @@ def draw_heat_map(
             axis.text(column, row, format(value, numbers), ha="center", va="center", color=ink)
 
 
-@dataclass(frozen=True)
-class AlignmentItem:
-    """One sentence and its translation.
+class Alignment(NamedTuple):
+    """Attention of T target tokens or words over S of the source.
 
-    source: the S source words. target: the T target words. weights: (T, S), the attention of each
-    target word, at least 0. text: the translation, shown above the heat map.
+    weights: (T, S), at least 0; a tensor is on the CPU.
     """
 
     source: Sequence[str]
     target: Sequence[str]
-    weights: npt.ArrayLike
-    text: str = ""
+    weights: Any
 
 
-def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
+def save_heat_map(path: str | os.PathLike[str], alignment: Alignment) -> str:
     """Draw a heat map with words on both axes; white is 0, full colour is 1.
 
     Returns the distinct letters that the fonts here lack, which are drawn as boxes.
     """
     check_suffix(path, PLOT_SUFFIXES)
-    if not item.target or not item.source:
+    if not alignment.target or not alignment.source:
         raise UserError(f"cannot draw {path}: the translation is empty")
     # Imported here: matplotlib takes half a second. Its pyplot would need a display.
     from matplotlib.figure import Figure
     from matplotlib.font_manager import fontManager
 
-    weights = np.asarray(item.weights, dtype=float)  # (T, S)
+    weights = np.asarray(alignment.weights, dtype=float)  # (T, S)
     height, width = (min(_LONGEST_INCHES, 2 + _CELL_INCHES * count) for count in weights.shape)
     figure = Figure(figsize=(width, height), layout="constrained")
     axis = figure.subplots()
-    draw_heat_map(axis, weights, item.source, item.target)
+    draw_heat_map(axis, weights, alignment.source, alignment.target)
     installed = {font.name for font in fontManager.ttflist}
     for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
         label.set_fontfamily([name for name in _FONTS if name in installed])
@@ -117,21 +113,22 @@ def save_heat_map(path: str | os.PathLike[str], item: AlignmentItem) -> str:
     return "".join(sorted({chr(int(match[1])) for match in missing if match}))
 
 
-def alignment_page(items: Sequence[AlignmentItem]) -> str:
+def alignment_page(alignments: Sequence[tuple[str, Alignment]]) -> str:
     """A standalone page with a heat map for each item; a tooltip shows a cell's weight."""
-    sections = [_section(number, item) for number, item in enumerate(items, start=1)]
+    sections = [_section(number, *each) for number, each in enumerate(alignments, start=1)]
     return web_page("Alignments", ("alignment_page.css",), "\n".join(sections) + "\n")
 
 
-def _section(number: int, item: AlignmentItem) -> str:
-    heads = "".join(f"<th scope=col><span>{escaped(word)}</span></th>" for word in item.source)
+def _section(number: int, heading: str, alignment: Alignment) -> str:
+    source, target, weights = alignment
+    heads = "".join(f"<th scope=col><span>{escaped(word)}</span></th>" for word in source)
     rows = ""
-    for target, row in zip(item.target, np.asarray(item.weights, dtype=float), strict=True):
+    for written, row in zip(target, np.asarray(weights, dtype=float), strict=True):
         cells = "".join(
-            f'<td style="--w:{min(1.0, weight):.3f}" title="{escaped(target)} - {escaped(word)}: '
+            f'<td style="--w:{min(1.0, weight):.3f}" title="{escaped(written)} - {escaped(word)}: '
             f'{weight:.3f}"></td>'
-            for word, weight in zip(item.source, row, strict=True)
+            for word, weight in zip(source, row, strict=True)
         )
-        rows += f"<tr><th scope=row>{escaped(target)}</th>{cells}</tr>"
+        rows += f"<tr><th scope=row>{escaped(written)}</th>{cells}</tr>"
     table = f"<table><tr><td></td>{heads}</tr>{rows}</table>" if rows else ""
-    return f"<section><h2>{number}. {escaped(item.text)}</h2>{table}</section>"
+    return f"<section><h2>{number}. {escaped(heading)}</h2>{table}</section>"

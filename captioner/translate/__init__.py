@@ -11,13 +11,12 @@ from captioner.translate.recurrent import (
     SourceMemory,
 )
 from captioner.translate.transformer import Transformer, TransformerConfig
-from captioner.translate.translation import Alignment, Translation
+from captioner.translate.translation import Translation
 from captioner.translate.translator import TranslationModelConfig, Translator
 from captioner.translate.translator_folder import load_translator, save_translator
 
 __all__ = [
     "GNMT",
-    "Alignment",
     "Bahdanau",
     "BahdanauConfig",
     "GNMTConfig",

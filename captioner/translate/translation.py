@@ -5,25 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.render.alignment import AlignmentItem, save_heat_map
+from captioner.render.alignment import Alignment, save_heat_map
 from captioner.text.vocabulary import Word
-
-
-class Alignment(NamedTuple):
-    """Attention of T target tokens or words over S of the source, the last of which is "<end>".
-
-    weights: (T, S), or (T, 0) for a model without attention.
-    """
-
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    weights: Tensor
 
 
 @dataclass(frozen=True)
@@ -63,10 +52,9 @@ class Translation:
 
     def heat_map(self, path: str | os.PathLike[str]) -> None:
         """Draw the alignment of words as a heat map: a .png, .pdf or .svg."""
-        source, target, weights = self.by_word()
-        if target and not weights.shape[1]:
+        if self.words and not self.alignment.shape[1]:
             raise UserError(f"cannot draw {path}: a model without attention has no alignment")
-        save_heat_map(path, AlignmentItem(source, target, weights.numpy()))
+        save_heat_map(path, self.by_word())
 
     def by_token(self) -> Alignment:
         """Return the alignment with its tokens."""

@@ -10,15 +10,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from captioner.render.alignment import AlignmentItem, alignment_page, draw_heat_map, save_heat_map
+from captioner.render.alignment import Alignment, alignment_page, draw_heat_map, save_heat_map
 
-ITEM = AlignmentItem(
-    ["a", "man", "<end>"], ["ein", "$\\frac$"], [[1.0, 0.0, 0.0], [0.0, 0.75, 0.25]], "ein <b>"
+ALIGNMENT = Alignment(
+    ["a", "man", "<end>"], ["ein", "$\\frac$"], [[1.0, 0.0, 0.0], [0.0, 0.75, 0.25]]
 )
 
 
 def test_a_heat_map_is_dark_where_was_looked(tmp_path: Path) -> None:
-    save_heat_map(tmp_path / "map.png", ITEM)
+    save_heat_map(tmp_path / "map.png", ALIGNMENT)
     pixels = np.asarray(Image.open(tmp_path / "map.png").convert("RGB")).astype(int)
     full = (np.abs(pixels - np.array([0x1F, 0x5F, 0xD0])).sum(axis=-1) < 12).mean()
     whole = (pixels.sum(axis=-1) < 765).mean()
@@ -30,14 +30,14 @@ def test_letters_that_matplotlibs_own_font_lacks(
 ) -> None:
     """The arc is in another of the fonts that come with it, the Chinese dog in none of them."""
     monkeypatch.setattr("captioner.render.alignment._FONTS", ("DejaVu Sans", "STIXGeneral"))
-    item = AlignmentItem(["\u2312", "ä\u72ac"], ["a"], [[1.0, 0.0]])
+    item = Alignment(["\u2312", "ä\u72ac"], ["a"], [[1.0, 0.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert save_heat_map(tmp_path / "map.png", item) == "\u72ac"
 
 
 def test_a_page_has_every_cell_and_no_markup_of_the_words() -> None:
-    page = alignment_page([ITEM, AlignmentItem(["a"], [], np.empty((0, 1)))])
+    page = alignment_page([("ein <b>", ALIGNMENT), ("", Alignment(["a"], [], np.empty((0, 1))))])
     assert page.count("<td style") == 6
     assert 'title="ein - a: 1.000"' in page
     assert "&lt;end&gt;" in page

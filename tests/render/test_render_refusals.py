@@ -20,7 +20,7 @@ from captioner.render import (
     save_html,
     save_picture,
 )
-from captioner.render.alignment import AlignmentItem, save_heat_map
+from captioner.render.alignment import Alignment, save_heat_map
 from captioner.render.region import check_region
 
 EVEN = np.full((14, 14), 1 / 196)
@@ -28,7 +28,7 @@ NAN = float("nan")
 
 
 def test_names_of_files(tmp_path: Path) -> None:
-    item = AlignmentItem(["a"], ["ein"], [[1.0]])
+    item = Alignment(["a"], ["ein"], [[1.0]])
     drawing = PHOTO, ["dog"], attention(1), REGION
     for name, save, sentence in (
         ("a.gif", lambda path: save_picture(path, PHOTO), r"a\.gif: its name must end in \.png or"),
@@ -40,7 +40,7 @@ def test_names_of_files(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=sentence):
             save(tmp_path / name)
     with pytest.raises(UserError, match="the translation is empty"):
-        save_heat_map(tmp_path / "a.png", AlignmentItem(["a"], [], np.empty((0, 1))))
+        save_heat_map(tmp_path / "a.png", Alignment(["a"], [], np.empty((0, 1))))
     assert list(tmp_path.iterdir()) == []
 
 

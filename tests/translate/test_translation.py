@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from captioner.errors import UserError
-from captioner.render.alignment import AlignmentItem, save_heat_map
+from captioner.render.alignment import Alignment, save_heat_map
 from captioner.text.vocabulary import Word
 from captioner.translate import Translation
 
@@ -44,7 +44,7 @@ def test_pieces_read_are_added_and_pieces_written_averaged() -> None:
 def test_a_translation_draws_its_alignment(tmp_path: Path) -> None:
     translation(WEIGHTS).heat_map(tmp_path / "a.png")
     save_heat_map(
-        tmp_path / "b.png", AlignmentItem(("He", "wants", "<end>"), ("Er", "möchte"), BY_WORD)
+        tmp_path / "b.png", Alignment(("He", "wants", "<end>"), ("Er", "möchte"), BY_WORD)
     )
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with pytest.raises(UserError, match=r"c\.png: the translation is empty"):
