@@ -59,10 +59,9 @@ def check_sidecars(photos: Sequence[str], xmp: str | None, text: bool) -> None:
                 raise UserError(f"--{option} writes beside a file of yours; - and --demo are none")
             owner = owners.setdefault(real_path(path), photo)
             if real_path(owner) != real_path(photo):
-                naming = ", or --xmp-for digikam" if option == "xmp" else ""
                 raise UserError(
-                    f"--{option} would write {path} for both {owner} and {photo}; caption "
-                    f"them apart{naming}"
+                    f"--{option} would write {path} for both {owner} and {photo}; caption them "
+                    "apart, or with --xmp-for digikam"
                 )
 
 

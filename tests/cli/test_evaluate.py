@@ -140,17 +140,6 @@ def test_a_single_image(capsys: Output) -> None:
     assert "4       images of the document frequency" in capsys.readouterr().out
 
 
-def test_outputs_are_tried_one_and_all(monkeypatch: Patch, capsys: Output) -> None:
-    monkeypatch.setattr(shared_options, "check_files", lambda *_: None)  # As if it came later.
-    for name in ("s.json", "s.csv"):
-        Path(name).mkdir()
-    assert main([*FILES, "--json", "s.json", "--csv", "s.csv"]) == 2
-    printed = capsys.readouterr()
-    (sentence,) = printed.err.splitlines()
-    assert all(f"cannot write {name}" in sentence for name in ("s.json", "s.csv"))
-    assert "BLEU-1" in printed.out
-
-
 def test_scoring_a_file_brings_no_library_that_models_need() -> None:
     script = (
         "import sys; from captioner.cli.main import main; "

@@ -72,23 +72,17 @@ def test_as_many_lines_come_out(give: Give, capsys: Output) -> None:
         assert capsys.readouterr().out == from_input
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "translate text",
-        "evaluate-translator english_german text text",
-        "caption --demo --language de",
-    ],
-)
 def test_translators_compute_in_the_precision_that_is_asked_for(
-    command: str, monkeypatch: Patch, refused: Refused
+    monkeypatch: Patch, refused: Refused
 ) -> None:
     def load_translator(name: str, device: str, precision: str) -> None:
         raise UserError(f"asked for {precision}")
 
     monkeypatch.setattr(models, "load_translator", load_translator)
     monkeypatch.setattr(captioner, "load_translator", load_translator, raising=False)
-    assert "asked for bfloat16" in refused([*command.split(), "--precision", "bfloat16"])
+    evaluate = ["evaluate-translator", "english_german", "text", "text"]
+    for command in (["translate", "text"], evaluate, ["caption", "--demo", "--language", "de"]):
+        assert "asked for bfloat16" in refused([*command, "--precision", "bfloat16"])
 
 
 def test_a_language_chooses_the_packages_translator(capsys: Output) -> None:
@@ -147,15 +141,6 @@ def test_pictures_that_are_not_drawn_are_named(give: Give, capsys: Output) -> No
     assert "no picture map-2.png of line 2: its translation is empty\n" in said
     assert "no picture map-3.png of line 3: byte 1 is not UTF-8 text\n" in said
     assert {path.name for path in Path().glob("*.png")} == {"map.png", "map-4.png"}
-
-
-def test_letters_that_no_font_has_are_said(monkeypatch: Patch, capsys: Output) -> None:
-    monkeypatch.setattr("captioner.render.alignment._FONTS", ("DejaVu Sans",))
-    Path("text").write_text("A \u2f00\u72ac dog.\n", encoding="utf-8")
-    assert translate("text", "--alignment", "map.svg", model="english_german") == 0
-    assert capsys.readouterr().err == (
-        "captioner: map.svg has boxes in place of letters that its fonts lack: \u2f00 \u72ac\n"
-    )
 
 
 def test_alignments() -> None:
