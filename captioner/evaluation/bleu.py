@@ -6,6 +6,7 @@ Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Serve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,13 +43,13 @@ class Bleu(Metric):
         }
 
 
-def bleu(corpus: Corpus) -> Bleu:
-    """BLEU-1 to BLEU-4 of a corpus."""
+def bleu(corpus: Corpus, matches: Sequence[IntArray] = ()) -> Bleu:
+    """BLEU-1 to BLEU-4 of a corpus. matches: as from `cider_d`, if it was called."""
     corpus = corpus.split
-    matches = np.stack([ngrams.matches for ngrams in corpus.ngrams], axis=1)  # (I, 4)
+    matches = matches or [ngrams.matches for ngrams in corpus.ngrams()]  # (I,) of each length
     lengths = corpus.lengths[corpus.firsts]  # (I,)
     number = np.maximum(0, lengths[:, None] - np.arange(MAXIMUM_ORDER))  # (I, 4)
-    columns = (matches, number, lengths, _closest_lengths(corpus))
+    columns = (*matches, number, lengths, _closest_lengths(corpus))
     terms = np.column_stack(columns).astype(np.float64)  # (I, 10)
     return Bleu(BLEU_NAMES, bleu_of_totals(terms), terms, bleu_of_totals)
 

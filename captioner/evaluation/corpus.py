@@ -144,10 +144,9 @@ class Corpus:
         lengths = before[self.starts + self.lengths] - before[self.starts]
         return Corpus(list(numbers), words, lengths, self.firsts)
 
-    @cached_property
-    def ngrams(self) -> list[Ngrams]:
-        """The n-grams of one to four words, counted once for all metrics."""
-        return list(_count_ngrams(self))
+    def ngrams(self) -> Iterator[Ngrams]:
+        """The n-grams of one to four words, counted anew; use and drop one length at a time."""
+        return _count_ngrams(self)
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class Ngrams:
 
     sentence, ngram: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
     number: (E,) how often the sentence has the n-gram. in_caption: (E,) how often its image's
-        caption has it. In the smallest type, maybe of 8 bits: convert before calculating.
+        caption has it.
     matches: (I,) the n-grams of each caption that a reference has; one counts at most as often as
         any one reference has it.
     images: (G,) the number of images in whose references the n-gram occurs.
@@ -182,32 +181,42 @@ class Ngrams:
 def _count_ngrams(corpus: Corpus) -> Iterator[Ngrams]:
     ends = (corpus.starts + corpus.lengths).astype(np.int32)
     left = np.repeat(ends, corpus.lengths) - np.arange(len(corpus.words), dtype=np.int32)
+    left = np.minimum(left, MAXIMUM_ORDER).astype(np.int8)  # words up to the end of the sentence
     sentence_of = np.repeat(np.arange(len(ends), dtype=np.int32), corpus.lengths)  # (W,)
     ngram_at = np.zeros(len(corpus.words), dtype=np.int32)  # number of the n-gram that begins here
     for order in range(1, MAXIMUM_ORDER + 1):
         places = np.flatnonzero(left >= order).astype(np.int32)
-        yield _count_order(corpus, order, places, sentence_of, ngram_at)
+        yield _by_image(corpus, order, *_by_sentence(corpus, order, places, sentence_of, ngram_at))
 
 
-def _count_order(
+def _by_sentence(
     corpus: Corpus, order: int, places: IntArray, sentence_of: IntArray, ngram_at: IntArray
-) -> Ngrams:
-    """Count n-grams that begin at some places, and write their numbers into `ngram_at`.
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """`sentence`, `ngram`, `number` and `examples` of `Ngrams`, of the n-grams at some places.
 
-    It holds the numbers of the n-grams of one word less.
+    ngram_at: (W,), the numbers of the n-grams of one word less; receives those of these.
     """
     # An n-gram is its first n - 1 words, as one number, and its last word.
     last = corpus.words[places + (order - 1)]
     code, places = _sorted(ngram_at[places] * np.int64(len(corpus.vocabulary)) + last, places)
     is_new = _changes(code)
-    ngram = np.cumsum(is_new, dtype=np.int32) - 1
-    ngram_at[places] = ngram
+    del code, last  # Large ones.
+    ngram_at[places] = np.cumsum(is_new, dtype=np.int32) - 1
     sentence = sentence_of[places]
-    entry = np.flatnonzero(is_new | _changes(sentence))
-    number = np.diff(entry, append=len(places))
-    number = number.astype(np.min_scalar_type(number.max(initial=0)))
-    sentence, ngram, examples = sentence[entry], ngram[entry], places[is_new]
-    # Compare the counts of each caption with those of its image's references.
+    entry = np.flatnonzero(is_new | _changes(sentence)).astype(np.int32)
+    number = np.diff(entry, append=np.int32(len(places)))
+    return sentence[entry], ngram_at[places[entry]], number, places[is_new]
+
+
+def _by_image(
+    corpus: Corpus,
+    order: int,
+    sentence: IntArray,
+    ngram: IntArray,
+    number: IntArray,
+    examples: IntArray,
+) -> Ngrams:
+    """Compare the counts of each caption with those of its image's references."""
     image, of_reference = corpus.image_of[sentence], corpus.is_reference[sentence]
     another = _changes(image) | _changes(ngram)
     first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
@@ -221,7 +230,7 @@ def _count_order(
     return Ngrams(order, sentence, ngram, number, in_caption[pair], matches, images, examples)
 
 
-def _sorted(code: NDArray[np.int64], places: IntArray) -> tuple[IntArray, IntArray]:
+def _sorted(code: NDArray[np.int64], places: IntArray) -> tuple[NDArray[np.int64], IntArray]:
     """Codes and places, not negative, sorted by both; the places ascend already.
 
     Both in one number, if it has the bits: a third of the time of `argsort`.

@@ -15,7 +15,7 @@ from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 from captioner.evaluation.bleu import Bleu, bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
-from captioner.evaluation.corpus import Corpus, Metric
+from captioner.evaluation.corpus import Corpus, IntArray, Metric
 from captioner.evaluation.hallucination import hallucination_table
 from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
 from captioner.evaluation.rouge import rouge_l
@@ -181,15 +181,17 @@ def evaluate_captions(
     corpus = Corpus.of(
         map(tokenize_unsplit, hypotheses), (map(tokenize_unsplit, each) for each in references)
     )
+    matches: list[IntArray] = []  # CIDEr-D comes first: it counts n-grams for BLEU too.
     by_name: dict[str, Callable[[Corpus], Metric]] = {
-        "BLEU": bleu,
+        "CIDEr-D": lambda corpus: cider_d(corpus, document_frequency, matches),
+        "BLEU": lambda corpus: bleu(corpus, matches),
         "ROUGE-L": rouge_l,
-        "CIDEr-D": lambda corpus: cider_d(corpus, document_frequency),
         "word-precision": word_precision,
         "METEOR": meteor,
         "SPICE": spice,
     }
     found = {name: score(corpus) for name, score in by_name.items() if name in metrics}
+    found = {name: found[name] for name in METRICS if name in found}
     frequency = document_frequency if "CIDEr-D" in metrics else None
     frequency_images = None if frequency is None else frequency.images
     return CaptionScores(names, hypotheses, corpus, found, frequency_images)

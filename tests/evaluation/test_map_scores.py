@@ -87,16 +87,6 @@ def test_means_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["dog", "2"] in [line[:2] for line in table]
 
 
-def test_a_target_outside_is_reported_and_not_counted() -> None:
-    targets = [pixel(0), pixel(3), None]
-    words = word_maps(0, ["dog", "cat", "a"], MAPS[:3], targets, SIZE, (2.0, 0.0, 4.0, 2.0))
-    assert [word.target for word in words] == ["outside", "inside", "none"]
-    assert words[0].mass is None
-    found = grounded_maps(words)
-    assert (found["words"], found["outside"]) == (1, 1)
-    assert "1            that lie outside what the model saw" in grounded_table(found)
-
-
 def test_without_targets_there_is_the_spread_only() -> None:
     words = word_maps("x", WORDS, MAPS, None, SIZE, REGION)
     assert words[0].entropy == 0 < words[1].entropy

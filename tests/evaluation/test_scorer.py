@@ -108,14 +108,6 @@ def test_what_is_written_is_read(tmp_path: Path, captions: dict[int | str, str])
     assert list(read.items()) == [(str(image), text) for image, text in captions.items()]
 
 
-def test_the_format_is_cocos(tmp_path: Path) -> None:
-    write_results(tmp_path / "results.json", {42: "a dog"})
-    found = json.loads((tmp_path / "results.json").read_text())
-    assert found == [{"image_id": 42, "caption": "a dog"}]
-    (tmp_path / "other.json").write_text('[{"image_id": 1, "caption": "a dog", "id": 12}]')
-    assert read_results(tmp_path / "other.json") == {"1": "a dog"}
-
-
 CAPTIONS = {1: "a dog runs", 2: "a cat sleeps on a mat", 3: "two birds", 4: "a horse"}
 REFERENCES = {
     1: ["The dog runs.", "a dog running"],
@@ -165,17 +157,6 @@ def test_results_are_scored_as_their_captions_are(
     by_text = saved(tmp_path / "text.json", {str(n): CAPTIONS[n] for n in (4, 2, 1)})
     rows = score_results(by_text, references).per_image()
     assert [row["image_id"] for row in rows] == [4, 2, 1]
-
-
-def test_references_of_another_format(tmp_path: Path) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text("image,caption,split\na.png,a dog,val\nb.png,a cat,val\nc.png,a cow,train\n")
-    path = saved(tmp_path / "other.json", {"b.png": "a cat", "a.png": "a dog"})
-    scores = score_results(path, table, format="table", split="val")
-    assert scores.as_dict()["ROUGE-L"] == pytest.approx(1)
-    path = saved(tmp_path / "other.json", {"c.png": "a cat"})
-    with pytest.raises(UserError, match=r"image c\.png has no references in the split 'val' of "):
-        score_results(path, table, format="table", split="val")
 
 
 def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: Path) -> None:
