@@ -1,6 +1,6 @@
-"""Decodes photos from strangers in other processes, with limits of time and memory.
+"""Decodes untrusted photos in other processes, with limits of time and memory.
 
-A file may be made to hold its decoder for minutes, or to crash it. A process can be killed, a
+A crafted file holds its decoder for minutes, or crashes it. A process can be killed, a
 thread cannot.
 """
 

@@ -68,24 +68,18 @@ def photo_bytes(seed: int = 0, size: tuple[int, int] = (120, 90), kind: str = "P
 
 
 @contextmanager
-def in_thread(app: ASGIApp, limits: Limits | None = None) -> Iterator[str]:
-    """The application, served by a thread of this process; gives its address."""
+def asking(app: ASGIApp) -> Iterator[httpx.Client]:
+    """A client, without a timeout, of the application served by a thread of this process."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(configuration(app, limits or Limits()))
+    server = uvicorn.Server(configuration(app, Limits()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.socket]})
     thread.start()
     try:
-        yield listener.address
+        with httpx.Client(base_url=listener.address, timeout=None) as client:
+            yield client
     finally:
         server.should_exit = True
         thread.join()
-
-
-@contextmanager
-def asking(app: ASGIApp) -> Iterator[httpx.Client]:
-    """A client, without a timeout, of the application served by a thread of this process."""
-    with in_thread(app) as address, httpx.Client(base_url=address, timeout=None) as client:
-        yield client
 
 
 @dataclass

@@ -84,20 +84,17 @@ def test_a_network_is_trained_saved_loaded_and_drawn(
 
 
 def test_preprocessing_and_sizes_come_from_the_library() -> None:
-    clip = {"encoder": {"name": "timm/vit_base_patch16_clip_224.openai"}}
-    decoder = {"memory_size": 768}
-    filled = with_encoder_sections({**clip, "decoder": decoder})
-    assert filled["preprocessing"] == {
-        "size": 224,
-        "resize": "crop",
-        "resize_shorter": 248,
-        "mean": [0.48145466, 0.4578275, 0.40821073],
-        "standard_deviation": [0.26862954, 0.26130258, 0.27577711],
-        "interpolation": "bicubic",
-    }
+    name = "timm/vit_base_patch16_clip_224.openai"
+    clip: dict[str, Any] = {"encoder": {"name": name}, "decoder": {"memory_size": 768}}
+    filled = with_encoder_sections(clip)["preprocessing"]
+    expected = Preprocessing(
+        resize_shorter=248,
+        mean=(0.48145466, 0.4578275, 0.40821073),
+        standard_deviation=(0.26862954, 0.26130258, 0.27577711),
+    )
+    assert Preprocessing.model_validate(filled) == expected
     own = {"size": 112, "interpolation": "bilinear"}
-    filled = with_encoder_sections({**clip, "decoder": decoder, "preprocessing": own})
-    filled = filled["preprocessing"]
+    filled = with_encoder_sections({**clip, "preprocessing": own})["preprocessing"]
     assert (filled["resize_shorter"], filled["interpolation"]) == (124, "bilinear")
     small = {"size": 112}
     filled = with_encoder_sections({"preprocessing": small})  # VGG-19
