@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -14,22 +14,18 @@ Row = tuple[object, ...]
 """A name, figures and a note."""
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A header and rows of values.
+def csv_text(records: Sequence[Mapping[str, object]], columns: Sequence[str] = ()) -> str:
+    """A header and a row for each record. columns: their keys; by default those of the first.
 
     An apostrophe is put before a text that a spreadsheet would take for a formula, as a file name
     can be one that runs programs. JSON keeps the name as it is.
     """
+    columns = columns or list(records[0])
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_as_text(value) for value in row] for row in rows)
+    writer.writerows([_as_text(record.get(name)) for name in columns] for record in records)
     return table.getvalue()
-
-
-def csv_records(records: Sequence[Mapping[str, object]]) -> str:
-    """`csv_text` of one record or more, whose keys are the columns."""
-    return csv_text(list(records[0]), (list(record.values()) for record in records))
 
 
 def _as_text(value: object) -> object:

@@ -326,7 +326,7 @@ def _csv_text(records: Sequence[Record]) -> str:
         for column in _COLUMNS
         if column in _ALWAYS or any(row.get(column) is not None for row in rows)
     ]
-    return csv_text(columns, ([row.get(column) for column in columns] for row in rows))
+    return csv_text(rows, columns)
 
 
 def _read_lines(path: str) -> list[Record]:

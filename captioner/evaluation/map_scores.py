@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from PIL import Image
 
-from captioner.csv_tables import Row, csv_records, text_table
+from captioner.csv_tables import Row, csv_text, text_table
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
@@ -288,7 +288,7 @@ class MapScores:
 
     def write_csv(self, path: str) -> None:
         """Write a row a word, with the fields of `WordMap`."""
-        write_text(path, csv_records([vars(word) for word in self.words]))
+        write_text(path, csv_text([vars(word) for word in self.words]))
 
 
 def score_maps(

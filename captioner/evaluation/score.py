@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from captioner.csv_tables import Row, csv_records, text_table
+from captioner.csv_tables import Row, csv_text, text_table
 from captioner.data.example import ImageId
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
@@ -90,7 +90,7 @@ class CaptionScores:
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows of `per_image`."""
-        write_text(path, csv_records(self.per_image()))
+        write_text(path, csv_text(self.per_image()))
 
     def as_dict(self) -> dict[str, Any]:
         """The scores of `by_name` with their circumstances; lengths are in words."""
