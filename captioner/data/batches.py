@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
+from captioner.text import TextVocabulary
 from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
-from captioner.text.vocabulary import TextVocabulary, Vocabulary
+from captioner.text.vocabulary import Vocabulary
 
 _BATCHES_SORTED_TOGETHER = 100
 """Sorting within this many batches leaves little padding and stays random."""

@@ -98,24 +98,24 @@ class SubwordVocabulary:
         return len(self._processor)
 
     def split(self, text: str) -> list[str]:
-        """See `TextVocabulary.split`."""
+        """Split a text into tokens."""
         pieces: list[str] = self._processor.EncodeAsPieces(plain_text(text, self.case))
         return pieces
 
     def join(self, tokens: Iterable[str]) -> str:
-        """See `TextVocabulary.join`. Byte pieces of line ends become a space."""
+        """Join tokens to a text; byte pieces of line ends become a space."""
         return plain_text(self._processor.DecodePieces(list(tokens)))
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
-        """See `TextVocabulary.indices`."""
+        """The index of each token, or that of unknown; adds no start or end."""
         return [int(self._processor.PieceToId(token)) for token in tokens]
 
     def tokens(self, indices: Iterable[int]) -> list[str]:
-        """See `TextVocabulary.tokens`."""
+        """The token of each index, 0 to V - 1."""
         return [str(self._processor.IdToPiece(index)) for index in indices]
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
-        """See `TextVocabulary.shown`. Pieces are unchanged: `SPACE` marks a space."""
+        """Tokens as shown beside an alignment; `SPACE` marks a space."""
         return list(tokens)
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
@@ -143,7 +143,7 @@ class SubwordVocabulary:
         return [Word(self.join(group) or SPACE, len(group)) for group in groups]
 
     def to_json(self) -> dict[str, Any]:
-        """See `TextVocabulary.to_json`. The model is encoded in base64."""
+        """The vocabulary as JSON, with its `kind` and the model in base64."""
         model = base64.b64encode(self.model).decode("ascii")
         return {"kind": self.kind, "case": self.case, "model": model}
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
@@ -123,37 +123,6 @@ class Word(NamedTuple):
     size: int
 
 
-class TextVocabulary(Protocol):
-    """The V tokens of one or two languages, and how text is split into them.
-
-    Indices 0 to 3 are those of `Vocabulary`.
-    """
-
-    def __len__(self) -> int:
-        """V, including the four special tokens."""
-
-    def split(self, text: str) -> list[str]:
-        """Split a text into tokens."""
-
-    def join(self, tokens: Iterable[str]) -> str:
-        """Join tokens to a text. `join(split(x))` is x up to what the class documents."""
-
-    def indices(self, tokens: Iterable[str]) -> list[int]:
-        """The index of each token, or that of unknown; adds no start or end."""
-
-    def tokens(self, indices: Iterable[int]) -> list[str]:
-        """The token of each index, 0 to V - 1."""
-
-    def shown(self, tokens: Iterable[str]) -> list[str]:
-        """Tokens as shown beside an alignment."""
-
-    def words(self, tokens: Sequence[str]) -> list[Word]:
-        """Group tokens into words, in order; their sizes sum to the number of tokens."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The vocabulary as JSON, with its `kind`."""
-
-
 @dataclass
 class WordVocabulary:
     """Words of one or two languages, split by `split_words`.
@@ -204,7 +173,7 @@ class WordVocabulary:
         return len(self.vocabulary)
 
     def split(self, text: str) -> list[str]:
-        """See `TextVocabulary.split`."""
+        """Split a text into tokens."""
         words = split_words(plain_text(text, self.case))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
             small = words[0].lower()
@@ -215,28 +184,28 @@ class WordVocabulary:
         return words
 
     def join(self, tokens: Iterable[str]) -> str:
-        """See `TextVocabulary.join`."""
+        """Join tokens to a text."""
         text = join_words(tokens)
         return capitalise(text) if self.case == "sentence" else text
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
-        """See `TextVocabulary.indices`."""
+        """The index of each token, or that of unknown; adds no start or end."""
         return self.vocabulary.encode(tokens)
 
     def tokens(self, indices: Iterable[int]) -> list[str]:
-        """See `TextVocabulary.tokens`."""
+        """The token of each index, 0 to V - 1."""
         return [self.vocabulary.words[index] for index in indices]
 
     def shown(self, tokens: Iterable[str]) -> list[str]:
-        """See `TextVocabulary.shown`. Words without joiners."""
+        """Tokens as shown beside an alignment, without joiners."""
         return [token.strip(JOINER) for token in tokens]
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
-        """See `TextVocabulary.words`. Every token is a word."""
+        """Group tokens into words: every token is a word."""
         return [Word(text, 1) for text in self.shown(tokens)]
 
     def to_json(self) -> dict[str, Any]:
-        """See `TextVocabulary.to_json`."""
+        """The vocabulary as JSON, with its `kind`."""
         return {"kind": self.kind, "case": self.case, **self.vocabulary.to_json()}
 
     @classmethod

@@ -19,9 +19,10 @@ from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import read_batches, shape_as_given, with_results
 from captioner.schema import Config
+from captioner.text import TextVocabulary
 from captioner.text.plain_text import Capitals, as_sentence
 from captioner.text.token_batches import collate_sources
-from captioner.text.vocabulary import SPECIAL_WORDS, TextVocabulary, Vocabulary, Word
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
 from captioner.translate.gnmt import GNMT, GNMTConfig
 from captioner.translate.luong import Luong, LuongConfig

@@ -28,9 +28,8 @@ from captioner.model_folders import (
     saving,
 )
 from captioner.schema import COUNT, Config, from_mapping, to_mapping
+from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import Capitals
-from captioner.text.subword_vocabulary import SubwordVocabulary
-from captioner.text.vocabulary import TextVocabulary, WordVocabulary
 from captioner.translate.translator import TranslationModelConfig, Translator
 from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_transformer import copy_attention, copy_decoder_layer, copy_network
-from translation_samples import SIZE, make, ragged, tokens
+from translation_samples import SIZE, ragged, tokens
 
 from captioner.attention.transformer import sinusoidal_positions
 from captioner.translate import Transformer, TransformerConfig
@@ -72,38 +72,8 @@ def test_it_is_torchs_with_the_same_weights(norm_first: bool, final_norm: bool) 
     assert weights.shape == (3, 1, 5, 6)
 
 
-def test_alignments_are_of_the_layer_and_head_asked_for() -> None:
-    model = make("transformer")
-    assert isinstance(model, Transformer)
-    memory = model.remember(*ragged(6, 4))
-    fed = tokens(2, 1, 4)
-    mean = model(memory, fed)
-    heads = []
-    for head in range(3):
-        model.config = model.config.replace(alignment_head=head)
-        one = model(memory, fed)
-        torch.testing.assert_close(one.logits, mean.logits)
-        heads.append(one.weights)
-    assert not torch.allclose(heads[0], heads[1])
-    torch.testing.assert_close(torch.stack(heads).mean(dim=0), mean.weights)
-    model.config = model.config.replace(alignment_head=None, alignment_layer=0)
-    assert not torch.allclose(model(memory, fed).weights, mean.weights)
-    model.config = model.config.replace(alignment_layer=1)  # the last
-    torch.testing.assert_close(model(memory, fed).weights, mean.weights)
-
-
 def test_positions_by_numbers() -> None:
     codes = sinusoidal_positions(1, 2, torch.zeros(4))
     expected = [[math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)] for p in (1, 2)]
     assert codes.tolist() == [pytest.approx(row, abs=1e-6) for row in expected]
     assert sinusoidal_positions(0, 3, torch.zeros(6)).shape == (3, 6)
-
-
-def test_tied_embeddings_are_one_matrix() -> None:
-    model = make("transformer, post-norm")  # tied with both
-    names = [name for name, _ in model.named_parameters() if name.startswith("embeddings")]
-    assert names == ["embeddings.output_bias", "embeddings.target_embedding.weight"]
-    before = model.remember(tokens(1, 3)).values
-    with torch.no_grad():
-        model.embeddings.target_embedding.weight[4:].add_(1.0)
-    assert not torch.allclose(before, model.remember(tokens(1, 3)).values)
