@@ -61,9 +61,7 @@ class DataConfig(Config):
         "refuse", description="refuse to start when a record is bad, or skip and report it"
     )
     texts: FilePath | None = Field(
-        None,
-        description="people's captions without photos, one a line (.gz is unpacked), for "
-        "objective.self_critical.fluency_weight",
+        None, description="captions, one a line, .gz or not, for self_critical.fluency_weight"
     )
     maximum_length: int = Field(
         50, ge=1, le=LENGTH, description="words; longer training captions are cut, and counted"
@@ -90,7 +88,7 @@ class EncoderRecipe(Config):
 
     model_config = ConfigDict(extra="allow")  # The family's fields, validated by `_validate`.
 
-    name: str = Field("vgg19", description="of the encoder; chooses its family")
+    name: str = Field("vgg19", description="name of the encoder; chooses its family")
     weights: str = Field(
         "imagenet",
         min_length=1,
@@ -98,19 +96,15 @@ class EncoderRecipe(Config):
         "random, a file, or a model, whose encoder and preprocessing fill the fields left out",
     )
     digest: str | None = Field(
-        None,
-        min_length=64,
-        max_length=64,
-        description="of these weights, as training prints it; others are refused",
+        None, min_length=64, max_length=64, description="of the weights, as training prints it"
     )
     train: bool = Field(False, description="train it along with the decoder")
     train_from: int = Field(
         1,
         ge=1,
         le=1_000,
-        description="first of its stages that is trained, for a VGG one of five blocks of "
-        "convolutions, for other networks one of ten groups of layers; those before stay as they "
-        "are",
+        description="first trained stage; a VGG has five blocks of convolutions, other networks "
+        "ten groups of layers",
     )
 
     @model_validator(mode="before")
@@ -150,14 +144,11 @@ class FeaturesConfig(Config):
 
     store: bool = Field(
         True,
-        description="compute annotation vectors once, before training; otherwise the encoder "
-        "reads the photos of each batch, which needs no disk and takes longer, and a photo that "
-        "cannot be read ends the run",
+        description="compute annotation vectors once, before training; otherwise every batch "
+        "reads its photos: no disk, but slower, and an unreadable photo ends the run",
     )
     folder: FilePath | None = Field(
-        None,
-        description="of the store, which runs may share; by default one in the run's folder, named "
-        "by encoder and preprocessing",
+        None, description="of the store, which runs may share; by default in the run's folder"
     )
     mirror: bool = Field(
         False, description="store every training photo mirrored too, and train on either at random"
@@ -172,9 +163,7 @@ class ValidationConfig(Config):
     """Validation on generated captions, with the search of `search`."""
 
     score: Score = Field("CIDEr-D", description="decides which epoch is kept")
-    images: int = Field(
-        0, ge=0, le=COUNT, description="validate on the first N, two or more; 0 for all"
-    )
+    images: int = Field(0, ge=0, le=COUNT, description="the first N photos, N > 1; 0 for all")
     batch_size: int = Field(50, ge=1, le=SIZE, description="photos at a time")
 
 

@@ -51,11 +51,7 @@ class ParallelData(Config):
         "refuse", description="refuse to start when a sentence is empty, or skip and report it"
     )
     maximum_length: int = Field(
-        100,
-        ge=1,
-        le=LENGTH,
-        description="tokens; longer sentences are cut, and counted; also the longest source that "
-        "the translator reads",
+        100, ge=1, le=LENGTH, description="tokens; longer sentences are cut, also in translating"
     )
     batch_tokens: int = Field(
         3000,
@@ -84,9 +80,7 @@ class TextConfig(Config):
         "sentence as it is written elsewhere",
     )
     capitals: Capitals = Field(
-        "keep",
-        description="lines in capitals that the translator reads as sentences: none, lines all "
-        "in capitals, or titles as well",
+        "keep", description="read as sentences: none, lines all in capitals, or titles as well"
     )
     minimum_count: int = Field(
         2, ge=1, le=COUNT, description="occurrences of a word that enters the vocabulary"

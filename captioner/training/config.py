@@ -23,57 +23,43 @@ class TrainingConfig(Config):
         "keep_last": "training.average keeps a moving average of the weights"
     }
 
-    epochs: int = Field(20, ge=1, le=1_000_000, description="most passes over the training set")
-    batch_size: int = Field(
-        64, ge=1, le=SIZE, description="examples a step, shared by all processes"
-    )
+    epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")
+    batch_size: int = Field(64, ge=1, le=SIZE, description="examples a step, over all processes")
     accumulate: int = Field(
-        1,
-        ge=1,
-        le=SIZE,
-        description="parts into which each process cuts its share of a step, to save memory",
+        1, ge=1, le=SIZE, description="parts of a step in each process; more save memory"
     )
     optimizer: Literal["adam", "rmsprop"] = Field(
         "adam", description="rmsprop (Graves 2013) as the authors of Xu et al. 2015 used it"
     )
-    learning_rate: float = Field(4e-4, gt=0, le=1e38, description="highest learning rate")
+    learning_rate: float = Field(4e-4, gt=0, le=1e38, description="peak learning rate")
     encoder_learning_rate: float | None = Field(
-        None,
-        gt=0,
-        le=1e38,
-        description="learning rate of an encoder that is trained; by default the same",
+        None, gt=0, le=1e38, description="of a trained encoder; by default learning_rate"
     )
     weight_decay: float = Field(
-        0.0,
-        ge=0,
-        le=1_000,
-        description="decoupled (AdamW), not of biases, normalisation and embeddings; adam only",
+        0.0, ge=0, le=1_000, description="AdamW's; none for biases, normalisation and embeddings"
     )
     clip_norm: float = Field(
-        5.0, ge=0, le=1e9, description="gradients are scaled down to this norm; 0 leaves them"
+        5.0, ge=0, le=1e9, description="maximum norm of the gradient; 0 for no clipping"
     )
     schedule: Literal["constant", "cosine", "plateau", "inverse_square_root"] = Field(
         "plateau",
-        description="of the learning rate: cosine falls to zero after the last step, plateau "
-        "multiplies by decay_factor after decay_patience validations without a better score, "
-        "inverse_square_root follows 1 / sqrt(step) after the warm-up (Vaswani et al. 2017, "
-        "equation 3)",
+        description="learning rate: cosine falls to zero after the last step, plateau multiplies "
+        "by decay_factor after decay_patience validations without a better score, "
+        "inverse_square_root is that of Vaswani et al. 2017, equation 3",
     )
-    warmup_steps: int = Field(
-        0, ge=0, le=COUNT, description="steps over which the learning rate rises from zero"
-    )
-    decay_factor: float = Field(0.5, gt=0, lt=1, description="of the schedule plateau")
-    decay_patience: int = Field(2, ge=1, le=1_000_000, description="of the schedule plateau")
+    warmup_steps: int = Field(0, ge=0, le=COUNT, description="steps of linear warm-up")
+    decay_factor: float = Field(0.5, gt=0, lt=1, description="for the schedule plateau")
+    decay_patience: int = Field(2, ge=1, le=1_000_000, description="for the schedule plateau")
     patience: int = Field(
         6,
         ge=0,
         le=1_000_000,
-        description="early stopping after so many validations without a better score; 0 for never",
+        description="validations without a better score before early stopping; 0: never",
     )
     validate_every: int = Field(1, ge=1, le=1_000_000, description="epochs between two validations")
     precision: Literal["float32", "bfloat16", "float16"] = Field(
         "float32",
-        description="of matrix products, on CUDA TF32; the others are autocast, float16 with "
+        description="float32 (TF32 on CUDA), or autocast to bfloat16 or float16, the latter with "
         "scaled gradients, for GPUs without bfloat16",
     )
     compile: bool = Field(
@@ -82,21 +68,14 @@ class TrainingConfig(Config):
         "needs Triton on a GPU and a C++ compiler elsewhere, and a minute or more at the start",
     )
     average: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="decay of the moving average of the weights that is validated and kept; "
-        "0 for none, 0.999 is a good one",
+        0.0, ge=0, lt=1, description="decay of the moving average of weights; 0: none, 0.999: good"
     )
-    seed: int = Field(
-        0, ge=0, le=SEED, description="of initial weights, order of batches and dropout"
-    )
+    seed: int = Field(0, ge=0, le=SEED, description="for initial weights, batches and dropout")
     checkpoint_seconds: float = Field(
-        300.0, ge=0, le=1e9, description="longest time between two checkpoints"
+        300.0, ge=0, le=1e9, description="maximum time between two checkpoints"
     )
     tensorboard: bool = Field(
-        False,
-        description="also log to tensorboard/ of the run; needs the package tensorboard",
+        False, description="also log to tensorboard/ of the run; needs the package tensorboard"
     )
 
     @model_validator(mode="after")
