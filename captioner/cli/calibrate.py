@@ -30,7 +30,7 @@ model folder.
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary, usage = "fit a model's confidence", "MODEL --format FORMAT [options]"
-    parser = shared.add_parser(commands, "calibrate", summary, DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "calibrate", run, summary, usage, DESCRIPTION)
     given = parser.add_argument_group("input")
     given.add_argument("model", metavar="MODEL", help="a model folder; it is written to")
     shared.add_data_set(given, shared.FILES, "records that cannot be used")
@@ -44,7 +44,6 @@ def add_commands(commands: shared.Commands) -> None:
     fit.add_argument("--unsure-below", type=float, metavar="X", default=field.default, help=about)
     shared.add_outputs(fit, json="write what was measured")
     shared.add_machine(parser, "photos at a time", 50)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

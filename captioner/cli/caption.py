@@ -38,7 +38,9 @@ An unreadable photo is skipped: exit code 2. Ctrl-C keeps finished captions.
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary = "caption photos, draw attention maps"
-    parser = shared.add_parser(commands, "caption", summary, DESCRIPTION, "[PATH ...] [options]")
+    parser = shared.add_parser(
+        commands, "caption", run, summary, "[PATH ...] [options]", DESCRIPTION
+    )
     given = parser.add_argument_group("input")
     add = given.add_argument
     add("paths", nargs="*", metavar="PATH", help="photos, folders, patterns in quotes, or -")
@@ -77,7 +79,6 @@ def add_commands(commands: shared.Commands) -> None:
     about = "beside each photo, write the caption as photo.txt"
     add("--text", action="store_true", help=about)
     shared.add_machine(parser, "photos in a batch", 16, precision=True)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -53,16 +53,15 @@ If a photo or record was skipped, the exit code is 2.
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     summary, usage = "score a model's captions on data", "MODEL --format FORMAT [options]"
-    parser = shared.add_parser(commands, "evaluate", summary, DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "evaluate", run, summary, usage, DESCRIPTION)
     _add_photos(parser)
     shared.add_search(parser, SearchOptions, explained_in="caption")
     about = "write the captions, as COCO does"
     _add_scores(parser).add_argument("--save-results", metavar="FILE", help=about)
     shared.add_machine(parser, "photos at a time", 50, precision=True)
-    parser.set_defaults(run=run)
 
     summary, usage = "score captions in a file", "RESULTS REFERENCES [options]"
-    parser = shared.add_parser(commands, "score", summary, SCORE_DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "score", run_score, summary, usage, SCORE_DESCRIPTION)
     add = parser.add_argument_group("input").add_argument
     add("results", metavar="RESULTS", help="captions, in COCO's result format")
     add("references", metavar="REFERENCES", help="captions, in --format")
@@ -77,17 +76,15 @@ def add_commands(commands: shared.Commands) -> None:
     add("--training-captions", metavar="FILE", help=about)
     things = parser.add_argument_group("hallucination")
     _add_instances(things, "COCO's instances: the things in the photos")
-    parser.set_defaults(run=run_score)
 
     summary = "score a model's attention maps"
     usage = "MODEL (--format FORMAT | --images FOLDER) [options]"
-    parser = shared.add_parser(commands, "maps", summary, MAPS_DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "maps", run_maps, summary, usage, MAPS_DESCRIPTION)
     _add_instances(_add_photos(parser), "COCO's boxes and segments")
     shared.add_search(parser, SearchOptions, explained_in="caption")
     out = parser.add_argument_group("output")
     shared.add_outputs(out, csv="write the scores of every word")
     shared.add_machine(parser, "photos at a time", 50, precision=True)
-    parser.set_defaults(run=run_maps)
 
 
 def _add_photos(parser: argparse.ArgumentParser) -> shared.Group:

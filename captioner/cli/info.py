@@ -17,11 +17,10 @@ Describes a captioner or translator: its parts, its size, its model card.
 
 def add_commands(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = add_parser(commands, "info", "describe a model", DESCRIPTION, "[MODEL]")
+    parser = add_parser(commands, "info", run, "describe a model", "[MODEL]", DESCRIPTION)
     about = "a folder or a packaged model (default: %(default)s)"
     given = parser.add_argument_group("input")
     given.add_argument("model", nargs="?", default="default", metavar="MODEL", help=about)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

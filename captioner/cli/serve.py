@@ -36,7 +36,7 @@ _LIMITS = (
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary = "open a page that captions photos"
-    parser = shared.add_parser(commands, "serve", summary, DESCRIPTION, "[options]")
+    parser = shared.add_parser(commands, "serve", run, summary, "[options]", DESCRIPTION)
     models = parser.add_argument_group("models")
     shared.add_model(models)
     models.add_argument(
@@ -80,7 +80,6 @@ def add_commands(commands: shared.Commands) -> None:
             help=f"{field.description} (default: {field.default / unit:g})",
         )
     shared.add_machine(parser, "photos in a batch of all requests", 32, precision=True)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

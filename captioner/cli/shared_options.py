@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ Search = TypeVar("Search", bound=SearchOptions)
 
 Commands = Any  # argparse's private _SubParsersAction
 Group = argparse._ArgumentGroup
+Run = Callable[[argparse.Namespace], int]
 
 FILES = ("coco", "karpathy", "flickr8k", "table")
 FORMATS = (*FILES, "shapes")
@@ -60,9 +61,9 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_parser(
-    commands: Commands, name: str, summary: str, description: str, usage: str
+    commands: Commands, name: str, run: Run, summary: str, usage: str, description: str
 ) -> CommandParser:
-    """Add a command's parser. usage: its arguments."""
+    """Add a command's parser. run: its function. usage: its arguments."""
     parser: CommandParser = commands.add_parser(
         name,
         help=summary,
@@ -72,6 +73,7 @@ def add_parser(
         add_help=False,
     )
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
     return parser
 
 

@@ -45,8 +45,8 @@ torchrun, by which each process takes one and its share of the photos.
 
 def add_commands(commands: shared.Commands) -> None:
     """Add both commands to the command line."""
-    summary = "train a captioner or a translator"
-    parser = shared.add_parser(commands, "train", summary, DESCRIPTION, "CONFIG [options]")
+    summary, usage = "train a captioner or a translator", "CONFIG [options]"
+    parser = shared.add_parser(commands, "train", run, summary, usage, DESCRIPTION)
     given = _add_config(parser, "a YAML file; or a .csv, .tsv or .jsonl table")
     given.add_argument(
         "--start-from",
@@ -65,17 +65,15 @@ def add_commands(commands: shared.Commands) -> None:
     out.add_argument("--out", metavar="FOLDER", help=about)
     out.add_argument("--resume", action="store_true", help="continue the run in the folder")
     shared.add_machine(parser)
-    parser.set_defaults(run=run)
 
     summary = "store the annotation vectors of photos"
-    features = shared.add_parser(
-        commands, "features", summary, FEATURES_DESCRIPTION, "CONFIG [options]"
+    parser = shared.add_parser(
+        commands, "features", run_features, summary, usage, FEATURES_DESCRIPTION
     )
-    _add_config(features, "a YAML file, as for training")
+    _add_config(parser, "a YAML file, as for training")
     about = "the store's folder (default: the config's features.folder)"
-    features.add_argument_group("output").add_argument("--out", metavar="FOLDER", help=about)
-    shared.add_machine(features)
-    features.set_defaults(run=run_features)
+    parser.add_argument_group("output").add_argument("--out", metavar="FOLDER", help=about)
+    shared.add_machine(parser)
 
 
 def _add_config(parser: argparse.ArgumentParser, about: str) -> shared.Group:

@@ -59,7 +59,7 @@ signatures; with --source also BLEU against the length of the source.
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     summary = "translate text, and draw alignments"
-    parser = shared.add_parser(commands, "translate", summary, DESCRIPTION, "[FILE] [options]")
+    parser = shared.add_parser(commands, "translate", run, summary, "[FILE] [options]", DESCRIPTION)
     given = parser.add_argument_group("input")
     about = "a text file; .gz as well (default: standard input)"
     given.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
@@ -87,10 +87,11 @@ def add_commands(commands: shared.Commands) -> None:
     out.add_argument("--pieces", action="store_true", help="show subwords instead of words")
     shared.add_overwrite(out)
     shared.add_machine(parser, "sentences in a batch", 32, precision=True)
-    parser.set_defaults(run=run)
 
     summary, usage = "score a model's translations of a text", "MODEL SOURCE REFERENCES [options]"
-    parser = shared.add_parser(commands, "evaluate-translator", summary, SCORE_DESCRIPTION, usage)
+    parser = shared.add_parser(
+        commands, "evaluate-translator", run_evaluate, summary, usage, SCORE_DESCRIPTION
+    )
     given = parser.add_argument_group("input")
     given.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
     given.add_argument("source", metavar="SOURCE", help="text to translate; .gz as well")
@@ -98,16 +99,16 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_search(parser, TranslationSearch, explained_in="translate")
     _add_scores(parser)
     shared.add_machine(parser, "sentences at a time", 50, precision=True)
-    parser.set_defaults(run=run_evaluate)
 
     summary, usage = "score translations in a file", "TRANSLATIONS REFERENCES [options]"
-    parser = shared.add_parser(commands, "score-translations", summary, FILES_DESCRIPTION, usage)
+    parser = shared.add_parser(
+        commands, "score-translations", run_score, summary, usage, FILES_DESCRIPTION
+    )
     given = parser.add_argument_group("input")
     given.add_argument("translations", metavar="TRANSLATIONS", help="text; .gz as well")
     _add_references(given)
     given.add_argument("--source", metavar="FILE", help="the text that was translated")
     _add_scores(parser)
-    parser.set_defaults(run=run_score)
 
 
 def _add_references(group: shared.Group) -> None:
