@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.cider import cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.score import evaluate_captions
@@ -40,15 +40,6 @@ def test_every_metric_by_name() -> None:
         "images": 2,
         "references_without_caption": 0,
     }
-
-
-def test_one_image_with_a_document_frequency() -> None:
-    frequency = DocumentFrequency.from_references(REFERENCE_WORDS)
-    alone = evaluate_captions(HYPOTHESES[:1], REFERENCES[:1], document_frequency=frequency)
-    assert alone.as_dict()["CIDEr-D"] == pytest.approx(cider_d(CORPUS).per_image[0])
-    assert alone.as_dict()["document_frequency"] == {"images": 2}
-    last = alone.table().splitlines()[-1]
-    assert last.split() == ["rarity", "2", "images", "of", "the", "document", "frequency"]
 
 
 def test_scores_image_by_image() -> None:

@@ -97,17 +97,22 @@ def test_any_corpus(pairs: list[tuple[Tokens, list[Tokens]]]) -> None:
     assert_equal_to_coco([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
 
+def real_captions() -> list[list[str]]:
+    by_image: dict[int, list[str]] = defaultdict(list)
+    for record in json.loads(COCO.read_text(encoding="utf-8"))["annotations"]:
+        by_image[record["image_id"]].append(record["caption"])
+    return [captions for captions in by_image.values() if len(captions) > 1]
+
+
 @pytest.mark.data
 @needs_captions
 def test_real_captions() -> None:
-    by_image: dict[int, list[Tokens]] = defaultdict(list)
-    for record in json.loads(COCO.read_text(encoding="utf-8"))["annotations"]:
-        if len(by_image) < 1500 or record["image_id"] in by_image:
-            by_image[record["image_id"]].append(record["caption"].lower().rstrip(". ").split())
-    # One person's caption is scored against those of the others.
-    hypotheses = [tokens[0] for tokens in by_image.values()]
-    references = [tokens[1:] for tokens in by_image.values()]
-    assert len(hypotheses) == 1500
+    """One person's caption is scored against those of the others."""
+    words = [
+        [text.lower().rstrip(". ").split() for text in captions]
+        for captions in real_captions()[:1500]
+    ]
+    hypotheses, references = [own for own, *_ in words], [others for _, *others in words]
     assert cider_d(Corpus.of(hypotheses, references)).score > 0.5
     assert_equal_to_coco(hypotheses, references)
 
@@ -142,10 +147,7 @@ def assert_texts_equal_to_coco(captions: list[str], references: list[list[str]])
 @pytest.mark.data
 @needs_captions
 def test_all_real_captions_scored_against_each_other() -> None:
-    by_image: dict[int, list[str]] = defaultdict(list)
-    for record in json.loads(COCO.read_text(encoding="utf-8"))["annotations"]:
-        by_image[record["image_id"]].append(record["caption"])
-    texts = [captions for captions in by_image.values() if len(captions) > 1]
+    texts = real_captions()
     assert len(texts) > 4800
     assert_texts_equal_to_coco([own for own, *_ in texts], [others for _, *others in texts])
 
