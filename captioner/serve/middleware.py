@@ -50,10 +50,7 @@ class AnswerHeaders:
 
 
 class Admission:
-    """Bounds POST requests: how many wait, their content, and the time to their answer.
-
-    Ends work whose client has left.
-    """
+    """Bounds POST requests: how many wait, their content, and the time to their answer."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
@@ -65,50 +62,32 @@ class Admission:
         scope.setdefault("state", {})["waiting"] = self._waiting
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
-        elif self._waiting >= self._limits.waiting:
-            await answer_problem(busy("too much is waiting already"))(scope, receive, send)
-        elif int(Headers(scope=scope).get("content-length", 0)) > self._limits.upload_bytes:
-            await answer_problem(self._too_large())(scope, receive, send)
-        else:
-            self._waiting += 1
-            try:
-                await self._answer(scope, receive, send)
-            finally:
-                self._waiting -= 1
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the route until it has answered, the client leaves or the time is over."""
-        size, complete = 0, asyncio.Event()
+            return
+        limits, size = self._limits, 0
+        too_large = HTTPException(
+            413, f"the content is larger than {limits.upload_bytes:,} bytes, the limit"
+        )
 
         async def receive_limited() -> Message:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            if size > self._limits.upload_bytes:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                complete.set()
+            if size > limits.upload_bytes:
+                raise too_large
             return message
 
-        async def leave() -> None:
-            await complete.wait()
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        work = asyncio.ensure_future(self._app(scope, receive_limited, send))
-        leaving = asyncio.ensure_future(leave())
-        try:
-            seconds = self._limits.seconds
-            await asyncio.wait((work, leaving), timeout=seconds, return_when="FIRST_COMPLETED")
-            if work.done():
-                await work
-            elif not leaving.done():
-                late = busy(f"the answer was not ready within {seconds:g} seconds")
-                await answer_problem(late)(scope, receive, send)
-        finally:
-            work.cancel()
-            leaving.cancel()
-
-    def _too_large(self) -> HTTPException:
-        most = self._limits.upload_bytes
-        return HTTPException(413, f"the content is larger than {most:,} bytes, the limit")
+        problem = None
+        if self._waiting >= limits.waiting:
+            problem = busy("too much is waiting already")
+        elif int(Headers(scope=scope).get("content-length", 0)) > limits.upload_bytes:
+            problem = too_large
+        else:
+            self._waiting += 1
+            try:
+                await asyncio.wait_for(self._app(scope, receive_limited, send), limits.seconds)
+            except asyncio.TimeoutError:
+                problem = busy(f"the answer was not ready within {limits.seconds:g} seconds")
+            finally:
+                self._waiting -= 1
+        if problem is not None:
+            await answer_problem(problem)(scope, receive, send)

@@ -16,7 +16,6 @@ import pytest
 from serve_samples import ROOT, Running, asking, files, photo_bytes, running, until
 
 from captioner.caption import load_model
-from captioner.cli.main import main
 from captioner.serve.app import make_app
 from captioner.serve.server import listen
 from captioner.serve.service import Service
@@ -168,14 +167,3 @@ def test_listening_everywhere_it_names_an_address_to_be_opened_from_elsewhere(
             assert client.get("/api/health").status_code == 200
         if own.hostname != socket.gethostname():
             assert httpx.get(server.address).status_code == 200
-
-
-def test_a_browser_of_this_machine_opens_it_as_this_machine(
-    saved_models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr("captioner.serve.server.serve", lambda *_: None)
-    everywhere = ["--host", "0.0.0.0", "--port", "0"]
-    assert main(["serve", "--model", str(saved_models[0]), *everywhere, "--open"]) == 0
-    assert [urlsplit(address).hostname for address in opened] == ["localhost"]
