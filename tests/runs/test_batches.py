@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import chain
 from pathlib import Path
 
@@ -170,17 +169,6 @@ def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
     )
     for late, whole in zip(whole_batches(data, 1, 2), second[2:], strict=True):
         assert all(x.equal(y) for x, y in zip(late, whole, strict=True))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows cannot fork")
-def test_pairs_loaded_ahead_are_the_same() -> None:
-    here, ahead = (
-        list(TranslationBatches(PAIRS, 40, 3, workers).batches(1, 2, (1, 3), 4))
-        for workers in (0, 1)
-    )
-    for one, other in zip(chain(*here), chain(*ahead), strict=True):
-        assert one[1] == other[1]
-        assert all(a.equal(b) for a, b in zip(one[0], other[0], strict=True))
 
 
 @pytest.mark.parametrize("of", [3, 4, 40])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from samples import Patch
@@ -62,29 +61,32 @@ def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch:
         RunLog(tmp_path, tensorboard=True)
 
 
+class Writer:
+    """In place of TensorBoard's."""
+
+    scalars: ClassVar[list[tuple[str, float, int]]] = []
+
+    def __init__(self, folder: str, purge_step: int | None) -> None:
+        self.scalars.clear()
+
+    def add_scalar(self, *scalar: Any) -> None:
+        self.scalars.append(scalar)
+
+    def flush(self) -> None:
+        pass
+
+    close = flush
+
+
 def test_the_loss_is_recorded_within_an_epoch(tmp_path: Path, monkeypatch: Patch) -> None:
     """Four steps an epoch, with a record after every second."""
-    records: list[dict[str, Any]] = []
-
-    class Log(RunLog):
-        def write_scalars(self, record: dict[str, Any]) -> None:
-            records.append(record)
-
-        def show(self, *_: Any) -> None:
-            pass
-
-    monkeypatch.setattr(log_module, "summary_writer", lambda: lambda *_, **__: _Closed())
-    monkeypatch.setattr(loop, "RunLog", Log)
+    monkeypatch.setattr(log_module, "summary_writer", lambda: Writer)
     monkeypatch.setattr(loop, "SCALAR_STEPS", 2)
     run(tmp_path, tensorboard=True, epochs=2)
-    within = [record for record in records if "steps/loss" in record]
-    assert [record["step"] for record in within] == [2, 4, 6, 8]
-    assert {record["steps/learning_rate"] for record in within} == {0.05}
-    for epoch, text in enumerate((tmp_path / "log.jsonl").read_text().splitlines()):
-        halves = [each["steps/loss"] for each in within[2 * epoch : 2 * epoch + 2]]
-        assert sum(halves) / 2 == pytest.approx(json.loads(text)["train_loss"])
-
-
-class _Closed:
-    def close(self) -> None:
-        pass
+    within = [(value, step) for name, value, step in Writer.scalars if name == "steps/loss"]
+    assert [step for _, step in within] == [2, 4, 6, 8]
+    assert ("steps/learning_rate", 0.05, 2) in Writer.scalars
+    for epoch, record in enumerate(log_of(tmp_path)):
+        halves = [value for value, _ in within[2 * epoch : 2 * epoch + 2]]
+        assert sum(halves) / 2 == pytest.approx(record["train_loss"])
+        assert ("score", record["score"], record["step"]) in Writer.scalars

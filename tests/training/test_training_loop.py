@@ -31,7 +31,7 @@ from training_samples import (
 )
 
 from captioner.errors import UserError
-from captioner.training import Interrupted, make_optimizer, train
+from captioner.training import Interrupted, train
 from captioner.training import loop as loop_module
 from captioner.training.checkpoint import Position
 
@@ -301,21 +301,6 @@ def test_the_learning_rate_follows_the_schedule(tmp_path: Path) -> None:
     rates = [record["learning_rate"] for record in log_of(tmp_path)]
     expected = [0.04 * (1 + math.cos(math.pi * (step - 2) / 10)) for step in (3, 7, 11)]
     assert rates == pytest.approx(expected)
-
-
-def test_groups_have_learning_rates_of_their_own_on_the_schedule(tmp_path: Path) -> None:
-    model = make_model()
-    groups: list[dict[str, Any]] = [
-        {"params": list(model.layers[0].parameters())},
-        {"params": list(model.layers[3].parameters()), "lr": 0.0001},
-    ]
-    config = settings(schedule="constant", learning_rate=0.01, warmup_steps=10)
-    optimizer = make_optimizer(model, config, groups)
-    data = Data(at(0, 1, raising(KeyboardInterrupt())))
-    with pytest.raises(KeyboardInterrupt):
-        train(model, data, config, tmp_path, optimizer=optimizer)
-    # Of the first step, the first tenth of the warm-up.
-    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.001, 0.00001])
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 1e-3, 1e6])
