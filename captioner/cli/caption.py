@@ -7,8 +7,9 @@ import os
 import string
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from captioner.cli import shared_options as shared
@@ -21,7 +22,7 @@ from captioner.text.languages import ENGLISH, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption import Caption
-    from captioner.cli.outputs import Outputs
+    from captioner.caption.photos import Captioned
 
 DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
@@ -103,6 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner.caption.photos import photo_paths
     from captioner.cli.outputs import Outputs
+    from captioner.progress import progress_bar
     from captioner.vision.find_images import passed_over_in_words
 
     language = arguments.language and language_tag(arguments.language, "--language")
@@ -116,18 +118,26 @@ def run(arguments: argparse.Namespace) -> int:
     if not (arguments.quiet or outputs.takes_standard_output):
         is_alone = len(photos) == 1 and (arguments.demo or photos == arguments.paths)
         lines = CaptionLines(is_alone, arguments.format, arguments.null)
-    for failure in failures:
-        report(failure.reason)
-        outputs.add(failure)
-    if passed_over and not arguments.quiet:
-        report(passed_over_in_words(passed_over))
     remaining = [photo for photo in photos if photo not in outputs.finished]
-    if outputs.finished and not arguments.quiet:
-        report(f"{len(photos) - len(remaining):,} of {len(photos):,} photos are captioned already")
-    failed = len(failures)
+    if not arguments.quiet:
+        if passed_over:
+            report(passed_over_in_words(passed_over))
+        if done := len(photos) - len(remaining):
+            report(f"{done:,} of {len(photos):,} photos are captioned already")
+    shown = len(remaining) > arguments.batch_size and not arguments.quiet
+    total = len(failures) + len(remaining)
+    failed = 0
     try:
-        if remaining:
-            failed += _caption(remaining, standard_input, language, arguments, outputs, lines)
+        items = _caption(remaining, standard_input, language, arguments) if remaining else ()
+        with progress_bar("captioning", total, "photos", shown=shown) as progress:
+            for item in chain(failures, items):
+                with progress.external_write_mode():
+                    if lines and not isinstance(item, Failed):
+                        lines.print(item.name, item.caption)
+                    if reason := outputs.add(item):
+                        failed += 1
+                        report(reason)
+                progress.update()
     finally:  # Also when interrupted.
         outputs.finish()
     if failed and len(photos) > 1:
@@ -140,19 +150,16 @@ def _caption(
     standard_input: bytes | None,
     language: str | None,
     arguments: argparse.Namespace,
-    outputs: Outputs,
-    lines: CaptionLines | None,
-) -> int:
-    """Caption the photos; return how many failed."""
+) -> Iterator[Captioned | Failed]:
+    """Captions the photos, in order."""
     from captioner import load
     from captioner.background import workers_for
     from captioner.caption.photos import caption_photos, named_photos
-    from captioner.progress import progress_bar
 
     translate = _translation(language, arguments) if language else None
     model = load(arguments.model, arguments.device, arguments.precision)
     batch_size = arguments.batch_size
-    items = caption_photos(
+    return caption_photos(
         model,
         named_photos(photos, model.preprocessing.sufficient_side, standard_input),
         shared.search_options(arguments, model.search),
@@ -161,18 +168,6 @@ def _caption(
         translate=translate,
         workers=workers_for(model.device, len(photos), batch_size),
     )
-    failed = 0
-    shown = len(photos) > batch_size and not arguments.quiet
-    with progress_bar("captioning", len(photos), "photos", shown=shown) as progress:
-        for item in items:
-            with progress.external_write_mode():
-                if lines and not isinstance(item, Failed):
-                    lines.print(item.name, item.caption)
-                if reason := outputs.add(item):
-                    failed += 1
-                    report(reason)
-            progress.update()
-    return failed
 
 
 def _translation(
