@@ -59,7 +59,7 @@ class CaptionBatches:
         return -(-len(examples) // self.recipe.training.batch_size)
 
     def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Part], None, None]:
         """Some parts of each batch of an epoch, from number `first` on."""
         settings = self.recipe.training
@@ -76,7 +76,7 @@ class CaptionBatches:
 
         def load(number: int) -> list[Part]:
             chosen = [examples[index] for index in plan[number]]
-            return [self._part(chosen, part, of, epoch, number) for part in parts]
+            return [self._part(chosen, part, part_count, epoch, number) for part in parts]
 
         for loaded in load_ahead(load, range(first, len(plan)), self.rows.workers):
             if self.recipe.encoder.train:
@@ -88,14 +88,16 @@ class CaptionBatches:
                 ]
 
     def _part(
-        self, examples: list[EncodedCaption], part: int, of: int, epoch: int, number: int
+        self, examples: list[EncodedCaption], part: int, part_count: int, epoch: int, number: int
     ) -> Part:
         """A part of the examples of a batch; a fully masked dummy caption if it has none."""
         settings = self.recipe.training
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
-            chosen = slice(*(_between_photos(examples, each, of) for each in (part, part + 1)))
+            chosen = slice(
+                *(_between_photos(examples, each, part_count) for each in (part, part + 1))
+            )
         else:  # Lengths are spread evenly.
-            chosen = slice(part, None, of)
+            chosen = slice(part, None, part_count)
         count = len(examples[chosen])
         if count == 0:
             chosen = slice(0, 1)
@@ -121,9 +123,9 @@ class CaptionBatches:
         return batch, count / len(examples)
 
 
-def _between_photos(examples: list[EncodedCaption], part: int, of: int) -> int:
+def _between_photos(examples: list[EncodedCaption], part: int, part_count: int) -> int:
     """The first example of a part, of parts that share no photo."""
-    place = len(examples) * part // of
+    place = len(examples) * part // part_count
     while 0 < place < len(examples) and examples[place][0] == examples[place - 1][0]:
         place += 1
     return place
@@ -201,10 +203,10 @@ class TranslationBatches:
         return len(self._plan(0))
 
     def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Part], None, None]:
         """Some parts of each batch of an epoch, from number `first` on."""
-        load = partial(self._parts, parts, of)
+        load = partial(self._parts, parts, part_count)
         yield from load_ahead(load, self._plan(epoch)[first:], self.workers)
 
     def _plan(self, epoch: int) -> list[list[int]]:
@@ -212,12 +214,12 @@ class TranslationBatches:
         lengths = [example.length for example in self.examples]
         return batches_by_tokens(lengths, self.tokens, generator)
 
-    def _parts(self, parts: Sequence[int], of: int, indices: Sequence[int]) -> list[Part]:
+    def _parts(self, parts: Sequence[int], part_count: int, indices: Sequence[int]) -> list[Part]:
         """Parts of a batch; a fully masked dummy pair for one without examples."""
         examples = [self.examples[index] for index in indices]
         loaded: list[Part] = []
         for part in parts:
-            chosen = examples[part::of]  # Lengths are spread evenly.
+            chosen = examples[part::part_count]  # Lengths are spread evenly.
             batch = collate_pairs(chosen or examples[:1])
             if not chosen:
                 batch = batch._replace(mask=torch.zeros_like(batch.mask))

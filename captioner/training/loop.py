@@ -254,9 +254,9 @@ class _Run:
         """Make the rest of the epoch's steps; returns the means of their reports."""
         config, position, engine = self.config, self.position, self.engine
         self.model.train()
-        of = config.accumulate * engine.world_size
-        own_parts = range(engine.rank, of, engine.world_size)
-        batches = self.data.batches(position.epoch, position.step_in_epoch, own_parts, of)
+        part_count = config.accumulate * engine.world_size
+        own_parts = range(engine.rank, part_count, engine.world_size)
+        batches = self.data.batches(position.epoch, position.step_in_epoch, own_parts, part_count)
         recorded = position.step_in_epoch, position.totals.get("loss", 0.0)
         progress = progress_bar(
             f"epoch {position.epoch + 1}/{config.epochs}",

@@ -42,11 +42,11 @@ class Batches(Protocol):
         """The number of batches of every epoch."""
 
     def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Part], None, None]:
         """Some parts of each batch of an epoch, from number `first` on.
 
-        parts: the numbers of the parts, of which a batch has `of`.
+        parts: the numbers of the parts, of which a batch has `part_count`.
         """
 
 

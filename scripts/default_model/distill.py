@@ -249,7 +249,7 @@ class Photos:
         return max(1, len(self.photos) // self.batch_size)
 
     def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Part], None, None]:
         """The batches of an epoch from number `first` on, each whole: one process trains."""
         generator = torch.Generator().manual_seed(epoch)

@@ -63,8 +63,8 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Conf
         each = torch.stack([recipe.preprocessing(load_image(path)) for path in paths])
         assert torch.equal(batch.source[batch.photos], each)  # (6, 3, 64, 64)
     # Parts have whole photos, so none is read by two of them, however many there are.
-    for of in (2, 3, 4):
-        parts = next(data.batches(0, 0, range(of), of))
+    for part_count in (2, 3, 4):
+        parts = next(data.batches(0, 0, range(part_count), part_count))
         assert sum(share for _, share in parts) == pytest.approx(1)
         own = [batch for batch, share in parts if share > 0]
         assert sum(len(batch.source) for batch in own) == 3
@@ -79,8 +79,10 @@ def test_every_example_is_in_one_part(config: Config, tmp_path: Path) -> None:
     examples = [(row, [4 + row % 3] * (1 + row % 4)) for row in range(10)]
     data = CaptionBatches(examples, StoredRows(FeatureStore(tmp_path / "store")), recipe_of(config))
     whole = whole_batches(data, 0)
-    for of in (2, 4, 5):
-        for batch, parts in zip(whole, data.batches(0, 0, range(of), of), strict=True):
+    for part_count in (2, 4, 5):
+        for batch, parts in zip(
+            whole, data.batches(0, 0, range(part_count), part_count), strict=True
+        ):
             sizes = [round(share * len(batch.inputs)) for _, share in parts]
             assert sum(sizes) == len(batch.inputs)
             assert max(sizes) - min(sizes) <= 1
@@ -171,8 +173,8 @@ def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
         assert all(x.equal(y) for x, y in zip(late, whole, strict=True))
 
 
-@pytest.mark.parametrize("of", [3, 4, 40])
-def test_the_gradient_is_that_of_the_whole_batch(of: int) -> None:
+@pytest.mark.parametrize("part_count", [3, 4, 40])
+def test_the_gradient_is_that_of_the_whole_batch(part_count: int) -> None:
     torch.manual_seed(0)
     sizes = {"embedding_size": 4, "hidden_size": 6, "layers": 1}
     luong = LuongConfig(cell="gru", score="dot", dropout=0.0, **sizes)  # type: ignore[arg-type]
@@ -181,7 +183,7 @@ def test_the_gradient_is_that_of_the_whole_batch(of: int) -> None:
     model.loss(whole_batches(data, 0)[0])["loss"].backward()
     expected = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
-    for batch, share in next(data.batches(0, 0, range(of), of)):
+    for batch, share in next(data.batches(0, 0, range(part_count), part_count)):
         (model.loss(batch)["loss"] * share).backward()
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)

@@ -55,7 +55,7 @@ class Data:
         return STEPS
 
     def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), of: int = 1
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Part], None, None]:
         inputs = torch.randn(EXAMPLES, 3, generator=torch.Generator().manual_seed(7))
         order = torch.randperm(EXAMPLES, generator=torch.Generator().manual_seed(epoch))
@@ -65,7 +65,7 @@ class Data:
             rows = order[number * BATCH : (number + 1) * BATCH]
             made: list[Part] = []
             for part in parts:
-                own = rows[part::of]
+                own = rows[part::part_count]
                 values = inputs[own] if len(own) else torch.full((1, 3), torch.nan)
                 batch = Batch(values, values.sum(dim=1, keepdim=True))
                 made.append((batch, len(own) / len(rows)))
