@@ -34,23 +34,23 @@ def text_diversity(
         known = set(map(tuple, training))
         seen = sum(sentence in known for sentence in sentences) / count
     distinct = set(sentences)
+    doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
+    repeated, left = {"repeated-1": doubled / count}, sentences
+    for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
+        left = [words for words in left if _repeats(words, n)]
+        repeated[f"repeated-{n}"] = len(left) / count
     return {
         "distinct_captions": len(distinct),
         "distinct_share": len(distinct) / count,
         "seen_in_training": seen,
         "vocabulary": len(set(chain.from_iterable(distinct))),
         "mean_length": sum(map(len, sentences)) / count,
-        **{
-            f"repeated-{n}": sum(_repeats(each, n) for each in sentences) / count
-            for n in range(1, 5)
-        },
+        **repeated,
     }
 
 
 def _repeats(words: tuple[str, ...], length: int) -> bool:
-    """Whether an n-gram of this length occurs twice, which may overlap; a word: after itself."""
-    if length == 1:
-        return any(word == following for word, following in pairwise(words))
+    """Whether an n-gram of this length occurs twice, which may overlap."""
     ngrams = list(zip(*(words[start:] for start in range(length)), strict=False))
     return len(set(ngrams)) < len(ngrams)
 
