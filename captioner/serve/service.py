@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -195,12 +196,12 @@ class Service:
 
     def _prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
         preprocessing = self.captioner.preprocessing
-        side, most = preprocessing.sufficient_side, self.limits.pixels
-        photo = self._decoders.load(content, name, most, side)
+        load = partial(self._decoders.load, content, name, maximum_pixels=self.limits.pixels)
+        photo = load(sufficient_side=preprocessing.sufficient_side)
         size, pixels, small = original_size(photo), preprocessing(photo), None
         if drawn:
-            if photo.size != size and side < _LONGEST_SIDE:  # More pixels than the model's.
-                photo = self._decoders.load(content, name, most, _LONGEST_SIDE)
+            if photo.size != size and preprocessing.sufficient_side < _LONGEST_SIDE:
+                photo = load(sufficient_side=_LONGEST_SIDE)  # More pixels than the model's.
             small, _ = fit(photo, (0, 0, *photo.size), _LONGEST_SIDE, enlarge=False)
             small = with_original_size(small, size)
         return Prepared(name, size, preprocessing.region(*size), pixels, small)

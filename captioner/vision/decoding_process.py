@@ -36,21 +36,14 @@ class DecodingPool:
         for process in self._processes:
             self._idle.put(process)
 
-    def load(
-        self, content: bytes, name: str, maximum_pixels: int, sufficient_side: int
-    ) -> Image.Image:
+    def load(self, content: bytes, name: str, **options: int) -> Image.Image:
         """Load a photo as `load_image` does, in an idle process, which is waited for.
 
         Raises `UserError` also for a photo that takes too long or crashes its decoder.
         """
-        options = {
-            "name": name,
-            "maximum_pixels": maximum_pixels,
-            "sufficient_side": sufficient_side,
-        }
         process = self._idle.get()
         try:
-            return process.load(content, options)
+            return process.load(content, name, options)
         finally:
             self._idle.put(process)
 
@@ -67,11 +60,11 @@ class _DecodingProcess:
         self._seconds = seconds
         self._process: multiprocessing.process.BaseProcess | None = None
 
-    def load(self, content: bytes, options: dict[str, Any]) -> Image.Image:
+    def load(self, content: bytes, name: str, options: dict[str, int]) -> Image.Image:
         try:
             if self._process is None:
                 self._start()
-            self._pipe.send((content, options))
+            self._pipe.send((content, {"name": name, **options}))
             if not self._pipe.poll(self._seconds):
                 raise TimeoutError
             answer = json.loads(self._pipe.recv_bytes())
@@ -80,7 +73,7 @@ class _DecodingProcess:
             self.close()
             is_late = isinstance(error, TimeoutError)
             reason = f"took more than {self._seconds:g} s" if is_late else "crashed"
-            raise UserError(f"{options['name']} cannot be decoded: the decoder {reason}") from None
+            raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         if "error" in answer:
             raise UserError(answer["error"])
         photo = Image.frombytes("RGB", tuple(answer["size"]), pixels)

@@ -29,7 +29,7 @@ def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) ->
     ]
 
     def load(content: bytes) -> Image.Image:
-        return pool.load(content, "a photo", 10_000, 30)
+        return pool.load(content, "a photo", maximum_pixels=10_000, sufficient_side=30)
 
     with ThreadPoolExecutor(4) as threads:
         for content, photo in zip(contents, threads.map(load, contents), strict=True):
@@ -41,7 +41,7 @@ def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) ->
         with pytest.raises(UserError) as expected_error:
             load_image(content, pixels, name="a \udcff.png")
         with pytest.raises(UserError) as found:
-            pool.load(content, "a \udcff.png", pixels, 30)
+            pool.load(content, "a \udcff.png", maximum_pixels=pixels)
         assert str(found.value) == str(expected_error.value)
     assert load(CONTENT).size == (45, 30)
 
@@ -49,17 +49,17 @@ def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) ->
 def test_a_decoder_that_takes_too_long_or_crashes_is_replaced() -> None:
     pool = DecodingPool(1, seconds=60.0)
     (process,) = pool._processes
-    assert pool.load(CONTENT, "a photo", 10_000, 30).size == (45, 30)
+    assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
     process._seconds = 0.0
     with pytest.raises(UserError, match=r"^slow\.png cannot be decoded: the decoder took more tha"):
-        pool.load(encoded(smooth_photo(2000, 2000), "PNG"), "slow.png", 4_000_000, 30)
+        pool.load(encoded(smooth_photo(2000, 2000), "PNG"), "slow.png")
     process._seconds = 60.0
-    assert pool.load(CONTENT, "a photo", 10_000, 30).size == (45, 30)
+    assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
     process._process.kill()
     process._process.join()
     with pytest.raises(UserError, match=r"bad\.png cannot be decoded: the decoder crashed"):
-        pool.load(CONTENT, "bad.png", 10_000, 30)
-    assert pool.load(CONTENT, "a photo", 10_000, 30).size == (45, 30)
+        pool.load(CONTENT, "bad.png", sufficient_side=30)
+    assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
     pool.close()
 
 
