@@ -136,13 +136,12 @@ def describe_translator(translator: Translator, folder: Path) -> str:
         f"reads          {translator.maximum_source_length:,} tokens at most",
         f"runs on        {default_machine()}",
         f"capitals       {translator.capitals}",
+        f"parameters     {count:,}",
     ]
-    for name, config in to_mapping(translator.config).items():
-        if config is not None:
-            lines += ["", f"{name:<22}{count:,} parameters"]
-            lines += [f"  {field}: {value}" for field, value in config.items()]
-    lines += ["", "search"]
-    lines += [f"  {field}: {value}" for field, value in to_mapping(translator.search).items()]
+    for title, config in (*translator.config, ("search", translator.search)):
+        if config is None:
+            continue
+        lines += ["", title, *(f"  {name}: {value}" for name, value in to_mapping(config).items())]
     if translator.card:
         lines += ["", gist(translator.card, folder)]
     return "\n".join(lines)
