@@ -30,6 +30,7 @@ class Vocabulary:
     """
 
     pad, start, end, unknown = range(4)
+    """The indices of `SPECIAL_WORDS`."""
 
     def __init__(self, ordinary_words: Iterable[str]) -> None:
         self._index: dict[str, int] = {}

@@ -75,19 +75,6 @@ def test_every_weight_is_trained_and_saved_once(name: str) -> None:
         assert bool(parameter.grad.abs().sum() > 0) or "key_projection.bias" in parameter_name
 
 
-@every_model
-def test_padding_of_targets_counts_for_nothing(name: str) -> None:
-    model = make(name)
-    source, mask = ragged(4, 5)
-    inputs, targets = tokens(2, 6, seed=1), tokens(2, 6, seed=2)
-    seen = torch.tensor([[True] * 6, [True] * 2 + [False] * 4])
-    loss = TranslationLoss(model)
-    found = loss.loss(TranslationBatch(source, mask, inputs, targets, seen))["loss"]
-    other = torch.where(seen, inputs, 0), torch.where(seen, targets, 0)
-    again = loss.loss(TranslationBatch(source, mask, *other, seen))["loss"]
-    torch.testing.assert_close(found, again)
-
-
 def test_the_loss_is_a_mean_over_tokens() -> None:
     model = make("dot")
     source, mask = ragged(4, 5)
