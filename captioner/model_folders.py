@@ -83,11 +83,16 @@ def packaged_models() -> list[str]:
 def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     """The folder of a packaged model, by name, or of another, by its path or that of its run.
 
-    A name wins over a path; write `./default` for a folder of that name.
+    A name wins over a path; write `./default` for a folder of that name. A model on the hub, by
+    `hf://user/name` or `hf://user/name@revision`, is downloaded unless it is cached.
     """
+    from captioner import hub  # Which imports this module.
+
     packaged = packaged_models()
     if str(name_or_path) in packaged:
         return _PACKAGED / str(name_or_path)
+    if hub.is_address(name_or_path):
+        return hub.fetch_model(name_or_path)
     path = Path(name_or_path)
     if not os.path.isdir(path):  # Unlike `Path.is_dir`, False for names too long.
         raise UserError(
@@ -132,8 +137,12 @@ def read_card(folder: Path) -> str:
 
 
 def gist(card: str, folder: Path) -> str:
-    """A model card up to its first section, without the fields for hubs, and where the rest is."""
+    """A model card up to its first section, without the fields for hubs, and where the rest is.
+
+    Control characters, with which a stranger's card could steer a terminal, are left out.
+    """
     text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()
+    text = re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", "", text)
     start, section, _ = text.partition("\n## ")
     rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
     return start.rstrip() + rest

@@ -57,7 +57,7 @@ def test_each_is_small_enough_and_its_card_says_what_a_user_must_know(name: str)
 def test_using_a_model_imports_nothing_heavy_besides_torch(use: str) -> None:
     code = f"import captioner; from captioner.demo import DEMO_PHOTO; captioner.{use}"
     heavy = ("sympy", "triton", "torch._dynamo", "torch._inductor", "torch.onnx")
-    unused = ("torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu")
+    unused = ("torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu", "huggingface_hub")
     assert imported(code, *heavy, *unused) == []
 
 

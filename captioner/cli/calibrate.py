@@ -51,13 +51,15 @@ def run(arguments: argparse.Namespace) -> int:
     options = CalibrationOptions(unsure_below=arguments.unsure_below)
     shared.check_data_set(arguments)
 
+    from captioner.hub import is_address
     from captioner.model_folders import model_folder, packaged_models
     from captioner.models import load
 
     folder = model_folder(arguments.model)
-    if arguments.model in packaged_models():
+    if arguments.model in packaged_models() or is_address(arguments.model):
         raise UserError(
-            f"{arguments.model} is in the package, and stays as it is; give a copy of {folder}"
+            f"{arguments.model} is in the package or on the hub, and stays as it is; give a copy "
+            f"of {folder}"
         )
     check_writable("MODEL", folder)
     shared.check_outputs(arguments, "--json")

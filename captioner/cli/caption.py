@@ -104,6 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner.caption.photos import photo_paths
     from captioner.cli.outputs import Outputs
+    from captioner.hub import pinned
     from captioner.progress import progress_bar
     from captioner.vision.find_images import passed_over_in_words
 
@@ -113,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("--translator needs --language, and not en, of which captions are")
     passed_over: Counter[str] = Counter()
     photos, failures = photo_paths(paths, passed_over)
+    arguments.model = pinned(arguments.model)
     outputs = Outputs(arguments, photos, language, standard_input)
     lines = None
     if not (arguments.quiet or outputs.takes_standard_output):

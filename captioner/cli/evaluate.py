@@ -136,11 +136,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner import load
     from captioner.evaluation.scorer import Scorer, score_model
+    from captioner.hub import pinned
 
     scorer = Scorer(
         metrics=arguments.metrics, confidence=arguments.confidence, fluency=arguments.fluency
     )
-    model = load(arguments.model, arguments.device, arguments.precision)
+    name = pinned(arguments.model)
+    model = load(name, arguments.device, arguments.precision)
     examples, _, is_incomplete = _read_photos(arguments, model)
     with _left_out(arguments, len(examples)) as left_out:
         scores = score_model(
@@ -151,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.save_results,
             left_out,
             scorer,
-            arguments.model,
+            name,
             exact=arguments.format == "shapes",
         )
     shared.write_scores(scores, arguments)

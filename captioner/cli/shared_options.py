@@ -79,7 +79,7 @@ def add_parser(
 
 def add_model(group: Group, default: str = "default") -> None:
     """Add --model."""
-    about = "a model folder or name (default: %(default)s)"
+    about = "a model folder, a name or hf://user/name (default: %(default)s)"
     group.add_argument("--model", default=default, help=about)
 
 

@@ -24,7 +24,7 @@ def load(
     device: torch.device | str = "cpu",
     precision: str = "auto",
 ) -> Captioner:
-    """Load a captioner: the packaged one by default, another by name or folder.
+    """Load a captioner: the packaged one by default, another by name, folder or `hf://user/name`.
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
     precision: of the matrix products: `float32`, `bfloat16`, or `auto` for bfloat16 on a CPU with

@@ -183,10 +183,11 @@ class CaptioningRecipe(Config):
     minimum_count: int = Field(
         5, ge=1, le=COUNT, description="occurrences of a word that enters the vocabulary"
     )
-    start_from: FilePath | None = Field(
+    start_from: str | None = Field(
         None,
-        description="packaged model, or folder of a model or a run: its weights and "
-        "vocabulary are the first ones. New words are added; fields of encoder, decoder, "
+        min_length=1,
+        description="packaged model, hf://user/name, or folder of a model or a run: its weights "
+        "and vocabulary are the first ones. New words are added; fields of encoder, decoder, "
         "preprocessing and search that are left out come from the model, and sizes, and an encoder "
         "that is not trained, must be its own",
     )

@@ -115,10 +115,11 @@ class TranslationRecipe(Config):
     )
     data: ParallelData
     model: TranslationModelConfig
-    start_from: FilePath | None = Field(
+    start_from: str | None = Field(
         None,
-        description="a translator of the same sizes, by name or folder: initial weights and the "
-        "vocabulary, for any text.kind, case, size, method and minimum_count",
+        min_length=1,
+        description="a translator of the same sizes, by name, folder or hf://user/name: initial "
+        "weights and the vocabulary, for any text.kind, case, size, method and minimum_count",
     )
     text: TextConfig = Field(default_factory=TextConfig)
     objective: TranslationObjective = Field(default_factory=TranslationObjective)

@@ -23,7 +23,7 @@ from captioner.training import Interrupted
 
 COMMANDS = (
     *("caption", "translate", "serve", "train", "evaluate", "score", "maps"),
-    *("evaluate-translator", "score-translations", "calibrate", "features", "info"),
+    *("evaluate-translator", "score-translations", "calibrate", "features", "info", "push"),
 )
 
 

@@ -61,7 +61,7 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
     assert soft.preprocessing == hard.preprocessing == critical.preprocessing
     assert soft.encoder == hard.encoder == critical.encoder
     # Self-critical training starts from where the soft run, started without --out, leaves it.
-    assert critical.start_from == Path("runs") / f"{data}_soft" / "model"
+    assert critical.start_from == f"runs/{data}_soft/model"
     assert critical.objective.self_critical is not None
     assert soft.start_from is hard.start_from is None
     # Xu et al. 2015, section 4.1 and 4.3.

@@ -1,0 +1,253 @@
+"""Publishing models on a hub and using them from there, on a hub of this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from hub_server import TOKEN, HubServer, serving_hub
+from samples import Output, Patch, Refused
+from small_translators import make_translator
+
+import captioner
+from captioner.cli.main import main
+from captioner.demo import DEMO_PHOTO
+from captioner.errors import UserError
+from captioner.hub import fetch_model, parse_address
+from captioner.model_folders import model_folder
+from captioner.translate import save_translator
+
+pytest.importorskip("huggingface_hub", reason="huggingface_hub is missing")
+
+Connect = Callable[..., None]
+"""The fixture `connect`: sets environment variables, which huggingface_hub reads again."""
+
+
+def modules() -> dict[str, ModuleType]:
+    """The modules of huggingface_hub that are imported."""
+    return {n: each for n, each in sys.modules.items() if n.partition(".")[0] == "huggingface_hub"}
+
+
+@pytest.fixture
+def connect(monkeypatch: Patch) -> Iterator[Connect]:
+    def forget() -> None:
+        for name in modules():
+            del sys.modules[name]
+
+    def connect(**variables: str) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        forget()
+
+    imported = modules()
+    yield connect
+    forget()
+    sys.modules.update(imported)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, connect: Connect) -> Iterator[HubServer]:
+    """An empty hub and an empty cache; its user `ada` is logged in."""
+    switches = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_TOKEN": TOKEN}
+    with serving_hub() as server:
+        connect(HF_ENDPOINT=server.url, HF_HOME=str(tmp_path / "home"), **switches)
+        yield server
+
+
+def push(folder: Path, name: str, capsys: Output, *options: str) -> str:
+    """Push a model; returns the one line that is printed, its address."""
+    capsys.readouterr()
+    assert main(["push", str(folder), name, *options]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    (address,) = printed.out.splitlines()
+    return address
+
+
+def test_a_pushed_captioner_gives_the_same_caption(
+    hub: HubServer, tiny_model: Path, capsys: Output
+) -> None:
+    (tiny_model / "notes.txt").write_text("of mine")
+    address = push(tiny_model, "ada/tiny", capsys)
+    commit = list(hub.commits["ada/tiny"])[-1]
+    assert address == f"hf://ada/tiny@{commit}"
+    files = hub.commits["ada/tiny"][commit]
+    names = ["README.md", "config.json", "model.safetensors", "vocabulary.json"]
+    assert sorted(files) == [".gitattributes", *names]
+    assert all(files[name] == (tiny_model / name).read_bytes() for name in names)
+    expected = captioner.load(tiny_model).caption(DEMO_PHOTO)
+    for name in (address, "hf://ada/tiny", Path("hf://ada/tiny")):
+        caption = captioner.load(name).caption(DEMO_PHOTO)
+        assert caption.text == expected.text
+        torch.testing.assert_close(caption.attention, expected.attention, rtol=0, atol=0)
+
+
+def test_only_the_files_of_a_model_are_downloaded_once(hub: HubServer, tiny_model: Path) -> None:
+    files = {path.name: path.read_bytes() for path in tiny_model.iterdir()}
+    commit = hub.add("bob/dogs", {**files, "code.py": b"print()", "model.pkl": b"pickle"})
+    folder = fetch_model("hf://bob/dogs")
+    assert folder.name == commit
+    assert {path.name for path in folder.iterdir()} == files.keys()
+    hub.requests.clear()
+    assert fetch_model(f"hf://bob/dogs@{commit}") == folder
+    assert not any("resolve" in request for request in hub.requests)
+
+
+def test_a_revision_stays_and_the_plain_address_is_the_newest(
+    hub: HubServer, tiny_model: Path, capsys: Output
+) -> None:
+    first = push(tiny_model, "hf://ada/tiny", capsys)
+    (tiny_model / "README.md").write_text("# Another card\x1b[2J")
+    second = push(tiny_model, "ada/tiny", capsys)
+    assert captioner.load(first).card == "# A model of random weights"
+    assert captioner.load("hf://ada/tiny").card == captioner.load(second).card
+    for name in (first, second):
+        assert main(["info", name.partition("@")[0] if name == second else name]) == 0
+        printed = capsys.readouterr()
+        assert printed.out.startswith(f"revision       {name}\nmodel folder ")
+        assert printed.err == ""
+        assert "\x1b" not in printed.out
+
+
+def test_commands_write_the_revision_beside_captions(
+    hub: HubServer, tiny_model: Path, capsys: Output, tmp_path: Path
+) -> None:
+    address = push(tiny_model, "ada/tiny", capsys)
+    file = tmp_path / "captions.jsonl"
+    command = ["caption", str(DEMO_PHOTO), "--model", "hf://ada/tiny", "--jsonl", str(file)]
+    assert main(command) == 0
+    assert f'"{address}"' in file.read_text()
+
+
+def test_a_translator_with_two_vocabularies_is_pushed_and_loaded(
+    hub: HubServer, tmp_path: Path, capsys: Output
+) -> None:
+    translator = make_translator(["A dog runs."])
+    translator.target = make_translator(["A dog runs."]).target
+    save_translator(translator, tmp_path / "translator")
+    address = push(tmp_path / "translator", "ada/translator", capsys)
+    files = hub.commits["ada/translator"][address.partition("@")[2]]
+    assert {"source.json", "target.json"} < files.keys()
+    expected = captioner.load_translator(tmp_path / "translator").translate("A dog runs.")
+    assert captioner.load_translator(address).translate("A dog runs.").text == expected.text
+    with pytest.raises(UserError, match="is a translator, not a captioner"):
+        captioner.load(address)
+
+
+def test_a_private_model_needs_its_owner(
+    hub: HubServer, tiny_model: Path, capsys: Output, refused: Refused, connect: Connect
+) -> None:
+    push(tiny_model, "ada/secret", capsys, "--private")
+    assert hub.private == {"ada/secret"}
+    push(tiny_model, "ada/public", capsys)
+    commits = len(hub.commits["ada/public"])
+    assert "is public already" in refused(["push", str(tiny_model), "ada/public", "--private"])
+    assert len(hub.commits["ada/public"]) == commits
+    connect(HF_TOKEN="hf_of_bob")
+    for name in ("ada/secret", "ada/missing"):
+        sentence = refused(["info", f"hf://{name}"])
+        assert f"hf://{name} does not exist or is not yours" in sentence
+        assert "hf auth login or HF_TOKEN" in sentence
+    assert "hf auth login" in refused(["push", str(tiny_model), "ada/public"])
+    assert "hf auth login" in refused(["push", str(tiny_model), "ada/new"])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hf://bob", "is not of the form hf://user/name"),
+        ("hf://bob/dogs/", None),
+        ("hf://bob/dogs@", "is not of the form"),
+        ("hf://bob/dogs@../../x", "is not of the form"),
+        ("hf://bob/do--gs", "is not an address"),
+        ("hf://bob/dogs@v7", "hf://bob/dogs@v7 is no revision of this model; name a branch"),
+        ("hf://bob/text", "is no captioner or translator: it has no config.json of one"),
+        ("hf://bob/bert", "is no captioner or translator: it has no config.json of one"),
+        ("hf://bob/broken", "is not valid JSON"),
+    ],
+)
+def test_what_is_no_captioner_is_refused_before_its_weights(
+    hub: HubServer, tiny_model: Path, refused: Refused, name: str, said: str | None
+) -> None:
+    files = {path.name: path.read_bytes() for path in tiny_model.iterdir()}
+    hub.add("bob/dogs", files)
+    hub.add("bob/text", {"README.md": b"# No model"})
+    hub.add("bob/bert", {**files, "config.json": b'{"model_type": "bert"}'})
+    hub.add("bob/broken", {**files, "config.json": b"{"})
+    if said is None:
+        assert model_folder(name) == model_folder("hf://bob/dogs")
+        return
+    assert said in refused(["info", name])
+    assert not any("model.safetensors" in request for request in hub.requests)
+
+
+def test_a_folder_that_is_no_model_makes_no_repository(
+    hub: HubServer, tiny_model: Path, refused: Refused
+) -> None:
+    assert "names a revision" in refused(["push", str(tiny_model), "ada/tiny@main"])
+    assert "is not of the form" in refused(["push", str(tiny_model), "tiny"])
+    (tiny_model / "model.safetensors").write_bytes(b"no weights")
+    assert "model.safetensors" in refused(["push", str(tiny_model), "ada/tiny"])
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "cannot be reached: "),
+        ({"HF_HUB_OFFLINE": "1"}, "cannot be reached offline; unset HF_HUB_OFFLINE"),
+    ],
+    ids=["dead", "offline"],
+)
+def test_without_network_the_cache_is_used(
+    hub: HubServer,
+    tiny_model: Path,
+    capsys: Output,
+    refused: Refused,
+    connect: Connect,
+    variables: dict[str, str],
+    said: str,
+) -> None:
+    address = push(tiny_model, "ada/tiny", capsys)
+    folder = model_folder("hf://ada/tiny")
+    hub.requests.clear()
+    connect(**variables)
+    for name in ("hf://ada/tiny", address):
+        assert model_folder(name) == folder
+    sentence = refused(["info", "hf://ada/other"])
+    assert "hf://ada/other is not in the cache, and the hub cannot be reached" in sentence
+    assert said in refused(["push", str(tiny_model), "ada/tiny"])
+    assert hub.requests == []
+
+
+def test_a_missing_huggingface_hub_is_a_sentence(refused: Refused, monkeypatch: Patch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert 'pip install "captioner[hub]"' in refused(["info", "hf://ada/tiny"])
+
+
+def test_a_model_of_the_hub_is_not_calibrated_in_the_cache(
+    hub: HubServer, tiny_model: Path, capsys: Output, refused: Refused
+) -> None:
+    push(tiny_model, "ada/tiny", capsys)
+    command = ["calibrate", "hf://ada/tiny", "--format", "table", "--annotations", "mine.csv"]
+    assert "hf://ada/tiny is in the package or on the hub, and stays as it is" in refused(command)
+
+
+def test_the_settings_of_huggingface_hub_stay(hub: HubServer) -> None:
+    from huggingface_hub import utils
+
+    before = utils.logging.get_verbosity(), utils.are_progress_bars_disabled()
+    with pytest.raises(UserError):
+        fetch_model("hf://ada/missing")
+    assert (utils.logging.get_verbosity(), utils.are_progress_bars_disabled()) == before
+
+
+def test_an_address_is_read_from_text_and_paths() -> None:
+    for name in ("hf://ada/tiny.2@refs/pr/1", Path("hf://ada/tiny.2@refs/pr/1")):
+        address = parse_address(name)
+        assert address == ("ada/tiny.2", "refs/pr/1")
+        assert str(address) == "hf://ada/tiny.2@refs/pr/1"
