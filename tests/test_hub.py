@@ -14,12 +14,15 @@ from samples import Output, Patch, Refused
 from small_translators import make_translator
 
 import captioner
+from captioner.caption import load_model
 from captioner.cli.main import main
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.hub import fetch_model, parse_address
 from captioner.model_folders import model_folder
+from captioner.runs.read_recipe import read_any_recipe
 from captioner.translate import save_translator
+from captioner.vision.encoders import build_encoder
 
 pytest.importorskip("huggingface_hub", reason="huggingface_hub is missing")
 
@@ -121,6 +124,19 @@ def test_commands_write_the_revision_beside_captions(
     command = ["caption", str(DEMO_PHOTO), "--model", "hf://ada/tiny", "--jsonl", str(file)]
     assert main(command) == 0
     assert f'"{address}"' in file.read_text()
+
+
+def test_training_starts_from_a_model_of_the_hub(
+    hub: HubServer, tiny_model: Path, capsys: Output, tmp_path: Path
+) -> None:
+    push(tiny_model, "ada/tiny", capsys)
+    (tmp_path / "mine.csv").write_text("image,caption\na.png,a dog\n")
+    recipe = read_any_recipe(tmp_path / "mine.csv", ["start_from=hf://ada/tiny"])
+    assert recipe.start_from == "hf://ada/tiny"
+    assert recipe.encoder.weights == str(model_folder("hf://ada/tiny"))
+    expected = load_model(tiny_model).encoder
+    weights = build_encoder(expected.config, "hf://ada/tiny").state_dict()
+    assert all(torch.equal(weights[name], each) for name, each in expected.state_dict().items())
 
 
 def test_a_translator_with_two_vocabularies_is_pushed_and_loaded(
