@@ -110,8 +110,8 @@ class Luong(RecurrentModel):
             config.bidirectional,
         )
         if config.input_feeding:
-            upper = [FedCell(config.cell, hidden, 0, hidden) for _ in range(layers - 1)]
-            self.cells = nn.ModuleList([FedCell(config.cell, embedding, hidden, hidden), *upper])
+            inputs = [(embedding, hidden), *[(hidden, 0)] * (layers - 1)]
+            self.cells = nn.ModuleList(FedCell(config.cell, *sizes, hidden) for sizes in inputs)
         else:
             self.decoder = RecurrentStack(config.cell, embedding, hidden, layers, config.dropout)
         score, is_predicted = config.make_score(), config.attention == "local-p"

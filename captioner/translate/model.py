@@ -58,15 +58,16 @@ class Embeddings(nn.Module):
         self.sizes = source_size, target_size
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
+        self.target_embedding = _table(target_size, embedding_size)
+        self.source_embedding = _table(source_size, embedding_size) if tie != "all" else None
         # A shared matrix is one parameter with one name, so that a saved model holds it once.
-        # Rows shared with the output layer or multiplied by sqrt(E) start with norm 1.
-        deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1
-        self.target_embedding = _table(target_size, embedding_size, deviation)
-        self.source_embedding = None
-        if tie != "all":
-            self.source_embedding = _table(source_size, embedding_size, deviation)
         self.output = cpu.Linear(output_size, target_size) if tie == "none" else None
         self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
+        # Rows shared with the output layer or multiplied by sqrt(E) start with norm 1.
+        deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1
+        for table in (self.target_embedding, self.source_embedding):
+            if table is not None and not table.weight.is_meta:
+                nn.init.normal_(table.weight, std=deviation)
 
     def source(self, tokens: Tensor) -> Tensor:
         """Source tokens (B, S) -> their embeddings (B, S, E)."""
@@ -84,11 +85,12 @@ class Embeddings(nn.Module):
         return self.output(vectors)  # type: ignore[no-any-return]
 
 
-def _table(size: int, embedding_size: int, deviation: float) -> nn.Embedding:
-    weight = torch.empty(size, embedding_size)
-    if not weight.is_meta:  # There, drawing weights would make torch import its compiler.
-        nn.init.normal_(weight, std=deviation)
-    return nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-any-return, no-untyped-call]
+def _table(size: int, embedding_size: int) -> nn.Embedding:
+    """Embeddings (V, E). On `meta`, drawing weights would make torch import its compiler."""
+    if torch.empty(0).is_meta:
+        weight = torch.empty(size, embedding_size)
+        return nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-any-return, no-untyped-call]
+    return nn.Embedding(size, embedding_size)
 
 
 class TranslationModel(nn.Module):
