@@ -26,7 +26,8 @@ EDGES = {
     "runs": "attention text vision decoding render caption translate data training evaluation",
     "serve": "text vision decoding render caption translate",
     "models": "cpu caption translate",
-    "cli": "text vision decoding render caption translate data training evaluation runs serve "
+    "onnx": "cpu attention text vision decoding render caption",
+    "cli": "text vision decoding render caption translate data training evaluation runs serve onnx "
     "models",
 }
 """The rooms that each room imports, besides itself and the modules beside the rooms."""

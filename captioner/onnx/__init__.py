@@ -1,0 +1,26 @@
+"""Captioners as ONNX graphs: written with torch, run without it, on a machine or in a browser."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from captioner.errors import UserError
+
+if TYPE_CHECKING:
+    from captioner.onnx.captioner import OnnxCaptioner
+
+
+def load(folder: str | os.PathLike[str]) -> OnnxCaptioner:
+    """Load a folder that `captioner export` wrote; torch is not imported.
+
+    Raises `UserError` for another folder, and without onnxruntime.
+    """
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        raise UserError('ONNX needs onnxruntime: pip install "captioner[onnx]"') from None
+    from captioner.onnx.captioner import OnnxCaptioner, read_description
+
+    return OnnxCaptioner(Path(folder), read_description(folder))

@@ -1,0 +1,154 @@
+"""A captioner of ONNX graphs: what a `Captioner` says and shows, without torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+import onnxruntime
+from pydantic import Field
+
+from captioner.caption.caption import Caption, sentence
+from captioner.caption.confidence import Confidence
+from captioner.caption.photos import PhotoCaptioner
+from captioner.decoding.options import SearchOptions
+from captioner.errors import UserError
+from captioner.files import read_json
+from captioner.onnx.folder import DESCRIPTION, FORMAT, TRIGRAMS
+from captioner.onnx.search import Array, Hypothesis, Rules, beam_search
+from captioner.schema import Config, from_mapping
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.preprocessing import Preprocessing
+
+_CHUNK = 2
+"""Photos that are encoded at a time, whose feature maps a CPU's caches hold."""
+
+
+class Description(Config):
+    """`captioner.json` of an ONNX folder."""
+
+    format: str
+    captioner: str = Field(description="version that wrote it")
+    opset: int
+    precision: str = Field(description="in which weights are stored")
+    files: dict[str, int] = Field(description="their bytes")
+    preprocessing: Preprocessing
+    map_shape: tuple[int, int] = Field(strict=False)
+    search: SearchOptions
+    words: list[str]
+    repeatable: list[int] = Field(description="tokens exempt from repeat_distance")
+    has_trigrams: bool
+    confidence: Confidence | None
+    card: str
+
+
+class OnnxCaptioner(PhotoCaptioner):
+    """Captions photos as `Captioner` does; see `captioner.onnx.load`. It draws no samples."""
+
+    def __init__(self, folder: Path, description: Description) -> None:
+        self.folder = folder
+        self.description = description
+        self.preprocessing = description.preprocessing
+        self.search = description.search
+        vocabulary = Vocabulary.from_json({"words": description.words}, f"{folder / DESCRIPTION}")
+        self.vocabulary = vocabulary
+        self._repeatable = numpy.zeros(len(vocabulary), bool)  # (V,)
+        self._repeatable[description.repeatable] = True
+        self._trigrams = _trigrams(folder, len(vocabulary)) if description.has_trigrams else None
+        self._encoder, self._start, self._step = (
+            _session(folder / f"{name}.onnx") for name in ("encoder", "start", "step")
+        )
+
+    def __getstate__(self) -> Path:
+        """Only the folder is pickled: every process loads the graphs itself."""
+        return self.folder.resolve()
+
+    def __setstate__(self, folder: Path) -> None:
+        self.__init__(folder, read_description(folder))  # type: ignore[misc]
+
+    def encode(self, pixels: Array) -> Array:
+        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
+        chunks = [pixels[first : first + _CHUNK] for first in range(0, len(pixels), _CHUNK)]
+        return numpy.concatenate([self._encoder.run(None, {"pixels": each})[0] for each in chunks])
+
+    def caption_pixels(
+        self, pixels: Array, search: SearchOptions, draws: Any = None
+    ) -> list[Caption]:
+        """See `PhotoCaptioner`. Raises `UserError` for options of sampling."""
+        return self.caption_annotations(self.encode(pixels), search)
+
+    def caption_annotations(
+        self, annotations: Array, search: SearchOptions | None = None
+    ) -> list[Caption]:
+        """Annotation vectors (B, L, D) -> captions, in order. search: instead of the own."""
+        search = search or self.search
+        if search.sample:
+            raise UserError("a captioner of ONNX graphs does not sample")
+        values, keys, hidden, cell = self._start.run(None, {"annotations": annotations})
+        memory = {"values": values, "keys": keys}
+
+        def step(
+            tokens: Array, state: Mapping[str, Array]
+        ) -> tuple[Array, Array, dict[str, Array]]:
+            inputs = {"tokens": tokens, **memory, **state}
+            terms, weights, hidden, cell = self._step.run(None, inputs)
+            return terms, weights, {"hidden": hidden, "cell": cell}
+
+        results = beam_search(
+            step,
+            {"hidden": hidden, "cell": cell},
+            len(annotations),
+            Rules(search, self._repeatable, self._trigrams),
+        )
+        captions = []
+        for hypotheses in results:
+            n_best = [self._caption(each) for each in hypotheses[: search.n_best]]
+            if self.description.confidence is not None:
+                n_best = self.description.confidence.judge(n_best)
+            captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
+        return captions
+
+    def _caption(self, hypothesis: Hypothesis) -> Caption:
+        words = tuple(self.vocabulary.words[token] for token in hypothesis.tokens)
+        terms = hypothesis.token_log_probabilities
+        return Caption(
+            text=sentence(words),
+            words=words,
+            log_probability=sum(terms),
+            word_log_probabilities=tuple(terms[: len(words)]),
+            attention=hypothesis.attention.reshape(-1, *self.description.map_shape),
+            score=hypothesis.score,
+        )
+
+
+def read_description(folder: str | os.PathLike[str]) -> Description:
+    """Read and check `captioner.json`."""
+    path = Path(folder) / DESCRIPTION
+    if not path.is_file():
+        raise UserError(f"{folder} is not a folder that captioner export wrote: no {DESCRIPTION}")
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UserError(f"{path} is not of the format {FORMAT}")
+    return from_mapping(Description, content, str(path))
+
+
+def _session(path: Path) -> Any:
+    """A graph, ready to run on the CPU."""
+    if not path.is_file():
+        raise UserError(f"{path} does not exist")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # Errors, not the remarks about its own optimisations.
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises many types of errors for damaged files.
+        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _trigrams(folder: Path, size: int) -> Array:
+    """The keys (N,) of the triples of tokens, sorted; see `captioner.decoding.constraints`."""
+    triples = numpy.fromfile(folder / TRIGRAMS, "<u2").reshape(-1, 3).astype(numpy.int64)  # (N, 3)
+    return (triples[:, 0] * size + triples[:, 1]) * size + triples[:, 2]

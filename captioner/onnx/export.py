@@ -1,0 +1,223 @@
+"""Write a captioner as ONNX graphs, by torch's exporter, and a JSON file that joins them.
+
+Three graphs, with a dynamic batch B and beam K; for the LSTM decoder:
+
+    encoder.onnx   pixels (B, 3, size, size) -> annotations (B, L, D)
+    start.onnx     annotations -> values (B, L, D), keys (B, L, A), hidden and cell (B, 1, H)
+    step.onnx      tokens (B, K), values, keys, hidden and cell (B, K, H) -> log_probabilities
+                   (B, K, V), weights (B, K, L), next_hidden and next_cell
+
+`captioner.json` holds words, search, preprocessing and confidence; `trigrams.bin` the triples of
+tokens that people wrote, as little-endian uint16. All arithmetic is float32. Weights are stored in
+float32, float16, or int8 with a float16 scale for each row of a matrix and each kernel of a
+convolution; the runtime restores them to float32 once, when it loads a graph.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+import captioner
+from captioner import cpu
+from captioner.attention import Memory
+from captioner.caption import Captioner, ShowAttendTellDecoder
+from captioner.caption.lstm import DecoderState
+from captioner.decoding.constraints import trigrams_of_keys
+from captioner.errors import UserError
+from captioner.files import write_bytes, write_json
+from captioner.onnx.folder import DESCRIPTION, FORMAT, TRIGRAMS
+from captioner.text.languages import FUNCTION_WORDS
+
+Precision = Literal["float32", "float16", "int8"]
+
+OPSET = 18
+_LEAST_ELEMENTS = 4_096
+"""Smaller tensors, such as biases and a first convolution, stay float32."""
+
+
+class _Start(nn.Module):
+    """`start.onnx`."""
+
+    def __init__(self, decoder: ShowAttendTellDecoder) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, annotations: Tensor) -> tuple[Tensor, ...]:
+        memory = self.decoder.remember(annotations)
+        state = self.decoder.start(memory)
+        return memory.values, memory.keys, state.hidden, state.cell
+
+
+class _Step(_Start):
+    """`step.onnx`."""
+
+    def forward(  # type: ignore[override]
+        self, tokens: Tensor, values: Tensor, keys: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, ...]:
+        step = self.decoder.step(tokens, DecoderState(Memory(values, keys), hidden, cell))
+        assert isinstance(step.state, DecoderState)
+        log_probabilities = torch.log_softmax(step.logits, dim=-1)  # (B, K, V)
+        return log_probabilities, step.weights, step.state.hidden, step.state.cell
+
+
+@torch.no_grad()
+def export_captioner(model: Captioner, folder: Path, precision: Precision = "float32") -> None:
+    """Write a captioner's ONNX folder; needs the packages onnx and onnxscript.
+
+    Raises `UserError` for a decoder other than the LSTM, and without these packages.
+    """
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise UserError('export needs onnx: pip install "captioner[export]"') from None
+    if not isinstance(model.decoder, ShowAttendTellDecoder):
+        raise UserError(
+            f"a decoder of kind {model.decoder.config.kind!r} cannot be exported, only 'lstm'"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    decoder = deepcopy(model.decoder).float().eval()
+    size = model.preprocessing.size
+    encoder = deepcopy(model.encoder).float().fold_batch_norm()
+    pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
+    annotations = encoder(pixels)  # (2, L, D)
+    values, keys, hidden, cell = _Start(decoder)(annotations)
+    rows = [each.expand(-1, 3, -1).contiguous() for each in (hidden, cell)]  # (2, 3, H) each
+    tokens = torch.ones(2, 3, dtype=torch.long)
+    batch, beam = torch.export.Dim("batch"), torch.export.Dim("beam")
+    one, many = {0: batch}, {0: batch, 1: beam}
+    state = ["values", "keys", "hidden", "cell"]
+    outputs = ["log_probabilities", "weights", "next_hidden", "next_cell"]
+    graphs: list[tuple[str, nn.Module, tuple[Tensor, ...], list[str], list[str], Any]] = [
+        ("encoder", encoder, (pixels,), ["pixels"], ["annotations"], (one,)),
+        ("start", _Start(decoder).eval(), (annotations,), ["annotations"], state, (one,)),
+        (
+            *("step", _Step(decoder).eval(), (tokens, values, keys, *rows)),
+            *(["tokens", *state], outputs, (many, one, one, many, many)),
+        ),
+    ]
+    for name, module, inputs, input_names, output_names, shapes in graphs:
+        with _quiet(), _plain_code():
+            program = torch.onnx.export(
+                module,
+                inputs,
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=input_names,
+                output_names=output_names,
+                dynamic_shapes=shapes,
+                verbose=False,
+            )
+        assert program is not None
+        graph = program.model_proto
+        _store_weights(graph, precision)
+        write_bytes(folder / f"{name}.onnx", graph.SerializeToString())
+    _describe(model, folder, precision)
+
+
+def _describe(model: Captioner, folder: Path, precision: Precision) -> None:
+    """Write what the graphs do not hold."""
+    vocabulary = model.vocabulary
+    if model.trigrams is not None:
+        triples = trigrams_of_keys(model.trigrams.cpu(), len(vocabulary))  # (N, 3)
+        write_bytes(folder / TRIGRAMS, triples.numpy().astype("<u2").tobytes())
+    confidence = None if model.confidence is None else model.confidence.model_dump()
+    files = {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx"))}
+    if model.trigrams is not None:
+        files[TRIGRAMS] = (folder / TRIGRAMS).stat().st_size
+    description = {
+        "format": FORMAT,
+        "captioner": captioner.__version__,
+        "opset": OPSET,
+        "precision": precision,
+        "files": files,
+        "preprocessing": model.preprocessing.model_dump(),
+        "map_shape": list(model.map_shape),
+        "search": model.search.model_dump(),
+        "words": list(vocabulary.words),
+        "repeatable": vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words))),
+        "has_trigrams": model.trigrams is not None,
+        "confidence": confidence,
+        "card": model.card,
+    }
+    write_json(folder / DESCRIPTION, description)
+
+
+def _store_weights(graph: Any, precision: Precision) -> None:
+    """Store the large weights of a graph in fewer bits, with the nodes that restore them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    if precision == "float32":
+        return
+    restoring = []
+    for tensor in list(graph.graph.initializer):
+        weight = numpy_helper.to_array(tensor)
+        if tensor.data_type != TensorProto.FLOAT or weight.size < _LEAST_ELEMENTS:
+            continue
+        name, stored = tensor.name, f"{tensor.name}.stored"
+        graph.graph.initializer.remove(tensor)
+        if precision == "float16":
+            half = numpy_helper.from_array(weight.astype(numpy.float16), stored)
+            graph.graph.initializer.append(half)
+            restoring.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
+            continue
+        parts = zip((stored, f"{name}.scale"), quantised(weight), strict=True)
+        for part, values in parts:
+            graph.graph.initializer.append(numpy_helper.from_array(values, part))
+            restoring.append(
+                helper.make_node("Cast", [part], [f"{part}.cast"], to=TensorProto.FLOAT)
+            )
+        casts = [f"{stored}.cast", f"{name}.scale.cast"]
+        restoring.append(helper.make_node("Mul", casts, [name]))
+    for node in reversed(restoring):
+        graph.graph.node.insert(0, node)
+
+
+def quantised(weight: numpy.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """Weights (O, I) or (O, I, 3, 3) -> int8, and the float16 scales that restore them.
+
+    A convolution's kernels have a scale each, (O, I, 1, 1): one for all of a channel would be as
+    coarse as the identity that dilated convolutions start from.
+    """
+    axes = tuple(range(1 if weight.ndim == 2 else 2, weight.ndim))
+    scale = numpy.abs(weight).max(axis=axes, keepdims=True) / 127
+    scale = numpy.where(scale > 1e-7, scale, 1).astype(numpy.float16)
+    numbers = numpy.rint(weight / scale.astype(numpy.float32)).clip(-127, 127)
+    return numbers.astype(numpy.int8), scale
+
+
+@contextmanager
+def _plain_code() -> Iterator[None]:
+    """Export plain torch code: that of `captioner.cpu` chooses by the number of rows."""
+    before = os.environ.get(cpu.SWITCH)
+    os.environ[cpu.SWITCH] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[cpu.SWITCH]
+        else:
+            os.environ[cpu.SWITCH] = before
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out the exporter's remarks, which are for those who write exporters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)

@@ -1,0 +1,5 @@
+"""The files of an ONNX folder."""
+
+FORMAT = "captioner-onnx-1"
+DESCRIPTION = "captioner.json"
+TRIGRAMS = "trigrams.bin"

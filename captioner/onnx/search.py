@@ -1,0 +1,163 @@
+"""Beam search over ONNX graphs, in NumPy: the rules and results of `captioner.decoding`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from captioner.decoding.options import SearchOptions
+
+Array = numpy.ndarray[Any, Any]
+
+StepOutput = tuple[Array, Array, Mapping[str, Array]]
+"""Log-probabilities (B, K, V), attention weights (B, K, L), the next state (B, K, ...)."""
+
+LIKELIEST = 64
+"""Tokens of a step that are looked up among the known trigrams, as in `Constraints`."""
+
+IMPOSSIBLE = -1e4
+"""Floor on an end token's log-probability where nothing else is left, as in `Constraints`."""
+
+PAD, START, END, UNKNOWN = range(4)
+"""Tokens of `captioner.text.vocabulary.Vocabulary`."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished hypothesis of T tokens; fields as of `captioner.decoding.Hypothesis`."""
+
+    tokens: list[int]
+    token_log_probabilities: list[float]
+    score: float
+    attention: Array
+    cut: bool
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of `captioner.decoding.Constraints`, for arrays.
+
+    repeatable: (V,) boolean. trigrams: (N,) sorted keys, or None.
+    """
+
+    options: SearchOptions
+    repeatable: Array
+    trigrams: Array | None
+
+    def block(self, terms: Array, history: Array) -> None:
+        """Set log-probabilities (B, K, V) that the tokens so far (B, K, t) rule out to -inf."""
+        length, options = history.shape[-1], self.options
+        ending = terms[..., END].clip(min=IMPOSSIBLE)  # (B, K)
+        if length >= options.maximum_length:
+            terms.fill(-math.inf)
+            terms[..., END] = ending
+            return
+        terms[..., [PAD, START, UNKNOWN]] = -math.inf
+        if self.trigrams is not None:
+            self._block_unknown_trigrams(terms, history, self.trigrams)
+        if length < options.minimum_length:
+            terms[..., END] = -math.inf
+        sources, rows = numpy.indices(history.shape[:2])  # (B, K) each
+        n = options.block_ngrams
+        for first in range(length - n + 1 if n else 0):
+            context = history[..., length - n + 1 :]  # (B, K, n - 1)
+            repeats = (history[..., first : first + n - 1] == context).all(axis=-1)  # (B, K)
+            last = history[..., first + n - 1]  # (B, K)
+            terms[sources[repeats], rows[repeats], last[repeats]] = -math.inf
+        for place in range(max(0, length - options.repeat_distance), length):
+            token = history[..., place]  # (B, K)
+            blocked = ~self.repeatable[token]  # (B, K)
+            terms[sources[blocked], rows[blocked], token[blocked]] = -math.inf
+        nothing_left = terms.max(axis=-1) == -math.inf  # (B, K)
+        terms[..., END] = numpy.where(nothing_left, ending, terms[..., END])
+
+    def _block_unknown_trigrams(self, terms: Array, history: Array, trigrams: Array) -> None:
+        """Block all but the likeliest tokens that complete a known trigram."""
+        size = terms.shape[-1]
+        starts = numpy.full((*history.shape[:2], 2), START)
+        before = numpy.concatenate([starts, history], axis=-1)[..., -2:]  # (B, K, 2)
+        tokens = numpy.argpartition(-terms, min(LIKELIEST, size) - 1, axis=-1)[..., :LIKELIEST]
+        keys = (before[..., :1] * size + before[..., 1:]) * size + tokens  # (B, K, n)
+        place = numpy.searchsorted(trigrams, keys).clip(max=len(trigrams) - 1)
+        likeliest = numpy.take_along_axis(terms, tokens, axis=-1)  # (B, K, n)
+        likeliest[trigrams[place] != keys] = -math.inf
+        terms.fill(-math.inf)
+        numpy.put_along_axis(terms, tokens, likeliest, axis=-1)
+
+
+def beam_search(
+    step: Callable[[Array, Mapping[str, Array]], StepOutput],
+    state: Mapping[str, Array],
+    batch_size: int,
+    rules: Rules,
+) -> list[list[Hypothesis]]:
+    """Decode B sources with a beam of `rules.options.beam`, best hypotheses first.
+
+    step: the last tokens (B, K) and the state before them.
+    """
+    options = rules.options
+    width = options.beam
+    history = numpy.empty((batch_size, 1, 0), numpy.int64)  # (B, K, t)
+    tokens = numpy.full((batch_size, 1), START)  # (B, K)
+    path_terms = numpy.empty((batch_size, 1, 0))  # (B, K, t)
+    maps: Array | None = None  # (B, K, t, L)
+    totals = numpy.zeros((batch_size, 1))  # (B, K), -inf for rows that have ended
+    ended = numpy.zeros(batch_size, numpy.int64)  # (B,)
+    results: list[list[Hypothesis]] = [[] for _ in range(batch_size)]
+    for _ in range(options.maximum_length + 1):
+        log_probabilities, weights, state = step(tokens, state)
+        rules.block(log_probabilities, history)
+        candidates = totals[..., None] + log_probabilities  # (B, K, V)
+        size = candidates.shape[-1]
+        flat = candidates.reshape(batch_size, -1)  # (B, K * V)
+        keep = min(width, flat.shape[1])
+        best = numpy.argpartition(-flat, keep - 1, axis=-1)[:, :keep]  # (B, K')
+        scores = numpy.take_along_axis(flat, best, axis=-1)  # (B, K')
+        order = numpy.argsort(-scores, axis=-1, kind="stable")
+        best = numpy.take_along_axis(best, order, axis=-1)
+        scores = numpy.take_along_axis(scores, order, axis=-1)
+        parents, tokens = best // size, best % size  # (B, K') each
+
+        def of_parents(rows: Array, parents: Array = parents) -> Array:
+            """Rows (B, K, ...) -> (B, K', ...)."""
+            index = parents.reshape(*parents.shape, *(1,) * (rows.ndim - 2))
+            return numpy.take_along_axis(rows, index, axis=1)
+
+        live = numpy.arange(keep) < width - ended[:, None]  # (B, K')
+        live &= scores > -math.inf
+        flat_terms = log_probabilities.reshape(batch_size, -1)  # (B, K * V)
+        terms = numpy.take_along_axis(flat_terms, best, axis=-1)  # (B, K')
+        path_terms = numpy.concatenate([of_parents(path_terms), terms[..., None]], axis=-1)
+        seen = of_parents(weights)[..., None, :]  # (B, K', 1, L)
+        maps = seen if maps is None else numpy.concatenate([of_parents(maps), seen], axis=-2)
+        past = of_parents(history)  # (B, K', t)
+        for source, row in numpy.argwhere(live & (tokens == END)):
+            results[source].append(
+                _hypothesis(past[source, row], path_terms[source, row], maps[source, row], options)
+            )
+            ended[source] += 1
+        live &= tokens != END
+        if not live.any():
+            break
+        totals = numpy.where(live, scores, -math.inf)
+        history = numpy.concatenate([past, tokens[..., None]], axis=-1)  # (B, K', t + 1)
+        state = {name: of_parents(each) for name, each in state.items()}
+    for hypotheses in results:
+        hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
+    return [hypotheses[:width] for hypotheses in results]
+
+
+def _hypothesis(tokens: Array, terms: Array, maps: Array, options: SearchOptions) -> Hypothesis:
+    """T tokens, T + 1 log-probabilities and maps (T + 1, L), the end's last -> the hypothesis."""
+    penalty = ((5 + len(terms)) / 6) ** options.length_normalisation
+    return Hypothesis(
+        tokens=tokens.tolist(),
+        token_log_probabilities=terms.tolist(),
+        score=float(terms.sum()) / penalty,
+        attention=maps[:-1],
+        cut=len(terms) > options.maximum_length and bool(terms[-1] < math.log(0.5)),
+    )

@@ -1,0 +1,105 @@
+// The page without a server: photos in, captions with maps out. `captionViewer` stands in front.
+
+const [status, bar, list, files, slider, percent] = ["status", "bar", "photos", "files", "strength",
+  "strength-shown"].map((name) => document.getElementById(name));
+const template = document.getElementById("item");
+const viewer = captionViewer(1, slider);
+const waiting = new Map(); // number of a photo -> what becomes of its answer
+let worker, number = 0;
+
+slider.addEventListener("input", () => { percent.textContent = `${slider.value} %`; });
+
+const say = (text) => { status.textContent = text; };
+
+const begin = () => {
+  worker = new Worker("worker.js", { type: "module" });
+  worker.onmessage = ({ data }) => {
+    if ("progress" in data) bar.value = data.progress;
+    else if (data.isReady) {
+      bar.hidden = true;
+      say("Ready. It works without a network from now on.");
+    } else if ("number" in data) waiting.get(data.number)(data);
+    else say(`The model could not be loaded (${data.failed}). Reload the page to try again.`);
+  };
+  worker.onerror = (event) => say(`The model could not be loaded (${event.message}).`);
+};
+
+// The pixels of a photo, upright and on white, as RGBA.
+const pixelsOf = async (file) => {
+  const bitmap = await createImageBitmap(file, { imageOrientation: "from-image" });
+  const { width, height } = bitmap;
+  const pen = new OffscreenCanvas(width, height).getContext("2d");
+  pen.fillStyle = "white";
+  pen.fillRect(0, 0, width, height);
+  pen.drawImage(bitmap, 0, 0);
+  return { data: pen.getImageData(0, 0, width, height).data, width, height };
+};
+
+// Edges of what the model saw, as fractions of the photo's sides.
+const regionOf = ({ width, height }) => {
+  if (REGION.resize === "squash") return [0, 0, 1, 1];
+  const side = Math.min(width, height) * REGION.size / REGION.resize_shorter;
+  const across = (1 - side / width) / 2, down = (1 - side / height) / 2;
+  return [across, down, 1 - across, 1 - down];
+};
+
+const add = async (file) => {
+  const root = template.content.firstElementChild.cloneNode(true);
+  const words = root.querySelector(".words"), doubt = root.querySelector(".doubt");
+  const picture = root.querySelector("img");
+  root.querySelector("figcaption").textContent = file.name;
+  list.prepend(root);
+  try {
+    const photo = await pixelsOf(file);
+    picture.src = URL.createObjectURL(file);
+    root.querySelector(".stage").style.setProperty("--ratio", photo.width / photo.height);
+    const region = regionOf(photo);
+    const own = number++;
+    const answered = new Promise((resolve) => waiting.set(own, resolve));
+    worker.postMessage({ number: own, photo }, [photo.data.buffer]);
+    const { caption, failed } = await answered;
+    waiting.delete(own);
+    if (failed) throw new Error(failed);
+    words.replaceChildren(...caption.words.flatMap((word, place) => {
+      const span = document.createElement("span");
+      span.className = "word";
+      span.textContent = word;
+      return place ? [" ", span] : [span];
+    }));
+    picture.alt = caption.text;
+    doubt.textContent = caption.isSure ? "" : "not sure";
+    root.dataset.milliseconds = Math.round(caption.milliseconds);
+    root.querySelector(".below").hidden = false;
+    await picture.decode();
+    const [rows, columns] = REGION.map_shape;
+    viewer.add(root, {
+      region, rows, columns, captions: [caption.maps.map((map) => Array.from(map))],
+    });
+    root.dataset.state = "done";
+  } catch (error) {
+    words.textContent = `${file.name} cannot be read as a photo (${error.message}).`;
+    root.dataset.state = "failed";
+  }
+};
+
+const addAll = (chosen) => { for (const file of chosen) add(file); };
+
+files.addEventListener("change", () => { addAll(files.files); files.value = ""; });
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  addAll(event.dataTransfer.files);
+});
+document.addEventListener("paste", (event) => addAll(event.clipboardData.files));
+
+// The worker begins once the service worker isolates the page, which it does from its second load.
+const isolate = async () => {
+  if (!("serviceWorker" in navigator)) return false;
+  await navigator.serviceWorker.register("service_worker.js");
+  await navigator.serviceWorker.ready;
+  if (crossOriginIsolated || sessionStorage.getItem("isReloaded")) return false;
+  sessionStorage.setItem("isReloaded", "yes");
+  location.reload();
+  return true;
+};
+isolate().catch(() => false).then((reloads) => { if (!reloads) begin(); });

@@ -1,0 +1,160 @@
+"""Exported captioners: the package's captions without torch, from folders of every precision."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from samples import Refused, assert_same_captions, make_captioner, photo
+
+import captioner
+import captioner.onnx
+from captioner.caption import Captioner, TransformerDecoder, TransformerDecoderConfig, save_model
+from captioner.caption.confidence import Confidence, ConfidenceWeights
+from captioner.errors import UserError
+from captioner.onnx.export import export_captioner, quantised
+
+ROOT = Path(captioner.__file__).parents[1]
+
+pytestmark = pytest.mark.slow
+
+
+def make_calibrated() -> Captioner:
+    """The tiny captioner, with trigrams and a confidence."""
+    model = make_captioner()
+    size = len(model.vocabulary)
+    kept = torch.rand(size**3, generator=torch.Generator().manual_seed(0)) < 0.5
+    model.trigrams = kept.nonzero().flatten()
+    weights = ConfidenceWeights(
+        intercept=1.0, mean_log_probability=0.5, lowest_log_probability=0.1, words=-0.02
+    )
+    model.confidence = Confidence(weights=weights, unsure_below=0.45)
+    return model
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onnx")
+    export_captioner(make_calibrated(), folder)
+    return folder
+
+
+def test_captions_maps_and_confidence_are_the_captioners(exported: Path, tmp_path: Path) -> None:
+    model, graphs = make_calibrated().for_inference(), captioner.onnx.load(exported)
+    photos = [photo(seed, (90 + 7 * seed, 80)) for seed in range(12)]
+    for options in ({}, {"n_best": 4, "beam": 6}, {"beam": 1}, {"block_ngrams": 2}):
+        assert_same_captions(
+            graphs.caption(photos, batch_size=5, **options), model.caption(photos, **options)
+        )
+    (caption,) = pickle.loads(pickle.dumps(graphs)).caption(photos[:1])
+    assert_same_captions([caption], model.caption(photos[:1]))
+    for name, draw in (
+        ("a.png", caption.overlay),
+        ("a.gif", caption.gif),
+        ("a.html", caption.html),
+    ):
+        draw(tmp_path / name)
+    model.caption(photos[0]).overlay(tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_the_packaged_captioner_says_the_same_of_a_hundred_photos(tmp_path: Path) -> None:
+    model = captioner.load(precision="float32")
+    photos = [photo(seed, (224, 224)) for seed in range(99)] + [ROOT / "captioner/demo.jpg"]
+    export_captioner(model, tmp_path)
+    assert_same_captions(captioner.onnx.load(tmp_path).caption(photos), model.caption(photos))
+    size = {name: path.stat().st_size for path in tmp_path.iterdir() if (name := path.name)}
+    description = json.loads((tmp_path / "captioner.json").read_text())
+    assert description["files"] == {name: size[name] for name in description["files"]}
+
+
+@pytest.mark.parametrize(
+    ("precision", "least", "most"), [("float16", 0.4, 0.6), ("int8", 0.2, 0.4)]
+)
+def test_fewer_bits_make_smaller_files_and_nearly_the_same_annotation_vectors(
+    exported: Path, tmp_path: Path, precision: str, least: float, most: float
+) -> None:
+    folders = {}
+    for name in ("float32", precision):
+        folders[name] = tmp_path / name
+        export_captioner(captioner.load(precision="float32"), folders[name], name)  # type: ignore[arg-type]
+    sizes = [(folder / "encoder.onnx").stat().st_size for folder in folders.values()]
+    assert least < sizes[1] / sizes[0] < most
+    pixels = numpy.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(numpy.float32)
+    whole, fewer = (captioner.onnx.load(each).encode(pixels) for each in folders.values())
+    error = numpy.linalg.norm(whole - fewer) / numpy.linalg.norm(whole)
+    assert 0 < error < 0.015
+    demo = ROOT / "captioner/demo.jpg"
+    assert captioner.onnx.load(folders[precision]).caption(demo).text == "a close up of a cat"
+
+
+def test_quantised_weights_are_within_half_a_step_of_a_row_or_a_kernel() -> None:
+    for shape, axes in (((5, 7), (1,)), ((5, 7, 3, 3), (2, 3))):
+        weight = numpy.random.default_rng(1).normal(size=shape).astype(numpy.float32)
+        weight[0] = 0
+        numbers, scale = quantised(weight)
+        assert (numbers.dtype, scale.dtype) == (numpy.int8, numpy.float16)
+        step = numpy.abs(weight).max(axis=axes, keepdims=True) / 127
+        assert (numpy.abs(numbers * scale.astype(numpy.float32) - weight) <= 0.6 * step).all()
+        assert not numbers[0].any()
+
+
+def test_folders_and_decoders_that_do_not_work_are_refused(
+    exported: Path, tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match="is not a folder that captioner export wrote"):
+        captioner.onnx.load(tmp_path)
+    with pytest.raises(UserError, match="does not sample"):
+        captioner.onnx.load(exported).caption(photo(), sample=True)
+    broken = tmp_path / "broken"
+    shutil.copytree(exported, broken)
+    (broken / "step.onnx").write_bytes(b"no graph")
+    with pytest.raises(UserError, match=r"step.onnx cannot be read"):
+        captioner.onnx.load(broken)
+    (broken / "captioner.json").write_text('{"format": "other"}')
+    with pytest.raises(UserError, match=r"captioner.json is not of the format"):
+        captioner.onnx.load(broken)
+    model = make_captioner()
+    config = TransformerDecoderConfig(embedding_size=8, heads=2, layers=1, inner_size=8)
+    model.decoder = TransformerDecoder(config, len(model.vocabulary))
+    with pytest.raises(UserError, match="'transformer' cannot be exported, only 'lstm'"):
+        export_captioner(model, tmp_path / "transformer")
+    folder = tmp_path / "model"
+    save_model(make_captioner(), folder)
+    assert "exists; --overwrite replaces it" in refused(["export", str(folder), str(exported)])
+
+
+def test_it_runs_where_there_is_no_torch(exported: Path, tmp_path: Path) -> None:
+    """As docs/onnx.md says, in an environment of its own."""
+    page = (ROOT / "docs/onnx.md").read_text(encoding="utf-8")
+    commands = [line for line in page.splitlines() if line.startswith("pip install --no-deps")]
+    (install,) = (line for line in page.splitlines() if line.startswith("pip install onnxruntime"))
+    assert commands
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment.pop("PIP_FIND_LINKS", None)
+    python = tmp_path / "environment/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "environment"], check=True)
+    for words in (install.split()[2:], ["--no-deps", str(ROOT)]):
+        subprocess.run([python, "-m", "pip", "install", "-q", *words], check=True, env=environment)
+    code = f"""
+import importlib.util, captioner.onnx
+assert importlib.util.find_spec("torch") is None
+caption = captioner.onnx.load({str(exported)!r}).caption({str(ROOT / "captioner/demo.jpg")!r})
+caption.overlay("drawn.png")
+print(caption.text)
+"""
+    command = [python, "-c", code]
+    shown = subprocess.run(
+        command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    wanted = captioner.onnx.load(exported).caption(ROOT / "captioner/demo.jpg").text
+    assert shown.stdout.strip() == wanted
+    assert (tmp_path / "drawn.png").is_file()

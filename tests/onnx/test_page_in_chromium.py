@@ -1,0 +1,153 @@
+"""The page without a server, in a browser: Python's captions, offline, wide and narrow."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import io
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from samples import photo
+
+import captioner
+import captioner.onnx
+from captioner.onnx.export import export_captioner
+from captioner.onnx.page import write_page
+
+CHROMIUM = shutil.which("chromium")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.chromium,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
+    pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm"),
+]
+
+LOAD = """async () => {
+  const ort = await import("./ort.wasm.min.mjs");
+  const { makeCaptioner } = await import("./captioner.js");
+  const description = await (await fetch("captioner.json")).json();
+  const sessions = {};
+  for (const name of ["encoder", "start", "step"]) {
+    const content = await (await fetch(`${name}.onnx`)).arrayBuffer();
+    sessions[name] = await ort.InferenceSession.create(content);
+  }
+  const trigrams = new Uint16Array(await (await fetch("trigrams.bin")).arrayBuffer());
+  globalThis.model = makeCaptioner(ort, description, sessions, trigrams);
+}"""
+CAPTION = """async (bytes) => {
+  const bitmap = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: "image/png" }));
+  const { width, height } = bitmap;
+  const pen = new OffscreenCanvas(width, height).getContext("2d");
+  pen.drawImage(bitmap, 0, 0);
+  const { data } = pen.getImageData(0, 0, width, height);
+  const { text, score, confidence, maps } = await model.caption({ data, width, height });
+  return { text, score, confidence, maps: maps.map((map) => Array.from(map)) };
+}"""
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    export_captioner(captioner.load(precision="float32"), folder, "int8")
+    write_page(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--no-first-run"]
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+
+
+@pytest.fixture
+def page(folder: Path, browser: Browser) -> Iterator[Page]:
+    """The open page; in the end, it asked its own server only."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        own = f"http://localhost:{server.server_port}/"
+        context = browser.new_context(viewport={"width": 1280, "height": 860})
+        page = context.new_page()
+        elsewhere: list[str] = []
+        problems: list[str] = []
+        page.on("request", lambda request: elsewhere.append(request.url))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(own)
+        yield page
+        assert [url for url in elsewhere if not url.startswith((own, "blob:", "data:"))] == []
+        assert problems == []
+        context.close()
+        server.shutdown()
+
+
+def png(seed: int, size: tuple[int, int]) -> bytes:
+    buffer = io.BytesIO()
+    photo(seed, size).save(buffer, "png")
+    return buffer.getvalue()
+
+
+def ready(page: Page) -> None:
+    expect(page.locator("#status")).to_contain_text("Ready", timeout=180_000)
+
+
+def add(page: Page, content: bytes) -> None:
+    earlier = page.locator("[data-state=done]").count()
+    page.set_input_files("#files", {"name": "a.png", "mimeType": "image/png", "buffer": content})
+    expect(page.locator("[data-state=done]")).to_have_count(earlier + 1, timeout=120_000)
+
+
+def test_fifty_photos_have_the_captions_of_python(folder: Path, page: Page) -> None:
+    ready(page)
+    page.evaluate(LOAD)
+    graphs = captioner.onnx.load(folder)
+    sizes = [(224, 224), (300, 200), (1000, 700), (97, 400), (60, 50)]
+    for seed in range(50):
+        content = png(seed, sizes[seed % len(sizes)])
+        found, wanted = page.evaluate(CAPTION, list(content)), graphs.caption(content)
+        assert found["text"] == wanted.text
+        assert found["score"] == pytest.approx(wanted.score, abs=1e-3)
+        assert found["confidence"] == pytest.approx(wanted.confidence, abs=1e-3)
+        maps = wanted.attention.reshape(len(wanted.words), -1)
+        assert abs(maps - found["maps"]).max() < 1e-3
+
+
+def test_photos_get_sentences_and_maps_also_without_a_network(page: Page, folder: Path) -> None:
+    ready(page)
+    assert page.evaluate("crossOriginIsolated")  # With threads, on any server of files.
+    content = (Path(captioner.__file__).parent / "demo.jpg").read_bytes()
+    add(page, content)
+    words = page.locator(".word")
+    assert words.all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
+    words.last.hover()
+    expect(page.locator(".stage canvas")).to_be_visible()
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.context.set_offline(True)
+    page.reload()
+    ready(page)
+    add(page, content)
+    assert page.locator(".word").all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
+    page.set_input_files("#files", {"name": "b.png", "mimeType": "image/png", "buffer": b"none"})
+    expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be read")
+
+
+def test_the_page_is_small_and_has_what_it_needs(folder: Path) -> None:
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 35_000_000
+    assert "MIT License" in (folder / "onnxruntime-web.LICENSE.txt").read_text()
+    files = json.loads((folder / "captioner.json").read_text())["files"]
+    assert set(files) == {"encoder.onnx", "start.onnx", "step.onnx", "trigrams.bin"}
