@@ -27,7 +27,7 @@ from captioner.runs.read_recipe import read_any_recipe
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
-    *("captioning", "training", "translation", "serving", "evaluation", "extending"),
+    *("captioning", "training", "translation", "serving", "onnx", "evaluation", "extending"),
     *("how_it_works", "questions", "results/index"),
 )
 """Of docs/, in the order in which their commands can be run."""

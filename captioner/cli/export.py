@@ -22,7 +22,7 @@ web server for its files and nothing else: photos stay in the browser.
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary, usage = "write a captioner as ONNX graphs", "MODEL FOLDER [options]"
-    parser = shared.add_parser(commands, "export", summary, DESCRIPTION, usage)
+    parser = shared.add_parser(commands, "export", run, summary, usage, DESCRIPTION)
     given = parser.add_argument_group("input and output")
     given.add_argument("model", metavar="MODEL", help="a model folder or name")
     given.add_argument("folder", metavar="FOLDER", help="the folder to write")
@@ -35,7 +35,6 @@ def add_commands(commands: shared.Commands) -> None:
     about = "add a page that captions photos in the browser; fetches onnxruntime-web by npm"
     given.add_argument("--page", action="store_true", help=about)
     shared.add_overwrite(given, "files of FOLDER")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
