@@ -117,12 +117,14 @@ def lists(count: int, seed: int) -> list[SentencePair]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "learning_rate"), [("bahdanau", 0.003), ("general", 0.006)])
+@pytest.mark.parametrize(
+    ("name", "learning_rate", "count"), [("bahdanau", 0.003, 1200), ("general", 0.006, 3600)]
+)
 def test_names_it_never_saw_are_copied_to_their_places(
-    name: str, learning_rate: float, tmp_path: Path
+    name: str, learning_rate: float, count: int, tmp_path: Path
 ) -> None:
     settings = {"epochs": 16, "learning_rate": learning_rate}
     search = TranslationSearch(beam=2, maximum_length=20, copy_unknown=True)
-    translator = learn(name, lists(1200, 1), tmp_path, 2, 200, search, **settings)
+    translator = learn(name, lists(count, 1), tmp_path, 2, 200, search, **settings)
     assert len(translator.source) == len(translator.target) == len(SPECIAL_WORDS) + 5  # No names.
     assert share_right(translator, lists(100, 2)) >= 0.9
