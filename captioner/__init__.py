@@ -14,31 +14,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from captioner.errors import UserError
+from captioner.errors import UserError as UserError
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption, Captioner
-    from captioner.decoding import SearchOptions
-    from captioner.models import load, load_translator
-    from captioner.outcomes import Failed
-    from captioner.translate import Translation, TranslationSearch, Translator
-    from captioner.translate.translated_captions import translate_captions
+    from captioner.caption import Caption as Caption
+    from captioner.caption import Captioner as Captioner
+    from captioner.decoding import SearchOptions as SearchOptions
+    from captioner.models import load as load
+    from captioner.models import load_translator as load_translator
+    from captioner.outcomes import Failed as Failed
+    from captioner.translate import Translation as Translation
+    from captioner.translate import TranslationSearch as TranslationSearch
+    from captioner.translate import Translator as Translator
+    from captioner.translate.translated_captions import translate_captions as translate_captions
 
 __version__ = "0.2.0"
-
-__all__ = [
-    "Caption",
-    "Captioner",
-    "Failed",
-    "SearchOptions",
-    "Translation",
-    "TranslationSearch",
-    "Translator",
-    "UserError",
-    "load",
-    "load_translator",
-    "translate_captions",
-]
 
 _MODULES = {
     "caption": ("Caption", "Captioner"),
@@ -49,6 +39,8 @@ _MODULES = {
     "translate.translated_captions": ("translate_captions",),
 }
 """The names that are imported when they are first used, by module."""
+
+__all__ = ["UserError", *(name for names in _MODULES.values() for name in names)]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,26 +12,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from captioner.cpu.additive import additive_scores, exponentials
-from captioner.cpu.products import SWITCH, Linear, enabled, linear
-from captioner.cpu.recurrence import Recurrence, RecurrenceInputs, RecurrenceWeights
+from captioner.cpu.additive import additive_scores as additive_scores
+from captioner.cpu.additive import exponentials as exponentials
+from captioner.cpu.products import SWITCH as SWITCH
+from captioner.cpu.products import Linear as Linear
+from captioner.cpu.products import enabled as enabled
+from captioner.cpu.products import linear as linear
+from captioner.cpu.recurrence import Recurrence as Recurrence
+from captioner.cpu.recurrence import RecurrenceInputs as RecurrenceInputs
+from captioner.cpu.recurrence import RecurrenceWeights as RecurrenceWeights
 from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
-
-__all__ = [
-    "SWITCH",
-    "Linear",
-    "Recurrence",
-    "RecurrenceInputs",
-    "RecurrenceWeights",
-    "additive_scores",
-    "choose_precision",
-    "default_machine",
-    "enabled",
-    "exponentials",
-    "in_chunks",
-    "linear",
-]
 
 _NAMES = ("auto", "float32", "bfloat16")
 
