@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from captioner.errors import UserError
-from captioner.vision.images import IMAGE_SUFFIXES
+from captioner.vision.images import IMAGE_SUFFIXES, is_photo
 
 _KINDS = {
     "video": ".3gp .avi .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .webm .wmv",
-    "raw file": ".arw .cr2 .cr3 .crw .dng .nef .nrw .orf .pef .raf .raw .rw2 .srw",
-    "other picture": ".eps .ico .jxl .psd .svg .tga .xcf",
+    "raw file": ".3fr .arw .cr2 .cr3 .crw .dng .erf .fff .iiq .kdc .mef .mos .mrw .nef .nrw .orf "
+    ".pef .raf .raw .rw2 .rwl .sr2 .srf .srw .x3f",
+    "other picture": ".ai .blp .bw .cur .dcx .dds .emf .eps .exr .fit .fits .flc .fli .ftu .gbr "
+    ".hdr .icb .icns .ico .im .jxl .jxr .msp .pam .pcd .psb .psd .pxr .qoi .ras .rgb .rgba .sgi "
+    ".svg .tga .vda .vst .wmf .xbm .xcf .xpm",
 }
 _KIND_OF = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
 """The kinds of files beside photos that are not read, by suffix."""
@@ -32,9 +35,10 @@ def find_images(
 ) -> list[Path]:
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
-    A folder stands for the files in and below it with a suffix in `IMAGE_SUFFIXES`, sorted,
-    without hidden ones. A pattern is expanded as by a shell, sorted. A named file may have any
-    suffix; a path that does not exist is returned as it is, and fails on loading.
+    A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
+    in `IMAGE_SUFFIXES`, and those without a suffix that begin as a photo does. A pattern is
+    expanded as by a shell, sorted. A named file may have any suffix; a path that does not exist is
+    returned as it is, and fails on loading.
 
     report: takes a sentence about a pattern that matches nothing, a folder without images, one that
         cannot be read, and a link to a folder inside a folder, which is not followed.
@@ -74,10 +78,12 @@ def _images_below(
             if os.path.islink(inside):
                 report(f"folder {inside} is a symbolic link and was not entered")
         for name in files:
-            suffix = os.path.splitext(name)[1].lower()
-            if suffix in IMAGE_SUFFIXES and not name.startswith("."):
-                images.append(Path(parent, name))
-            elif suffix in _KIND_OF and not name.startswith("."):
+            path, suffix = Path(parent, name), os.path.splitext(name)[1].lower()
+            if name.startswith("."):
+                continue
+            if suffix in IMAGE_SUFFIXES or (not suffix and is_photo(path)):
+                images.append(path)
+            elif suffix in _KIND_OF:
                 passed_over[_KIND_OF[suffix]] += 1
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from photo_samples import encoded, smooth_photo
 
 from captioner.errors import UserError
 from captioner.vision.find_images import find_images, passed_over_in_words
@@ -89,6 +90,14 @@ def test_problems_are_reported_and_the_rest_is_found(
     assert reports[0].startswith(problem)
     with pytest.raises(UserError, match=r"^(folder |cannot |missing|photos)"):
         find_images([path])
+
+
+def test_photos_in_a_folder_that_have_no_suffix(tmp_path: Path) -> None:
+    (tmp_path / "photo").write_bytes(encoded(smooth_photo(), "JPEG"))
+    (tmp_path / ".hidden").write_bytes(encoded(smooth_photo(), "JPEG"))
+    for name, content in {"LICENSE": b"words", "empty": b"", "photo.txt": b"a photo"}.items():
+        (tmp_path / name).write_bytes(content)
+    assert names(tmp_path) == [(tmp_path / "photo").as_posix()]
 
 
 def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from photo_samples import encoded, smooth_photo, turned
+from photo_samples import encoded, smooth_photo, tiff, turned
 from PIL import Image, ImageOps
 
 from captioner.errors import UserError
 from captioner.vision.images import IMAGE_SUFFIXES, load_image, original_size, shrink
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
-KINDS = ["JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000"]
+KINDS = ["JPEG", "PNG", "GIF", "WEBP", "BMP", "DIB", "PCX", "TIFF", "PPM", "JPEG2000"]
 
 
 def pixels(image: Image.Image) -> numpy.ndarray:
@@ -56,7 +56,7 @@ def test_formats(kind: str) -> None:
 def test_suffixes_are_those_of_formats_that_are_read() -> None:
     Image.init()
     known = Image.registered_extensions()
-    read = {*KINDS, "AVIF", "HEIF"}
+    read = {*KINDS, "AVIF", "HEIF", "MPO"}
     assert {known[suffix] for suffix in IMAGE_SUFFIXES if suffix in known} <= read
 
 
@@ -158,8 +158,10 @@ MODES: list[tuple[Image.Image, str | None, dict[str, Any], list[Any]]] = [
     (row([0, 257, 25700, 65535], "int32"), "PPM", {}, [0, 1, 100, 255]),
     (Image.frombytes("I;16B", (2, 1), b"\1\1\x0a\x0a"), None, {}, [1, 10]),
     (row([0, 100, 255], "int32"), "TIFF", {}, [0, 100, 255]),
-    (row([-5, 25700, 70_000], "int32"), "TIFF", {}, [0, 100, 255]),
-    (row([-1.0, 51.0, 300.0], "float32"), "TIFF", {}, [0, 51, 255]),
+    (row([0, 100, 255], "int32"), None, {}, [0, 100, 255]),
+    (row([0, 25700, 60_000], "int32"), "TIFF", {}, [0, 100, 233]),
+    (row([0, 257], "int32"), "PPM", {}, [0, 1]),
+    (row([0, 51, 204], "float32"), "TIFF", {}, [0, 51, 204]),
 ]
 
 
@@ -170,6 +172,63 @@ def test_every_mode_becomes_rgb_on_white(
     found = pixels(load_image(image if kind is None else encoded(image, kind, **options)))[0]
     colours = [each if isinstance(each, tuple) else (each, each, each) for each in expected]
     assert found == pytest.approx(numpy.array(colours), abs=2 if "a" in image.mode.lower() else 0)
+
+
+NAN, INFINITE = float("nan"), float("inf")
+# Type, values, and the expected greys: by the range of the type, or of the values.
+GREYS: list[tuple[str, list[float], list[int]]] = [
+    ("u1", [0, 100, 255], [0, 100, 255]),
+    ("i1", [-5, 0, 64, 127], [0, 0, 129, 255]),
+    ("u2", [0, 100, 25700, 65535], [0, 0, 100, 255]),
+    ("i2", [-5, 0, 100, 16384, 32767], [0, 0, 1, 128, 255]),
+    ("u4", [0, 100, 255], [0, 100, 255]),
+    ("u4", [0, 25700, 65535], [0, 100, 255]),
+    ("u4", [0, 100_000, 255_000], [0, 100, 255]),
+    ("u4", [0, 2**31, 2**32 - 1], [0, 128, 255]),
+    ("i4", [0, 2**30, 2**31 - 1], [0, 128, 255]),
+    ("i4", [-100, 0, 155], [0, 100, 255]),
+    ("f4", [0, 0.2, 0.8], [0, 51, 204]),
+    ("f4", [0, 100, 200], [0, 100, 200]),
+    ("f4", [0, 25700, 65535], [0, 100, 255]),
+    ("f4", [0, 0.5, 2.5], [0, 51, 255]),  # brighter than white, yet not of 0 to 255
+    ("f4", [0, 0.002, 0.01], [0, 51, 255]),
+    ("f4", [-1, -0.6, 1], [0, 51, 255]),
+    ("f4", [NAN, -INFINITE, 0.2, 1, INFINITE], [0, 0, 51, 255, 255]),
+    ("f4", [0, 0], [0, 0]),
+]
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize(("kind", "values", "expected"), GREYS)
+def test_greys_of_every_type_are_scaled_by_its_range_or_their_own(
+    kind: str, values: list[float], expected: list[int], order: str
+) -> None:
+    content = numpy.array(values, f"{order}{kind}").tobytes()
+    number, bits = " uif".index(kind[0]), 8 * int(kind[1])
+    photo = tiff(content, len(values), bits, number, order=order)
+    if kind == "u4" and order == ">":
+        with pytest.raises(UserError, match="not an image that can be read"):  # by Pillow
+            load_image(photo)
+        return
+    assert pixels(load_image(photo))[0, :, 0].tolist() == expected
+    if kind in ("f4", "u2") and order == "<":
+        white_is_0 = load_image(tiff(content, len(values), bits, number, white=0))
+        assert pixels(white_is_0)[0, :, 0] == pytest.approx(255 - numpy.array(expected), abs=1)
+
+
+def test_greys_of_12_bits() -> None:
+    photo = load_image(tiff(b"\0\x0f\xff\x64\x60\0", 4, 12, 1))  # 0, 4095, 1606, 0
+    assert pixels(photo)[0, :, 0].tolist() == [0, 255, 100, 0]
+
+
+def test_colours_of_more_than_8_bits_in_jpeg_2000_are_refused() -> None:
+    content = encoded(smooth_photo(), "JPEG2000", no_jp2=True)
+    assert content[42:51:3] == bytes([7, 7, 7])  # bits less 1, of each colour
+    refused = content[:42] + bytes([15]) + content[43:]
+    with pytest.raises(UserError, match="photo is a JPEG 2000 of 16 bits a colour, whose bright"):
+        load_image(refused, name="photo")
+    greys = encoded(row([0, 25700, 65535], "uint16"), "JPEG2000")
+    assert pixels(load_image(greys))[0, :, 0].tolist() == [0, 100, 255]
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF", "MPO"])
