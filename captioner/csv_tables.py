@@ -14,7 +14,9 @@ Row = tuple[object, ...]
 """A name, figures and a note."""
 
 
-def csv_text(records: Sequence[Mapping[str, object]], columns: Sequence[str] = ()) -> str:
+def csv_text(
+    records: Sequence[Mapping[str, object]], columns: Sequence[str] = (), delimiter: str = ","
+) -> str:
     """A header and a row for each record. columns: their keys; by default those of the first.
 
     An apostrophe is put before a text that a spreadsheet would take for a formula, as a file name
@@ -22,7 +24,7 @@ def csv_text(records: Sequence[Mapping[str, object]], columns: Sequence[str] = (
     """
     columns = columns or list(records[0])
     table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
+    writer = csv.writer(table, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_as_text(record.get(name)) for name in columns] for record in records)
     return table.getvalue()

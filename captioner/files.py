@@ -99,15 +99,42 @@ def folder_lock(folder: str | os.PathLike[str], what: str, wait: bool = False) -
     what: the folder's role, for messages. wait: wait for another process to release the lock,
         which otherwise is a `UserError`.
     """
+    with _lock(Path(folder) / ".lock", f"{what} {folder}", wait):
+        yield
+
+
+@contextlib.contextmanager
+def file_lock(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Lock a file for this process while the block runs; `UserError` if another process has it.
+
+    The lock is on an empty hidden file beside it, removed at the end, and ends with the process.
+    Pipes and devices are not locked.
+    """
+    target = Path(real_path(path))
+    if target.exists() and not target.is_file():
+        yield
+        return
+    lock = target.with_name(f".{target.name}.lock")
+    with _lock(lock, str(path)):
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # Windows removes no open file.
+                lock.unlink()
+
+
+@contextlib.contextmanager
+def _lock(path: Path, name: str, wait: bool = False) -> Iterator[None]:
+    """Lock a file, made if missing with its folder. name: what it stands for, for messages."""
     from filelock import FileLock, Timeout  # Imported here: few commands lock anything.
 
-    with refuse_os_errors(f"cannot make {what} {folder}"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        lock = FileLock(Path(folder) / ".lock")
+    with refuse_os_errors(f"cannot lock {name}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
         try:
             lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
-            raise UserError(f"{what} {folder} is in use by another process") from None
+            raise UserError(f"{name} is in use by another process") from None
     try:
         yield
     finally:
@@ -120,13 +147,13 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def write_text(path: str | os.PathLike[str], content: str) -> None:
-    """Write `content` to `path` as UTF-8, atomically.
+def write_text(path: str | os.PathLike[str], content: str, encoding: str = "utf-8") -> None:
+    """Write `content` to `path`, atomically.
 
     A lone surrogate, from a file name that is not UTF-8, is written as \\udcXX, which JSON
     restores.
     """
-    write_bytes(path, content.encode("utf-8", "backslashreplace"))
+    write_bytes(path, content.encode(encoding, "backslashreplace"))
 
 
 def write_json(path: str | os.PathLike[str], value: Any, indent: int | None = 2) -> None:

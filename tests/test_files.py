@@ -19,6 +19,7 @@ from power_loss import Disk
 from captioner.errors import UserError
 from captioner.files import (
     atomic_path,
+    file_lock,
     folder_lock,
     read_json,
     remove_temporaries,
@@ -195,3 +196,17 @@ def test_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     assert not left.exists()
     remove_temporaries(tmp_path, age=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "kept.json"]
+
+
+def test_a_locked_file_is_refused_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "out.json"
+    linked = tmp_path / "link.json"
+    linked.symlink_to(file)
+    with file_lock(file):
+        with pytest.raises(UserError, match=f"^{linked} is in use"), file_lock(linked):
+            pass
+        with file_lock(tmp_path / "new" / "other.json"):
+            pass
+    assert list(file.parent.iterdir()) == []
+    with file_lock(os.devnull), file_lock(os.devnull):
+        pass

@@ -97,7 +97,7 @@ def test_its_captions_of_validation_photos(model: captioner.Captioner) -> None:
     folder = DATA / "everyday"
     examples = read_examples("coco", folder / "captions_val.json", folder / "photos")
     captions = [caption.text for caption in model.caption([each.path for each in examples])]
-    scores = evaluate_captions(captions, [each.captions for each in examples]).as_dict()
+    scores = evaluate_captions(captions, [each.captions for each in examples]).to_dict()
     assert scores["CIDEr-D"] > 0.8
     assert scores["word-precision"] > 0.57
     assert scores["captions with none"] < 0.09

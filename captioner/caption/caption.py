@@ -162,7 +162,7 @@ class Caption:
         region = (left * across, top * down, right * across, bottom * down)
         return photo, self.words, self.attention, region
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The plain form for JSON, without the maps."""
         plain: dict[str, Any] = {
             "caption": self.text,
@@ -177,7 +177,7 @@ class Caption:
             plain["sure"] = self.sure
         if self.original is not None:
             plain["language"] = self.language
-            plain["original"] = self.original.as_dict()
+            plain["original"] = self.original.to_dict()
         if self.alternatives:
-            plain["alternatives"] = [other.as_dict() for other in self.alternatives]
+            plain["alternatives"] = [other.to_dict() for other in self.alternatives]
         return plain

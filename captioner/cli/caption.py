@@ -58,8 +58,10 @@ def add_commands(commands: shared.Commands) -> None:
     lines.add_argument("--quiet", action="store_true", help="print nothing but errors")
     add = out.add_argument
     add("--json", metavar="FILE", help="write captions, words and log-probabilities at the end")
-    add("--jsonl", metavar="FILE", help="the same, a line as each comes")
+    add("--jsonl", metavar="FILE", help="the same, a line a photo, batch by batch")
     add("--csv", metavar="FILE", help="write captions as a table at the end")
+    about = "excel: tabs and UTF-16, as Excel in any language opens"
+    add("--csv-for", choices=("excel",), metavar="PROGRAM", help=about)
     add("--resume", action="store_true", help="keep what --jsonl has of unchanged photos")
     shared.add_overwrite(out, "files, texts and descriptions that are there already")
     add("--overlay", metavar="PATH", help="draw a panel a word: a picture, or a folder for many")
@@ -84,6 +86,13 @@ def add_commands(commands: shared.Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
+    from captioner.cli.outputs import locked_tables
+
+    with locked_tables(arguments):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     paths = list(arguments.paths)
     standard_input = None
     if "-" in paths:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from captioner.cli.sidecars import check_sidecars, sidecar_paths, write_caption_
 from captioner.csv_tables import csv_text
 from captioner.errors import UserError
 from captioner.files import (
+    check_writable,
+    file_lock,
     json_text,
     real_path,
     refuse_os_errors,
@@ -35,7 +38,7 @@ from captioner.text.languages import ENGLISH, nouns
 from captioner.vision.images import load_image
 
 Record = dict[str, Any]
-"""A photo's `image`, `Caption.as_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
+"""A photo's `image`, `Caption.to_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
 
 _TABLES = ("jsonl", "json", "csv")
 _OF_CAPTION = ("caption", "log_probability", "score", "confidence", "sure", "language")
@@ -44,11 +47,27 @@ _COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", "xmp", "te
 _ALWAYS = _COLUMNS[:5]
 
 
+@contextmanager
+def locked_tables(options: argparse.Namespace) -> Iterator[None]:
+    """Lock the tables and the page: a second process would overwrite their records."""
+    paths: dict[str, str] = {}
+    for name in (*_TABLES, "html"):
+        path = getattr(options, name)
+        if path and path != "-":
+            check_writable(f"--{name}", os.path.dirname(path))
+            paths[real_path(path)] = path
+    with ExitStack() as stack:
+        for path in paths.values():
+            stack.enter_context(file_lock(path))
+        yield
+
+
 class Outputs:
     """Writes captions where the options of `captioner caption` say.
 
-    --jsonl has a line a photo, written as it comes; --json and --csv have the same records, written
-    by `finish`. Drawings of photos from several folders are in folders like theirs.
+    --jsonl has a line a photo, written as its batch is captioned; --json and --csv have the same
+    records, written by `finish`. Drawings of photos from several folders are in folders like
+    theirs.
 
     photos: to caption; `standard_input` is the content of "-". language: of translated captions.
     finished: the photos whose captions --resume found in the JSON lines.
@@ -100,7 +119,7 @@ class Outputs:
         if isinstance(item, Failed):
             error = item.reason
         else:
-            record |= item.caption.as_dict()
+            record |= item.caption.to_dict()
             files, error = self._write_files(item.name, item.caption)
             if files:
                 record["files"] = files
@@ -113,11 +132,18 @@ class Outputs:
     def finish(self) -> None:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
         options, writers = self._options, []
-        for path, form in ((options.json, json_text), (options.csv, _csv_text)):
+        # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
+        is_for_excel = options.csv_for == "excel"
+        csv_form = partial(_csv_text, delimiter="\t" if is_for_excel else ",")
+        tables = (
+            (options.json, json_text, "utf-8"),
+            (options.csv, csv_form, "utf-16" if is_for_excel else "utf-8"),
+        )
+        for path, form, encoding in tables:
             if path == "-":
                 writers.append(partial(sys.stdout.write, form(self._records)))
             elif path and self._records:
-                writers.append(partial(write_text, path, form(self._records)))
+                writers.append(partial(write_text, path, form(self._records), encoding))
         if options.html and self._page:
             writers.append(partial(save_html, options.html, self._page, options.strength))
         try_all(writers)
@@ -258,6 +284,8 @@ def _check_options(options: argparse.Namespace, photos: int) -> None:
         raise UserError("--resume cannot add to the page of --html; give one of the two")
     if options.resume and options.jsonl in (None, "-"):
         raise UserError("--resume needs --jsonl FILE; --json and --csv are written from it")
+    if options.csv_for and options.csv in (None, "-"):
+        raise UserError("--csv-for needs --csv FILE")
     if options.html:
         check_suffix(options.html, PAGE_SUFFIXES)
     for path, suffixes in ((options.overlay, PICTURE_SUFFIXES), (options.gif, (".gif",))):
@@ -313,7 +341,7 @@ def _lines(records: Sequence[Record]) -> str:
     return "".join(json_text(record, indent=None) for record in records)
 
 
-def _csv_text(records: Sequence[Record]) -> str:
+def _csv_text(records: Sequence[Record], delimiter: str) -> str:
     """One row a caption, with the columns that have a value."""
     rows = []
     for record in records:
@@ -326,7 +354,7 @@ def _csv_text(records: Sequence[Record]) -> str:
         for column in _COLUMNS
         if column in _ALWAYS or any(row.get(column) is not None for row in rows)
     ]
-    return csv_text(rows, columns)
+    return csv_text(rows, columns, delimiter)
 
 
 def _read_lines(path: str) -> list[Record]:

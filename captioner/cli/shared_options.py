@@ -220,7 +220,7 @@ def write_scores(scores: Any, arguments: argparse.Namespace) -> None:
     print(scores.table(), flush=True)
     writers = []
     if arguments.json:
-        writers.append(partial(write_json, arguments.json, scores.as_dict()))
+        writers.append(partial(write_json, arguments.json, scores.to_dict()))
     if getattr(arguments, "csv", None):
         writers.append(partial(scores.write_csv, arguments.csv))
     try_all(writers)

@@ -278,7 +278,7 @@ class Alignments:
 
         if self._is_json:
             unread = {"score": None, "log_probability": None, "error": error} if error else {}
-            self._records.append({"source": line, **translation.as_dict(), **unread})
+            self._records.append({"source": line, **translation.to_dict(), **unread})
             return
         shown = translation.by_token() if self._pieces else translation.by_word()
         heading = f"({error})" if error else translation.text

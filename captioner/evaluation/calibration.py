@@ -41,7 +41,7 @@ class CalibrationReport:
     splits: dict[str, dict[str, Any]]
     nothing_unsure: float
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything by name, for JSON."""
         return vars(self)
 

@@ -274,7 +274,7 @@ class MapScores:
     grounded: dict[str, Any] | None = None
     exact: float | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The figures, nested by kind."""
         return {**vars(self), "words": len(self.words)}
 

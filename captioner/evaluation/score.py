@@ -92,7 +92,7 @@ class CaptionScores:
         """Write the rows of `per_image`."""
         write_text(path, csv_text(self.per_image()))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The scores of `by_name` with their circumstances; lengths are in words."""
         found: dict[str, Any] = dict(self.by_name())
         if isinstance(bleu := self.metrics.get("BLEU"), Bleu):

@@ -50,7 +50,7 @@ class TranslationScores:
             "exact match": self.exact,
         }
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The scores of `by_name` with their circumstances, for JSON."""
         plain: dict[str, Any] = {
             "sentences": self.sentences,

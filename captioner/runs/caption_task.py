@@ -292,7 +292,7 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
 
     `exact match` is the share of captions that equal one of their references word for word.
     """
-    metrics = evaluate_captions(list(captions), [each.captions for each in examples]).as_dict()
+    metrics = evaluate_captions(list(captions), [each.captions for each in examples]).to_dict()
     scores = {name: metrics[name] for name in (*SCORES[:-1], "brevity_penalty")}
     # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
     exact = [

@@ -129,7 +129,7 @@ class TranslationTask:
     def save(self, folder: Path, translations: list[str], scores: dict[str, float]) -> None:
         """Save the translator with its scores and signatures, and the translations, one a line."""
         save_translator(self.translator, folder / MODEL)
-        write_json(folder / MODEL / SCORES_FILE, self.scores.as_dict())
+        write_json(folder / MODEL / SCORES_FILE, self.scores.to_dict())
         write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
 
     def show(self, translations: list[str]) -> list[ShownExample]:

@@ -180,7 +180,7 @@ class CaptionAnswer(BaseModel):
         """A caption and its alternatives, best first. maps: add those of the words."""
         answers = []
         for each in (caption, *caption.alternatives):
-            answer = cls(**each.as_dict(), confidence_in_words=confidence_in_words(each))
+            answer = cls(**each.to_dict(), confidence_in_words=confidence_in_words(each))
             if maps:
                 answer.maps = [
                     [[round(weight, _PLACES) for weight in row] for row in one]

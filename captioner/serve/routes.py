@@ -153,7 +153,7 @@ async def translate(asked: TranslationRequest, service: OurService) -> Translati
             SentenceAnswer(
                 source=sentence,
                 translations=[
-                    TranslationAnswer(**each.as_dict()) for each in (best, *best.alternatives)
+                    TranslationAnswer(**each.to_dict()) for each in (best, *best.alternatives)
                 ],
             )
             for sentence, best in zip(asked.sentences, found, strict=True)

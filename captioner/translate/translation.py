@@ -75,7 +75,7 @@ class Translation:
             of_target.t() @ weights / of_target.sum(dim=0).unsqueeze(1),  # (T', S')
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the translation as JSON, with alignments of tokens and words to four decimals."""
         by_word = self.by_word()
         plain: dict[str, Any] = {
@@ -95,7 +95,7 @@ class Translation:
         if self.cut:
             plain["cut"] = True
         if self.alternatives:
-            plain["alternatives"] = [other.as_dict() for other in self.alternatives]
+            plain["alternatives"] = [other.to_dict() for other in self.alternatives]
         return plain
 
 

@@ -56,9 +56,9 @@ def test_the_words_for_a_doubt() -> None:
     german = replace(CAPTION, sure=False, language="de")
     assert (german.doubt, german.drawn_doubt) == ("not sure", "nicht sicher")
     assert replace(german, language="it").drawn_doubt == "not sure"
-    assert "confidence" not in CAPTION.as_dict()
-    assert unsure.as_dict()["confidence"] == 0.1
-    assert unsure.as_dict()["sure"] is False
+    assert "confidence" not in CAPTION.to_dict()
+    assert unsure.to_dict()["confidence"] == 0.1
+    assert unsure.to_dict()["sure"] is False
 
 
 def test_known_probabilities_are_recovered() -> None:

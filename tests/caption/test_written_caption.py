@@ -23,13 +23,13 @@ def test_a_caption_as_text_and_as_json() -> None:
     assert shown.startswith("Caption(text='a dog', log_probability=-1.5, score=None, confidence")
     assert shown.count("a dog") == 1
     assert str(several) == "a dog"
-    assert json.loads(json.dumps(CAPTION.as_dict())) == {
+    assert json.loads(json.dumps(CAPTION.to_dict())) == {
         "caption": "a dog",
         "words": ["a", "dog"],
         "log_probability": -1.5,
         "word_log_probabilities": [-0.25, -1.0],
     }
-    assert several.as_dict()["alternatives"] == [CAPTION.as_dict()] * 2
+    assert several.to_dict()["alternatives"] == [CAPTION.to_dict()] * 2
 
 
 def test_a_caption_draws_itself(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ CAPTION = [
     ("a.png --html out.pdf", "cannot write out.pdf: its name must end in .html or .htm"),
     ("many --overlay m.png", "m.png is one file, but there are 2 photos; give a folder"),
     ("a.png --overlay m.png --strength 3", "--strength 3.0 is not between 0 and 1"),
+    ("a.png --csv - --csv-for excel", "--csv-for needs --csv FILE"),
     ("a.png --resume", "--resume needs --jsonl FILE"),
     ("a.png --resume --jsonl o.jsonl --html o.html", "--resume cannot add to the page"),
     ("a.png --resume --jsonl kept.jsonl", "--jsonl kept.jsonl holds no results of `captioner"),

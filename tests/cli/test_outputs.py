@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
 import json
 import os
 from pathlib import Path
@@ -12,6 +15,7 @@ from samples import Output, Patch, save_photo
 
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs, _output_names
+from captioner.files import file_lock
 from captioner.outcomes import Failed
 
 CAPTION = ["caption", "--model", "tiny-model"]
@@ -77,6 +81,18 @@ def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> N
     )
 
 
+def test_a_table_for_excel_has_the_same_cells_behind_a_byte_order_mark(folder: Path) -> None:
+    Path("photos/a.png").rename('photos/Möwe, \t"a".png')
+    assert caption("--csv", "out.csv") == 0
+    assert caption("--csv", "excel.csv", "--csv-for", "excel") == 0
+    content = Path("excel.csv").read_bytes()
+    assert content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    with open("out.csv", encoding="utf-8", newline="") as plain:
+        rows = list(csv.reader(plain))
+    assert list(csv.reader(io.StringIO(content.decode("utf-16")), delimiter="\t")) == rows
+    assert rows[2][0] == 'photos/Möwe, \t"a".png'
+
+
 def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Output) -> None:
     Path("photos/bad.png").write_bytes(b"none")
     table = ["--jsonl", "out.jsonl", "--json", "out.json", "--csv", "out.csv", "--n-best", "2"]
@@ -122,6 +138,19 @@ def test_captions_of_other_photos_are_kept(folder: Path) -> None:
     assert main(same) == 0
     found = [record["image"] for record in lines("out.jsonl")]
     assert found == ["photos/=b.png", "photos/a.png", "other.png"]
+
+
+@pytest.mark.parametrize("option", ["--jsonl", "--json", "--csv", "--html"])
+def test_a_table_that_another_process_writes_is_refused(
+    option: str, folder: Path, capsys: Output
+) -> None:
+    Path("new").mkdir()
+    with file_lock("new/out.html"):
+        assert caption(option, "new/out.html", "--overwrite") == 2
+        assert "new/out.html is in use by another process" in capsys.readouterr().err
+        assert not Path("new/out.html").exists()
+    assert caption(option, "new/out.html") == 0
+    assert [path.name for path in Path("new").iterdir()] == ["out.html"]
 
 
 def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:

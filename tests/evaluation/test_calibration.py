@@ -24,7 +24,7 @@ def test_a_model_gets_its_confidence() -> None:
         model, examples(0, 24), {"dogs": examples(100, 21), "men": examples(200, 11, "two men")}
     )
     assert model.confidence is not None
-    splits = json.loads(json.dumps(report.as_dict()))["splits"]
+    splits = json.loads(json.dumps(report.to_dict()))["splits"]
     assert {name: found["photos"] for name, found in splits.items()} == {"dogs": 21, "men": 11}
     for found in splits.values():
         fifths = found["fifths"]

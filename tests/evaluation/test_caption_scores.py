@@ -27,7 +27,7 @@ CORPUS = Corpus.of(WORDS, REFERENCE_WORDS)
 
 
 def test_every_metric_by_name() -> None:
-    scores = evaluate_captions(HYPOTHESES, REFERENCES).as_dict()
+    scores = evaluate_captions(HYPOTHESES, REFERENCES).to_dict()
     assert scores == {
         **dict(zip(("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"), bleu(CORPUS).scores, strict=True)),
         "ROUGE-L": rouge_l(CORPUS).score,

@@ -179,7 +179,7 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: P
     shift = {"words": 4, "own": 1.0, "shifted": 0.0}
     assert found["one_word_early"] == found["one_word_late"] == shift
     assert scores.spread["divergence"] == pytest.approx(1.0)
-    assert json.loads(json.dumps(scores.as_dict()))["grounded"] == found
+    assert json.loads(json.dumps(scores.to_dict()))["grounded"] == found
     assert scores.table().startswith(
         "photos       1\nwords        5\nexact match  1.0000\nentropy "
     )

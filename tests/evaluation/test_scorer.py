@@ -56,7 +56,7 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(
     assert list(left_out) == ["3.png"]
     assert "3.png" in left_out["3.png"]
     good = [examples[row] for row in (0, 1, 2, 4)]
-    assert score_model(make_captioner(), good).as_dict() == scores.as_dict()
+    assert score_model(make_captioner(), good).to_dict() == scores.to_dict()
     assert list(read_results(kept)) == [each.name for each in good]
     with pytest.raises(UserError, match=r"3\.png"):  # A refused photo loses no caption.
         score_model(make_captioner(), examples, None, 2, kept)
@@ -143,9 +143,9 @@ def test_results_are_scored_as_their_captions_are(
 ) -> None:
     scores = score_results(results, references)
     expected = replace(scored(CAPTIONS), references_without_caption=1)
-    found = scores.as_dict()
+    found = scores.to_dict()
     diversity = found.pop("diversity")
-    assert found == expected.as_dict()
+    assert found == expected.to_dict()
     assert diversity["distinct_captions"] == 4
     assert scores.table().startswith(expected.table() + "\n\ndistinct captions  4")
     (tmp_path / "people.txt").write_text("a dog runs\n\n")
@@ -163,7 +163,7 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
     turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
     other = saved(tmp_path / "other.json", turned)
     scores = score_results(results, references, Scorer(confidence=0.9, against=other))
-    found = scores.as_dict()
+    found = scores.to_dict()
     assert found["confidence"] == 0.9
     assert list(found["intervals"]) == list(scores.by_name())
     low, high = found["intervals"]["ROUGE-L"]
@@ -218,6 +218,6 @@ def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
         captions = {n: f"a dog {n}" for n in range(images)}
         texts = captions, [["a dog"]] * images, "the captions"
         scores = Scorer(confidence=0.95, against=other).score(*texts)
-        assert scores.as_dict()["too_few_images"] is few
+        assert scores.to_dict()["too_few_images"] is few
         assert scores.table().count(note) == 2 * few  # Below the intervals, and the comparison.
-    assert "too_few_images" not in Scorer().score(*texts).as_dict()
+    assert "too_few_images" not in Scorer().score(*texts).to_dict()

@@ -38,7 +38,7 @@ def test_files_without_case(tmp_path: Path) -> None:
     assert score_hypotheses(*files).bleu < 50
     scores = score_hypotheses(*files, lower_case=True)
     assert scores.bleu == pytest.approx(100)
-    plain = scores.as_dict()
+    plain = scores.to_dict()
     assert "case:lc" in plain["signatures"]["BLEU"]
     assert plain["sentences"] == sum(each["sentences"] for each in plain["lengths"]) == 5
     assert scores.table().splitlines()[-1].split() == ["11", "to", "15", "1", "100.00", "1.000"]

@@ -75,7 +75,7 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     assert found.log_probability == -21.5
     assert (found.score, found.confidence, found.sure) == (-1.5, 0.4, True)
     assert found.original == caption()
-    plain = found.as_dict()
+    plain = found.to_dict()
     assert plain["language"] == "de"
     assert plain["original"]["caption"] == "a man's dog"
     assert "language" not in plain["original"]

@@ -30,7 +30,7 @@ def test_pieces_read_are_added_and_pieces_written_averaged() -> None:
     source, target, weights = translation(WEIGHTS).by_word()
     assert (source, target) == (("He", "wants", "<end>"), ("Er", "möchte"))
     torch.testing.assert_close(weights, torch.tensor(BY_WORD))
-    plain = translation(WEIGHTS).as_dict()
+    plain = translation(WEIGHTS).to_dict()
     assert plain["word_alignment"] == BY_WORD
     assert plain["source_words"] == ["He", "wants", "<end>"]
     assert len(plain["alignment"]) == len(plain["tokens"]) == 3

@@ -41,7 +41,7 @@ def test_what_a_translation_holds() -> None:
     for empty in (found[1], found[4]):
         assert (empty.text, empty.tokens, empty.log_probability) == ("", (), 0.0)
         assert empty.alignment.shape == (0, 1)
-    plain = json.loads(json.dumps(found[0].as_dict()))
+    plain = json.loads(json.dumps(found[0].to_dict()))
     assert plain["translation"] == found[0].text
     assert len(plain["alignment"]) == len(plain["tokens"])
     assert "truncated" not in plain
@@ -102,7 +102,7 @@ def test_translations_are_ranked_by_score() -> None:
         scores = [each.score for each in ranked]
         assert len(scores) == 3
         assert scores == sorted(scores, reverse=True)
-        assert [each["score"] for each in found.as_dict()["alternatives"]] == scores[1:]
+        assert [each["score"] for each in found.to_dict()["alternatives"]] == scores[1:]
         for each in ranked:
             fair = each.log_probability / ((5 + len(each.tokens) + 1) / 6) ** 2
             covered = float(each.alignment.sum(dim=0).clamp(max=1.0).log().sum())
@@ -115,14 +115,14 @@ def test_a_translation_that_had_to_end_says_so() -> None:
     translator = make_translator()
     (found,) = translator.translate(["A man runs."], translator.search.replace(maximum_length=1))
     assert found.cut
-    assert found.as_dict()["cut"] is True
+    assert found.to_dict()["cut"] is True
     with torch.no_grad():
         translator.model.embeddings.output.bias[2] += 100.0  # It wants to end.
     one = translator.search.replace(minimum_length=1, maximum_length=1)
     (found,) = translator.translate(["A man runs."], one)
     assert len(found.tokens) == 1
     assert not found.cut
-    assert "cut" not in found.as_dict()
+    assert "cut" not in found.to_dict()
 
 
 def test_too_long_a_source_is_cut_with_a_warning() -> None:
@@ -132,7 +132,7 @@ def test_too_long_a_source_is_cut_with_a_warning() -> None:
         short, found = translator.translate(["A man", "A man runs."])
     assert (short.truncated, found.truncated) == (0, 1)
     assert found.source_tokens == ("a", "man", "runs", "<end>")
-    assert found.as_dict()["truncated"] == 1
+    assert found.to_dict()["truncated"] == 1
     assert found.text == translator.translate(["A man runs"])[0].text
     with pytest.warns(UserWarning, match="the sentence has 4 tokens"):
         assert translator.translate("A man runs.").text == found.text
