@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,12 @@ def workers_for(device: torch.device, items: int, batch_size: int) -> int:
     import torch
 
     return min(torch.get_num_threads(), MOST_WORKERS) if device.type == "cpu" else 1
+
+
+def even_batch_size(items: int, batch_size: int, workers: int) -> int:
+    """The largest batch, of at most `batch_size`, that gives all workers as much to do."""
+    rounds = math.ceil(items / (batch_size * workers))
+    return math.ceil(items / (rounds * workers))
 
 
 def in_background(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from captioner.background import MOST_WORKERS, in_background, workers_for
+from captioner.background import MOST_WORKERS, even_batch_size, in_background, workers_for
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
@@ -57,3 +57,9 @@ def test_one_batch_takes_all_cores_and_a_gpu_one_worker(monkeypatch: pytest.Monk
     assert workers_for(torch.device("cuda"), 17, 16) == 1
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert workers_for(cpu, 17, 16) == 2
+
+
+def test_batches_are_as_large_for_every_worker() -> None:
+    assert [even_batch_size(items, 16, 2) for items in (17, 32, 33, 49, 64)] == [9, 16, 9, 13, 16]
+    assert even_batch_size(17, 16, 4) == 5
+    assert even_batch_size(17, 16, 1) == 9

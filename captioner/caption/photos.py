@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy
 from PIL import Image
 
-from captioner.background import in_background
+from captioner.background import even_batch_size, in_background
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
@@ -113,9 +113,10 @@ class PhotoCaptioner(ABC):
         one = _is_one_photo(photos)
         is_list = isinstance(photos, Sized) and not one
         sources, again = tee([photos] if one else photos)
+        named = (self._named(each, None if one else n) for n, each in enumerate(sources, start=1))
         items = caption_photos(
             self,
-            (self._named(source, None if one else n) for n, source in enumerate(sources, start=1)),
+            list(named) if is_list else named,
             self.search.override(**search),
             batch_size,
             drawn_side=DRAWN_SIDE,
@@ -167,8 +168,10 @@ def caption_photos(
             region = captioner.preprocessing.region(*original_size(photo))
             yield Captioned(name, caption.of_photo(photo, region))
 
-    batches = read_batches(photos, batch_size, read)
     workers = min(workers, 1) if search.sample else workers
+    if workers and isinstance(photos, Sized):
+        batch_size = even_batch_size(len(photos), batch_size, workers)
+    batches = read_batches(photos, batch_size, read)
     outcomes = in_background(lambda batch: with_results(batch, write), batches, workers)
     return chain.from_iterable(outcomes)
 

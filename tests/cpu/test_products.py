@@ -12,7 +12,10 @@ from captioner.cpu import products
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 4, 1, 7), (1, 7), (33, 7)])
-def test_products_are_torchs(shape: tuple[int, ...], bias: bool) -> None:
+def test_products_are_torchs(
+    shape: tuple[int, ...], bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_LARGE", 77)
     torch.manual_seed(0)
     layer = cpu.Linear(7, 11, bias=bias)
     # Like the state of a beam, not contiguous.
@@ -23,11 +26,15 @@ def test_products_are_torchs(shape: tuple[int, ...], bias: bool) -> None:
     assert found.is_contiguous()
 
 
-def test_only_few_rows_without_a_gradient_are_transposed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_few_rows_of_large_weights_without_a_gradient_are_transposed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls = []
     monkeypatch.setattr(products.functional, "linear", lambda *given: calls.append(given))
     layer = cpu.Linear(7, 11)
     with torch.no_grad():
+        assert layer(torch.zeros(5, 7)) is None  # Its weights are small.
+        monkeypatch.setattr(products, "_LARGE", 77)
         assert layer(torch.zeros(5, 7)) is not None
         for rows in (1, 33):
             assert layer(torch.zeros(rows, 7)) is None
@@ -37,4 +44,4 @@ def test_only_few_rows_without_a_gradient_are_transposed(monkeypatch: pytest.Mon
         assert layer(torch.zeros(5, 7)) is None
     monkeypatch.delenv(cpu.SWITCH)
     assert layer(torch.zeros(5, 7)) is None
-    assert len(calls) == 5
+    assert len(calls) == 6
