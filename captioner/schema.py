@@ -16,7 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    InstanceOf,
+    PlainValidator,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
@@ -121,6 +128,16 @@ FilePath = Annotated[Path, BeforeValidator(_path)]
 """A path, from text that is not empty."""
 
 
+def _id(value: Any) -> int | str:
+    if type(value) in (int, str):
+        return value  # type: ignore[no-any-return]
+    raise PydanticCustomError("id_type", "not an id")
+
+
+Id = Annotated[int | str, PlainValidator(_id)]
+"""COCO's number of a record, or a text."""
+
+
 def plain_type(annotation: Any) -> Any:
     """A field's type without `| None` and without pydantic's marks."""
     if typing.get_origin(annotation) is Annotated:
@@ -147,6 +164,7 @@ _TYPES = {
     "bool": "true or false",
     "dict": "names with values",
     "finite": "a finite number",
+    "id": "a whole number or text",
     "float": "a number",
     "int": "a whole number",
     "is": "text",

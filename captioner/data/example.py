@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 ImageId = int | str
-"""COCO's number, or a file name."""
+"""COCO's number or text, or a file name."""
 
 OnProblem = Literal["refuse", "skip"]
 """Refuse the whole source, or skip the records with a problem."""
@@ -32,7 +32,7 @@ _LISTED_OF_EACH_KIND = 10
 class Example:
     """A photo and its captions.
 
-    image_id: COCO's number, else the file name.
+    image_id: COCO's id, else the file name.
     path: the photo's file; of a generated picture, the picture.
     captions: stripped; none of a photo that is only to be captioned.
     tokens: the source's own words of each caption.
@@ -109,6 +109,16 @@ class Problems:
         return sum(map(len, self.kinds.values()))
 
 
+def id_matcher(listed: Sequence[ImageId], used: Sequence[ImageId]) -> Callable[[ImageId], ImageId]:
+    """A function from the ids that records use to those that are listed.
+
+    They match as they are and, where all of one side are text, as text: "1" is 1.
+    """
+    are_text = any(all(isinstance(each, str) for each in side) for side in (listed, used))
+    by_text = {str(each): each for each in reversed(listed)} if are_text else {}
+    return lambda image_id: by_text.get(str(image_id), image_id)
+
+
 @dataclass
 class _Photo:
     """record: its name, for messages."""
@@ -130,18 +140,19 @@ class Collector:
         self.splits: dict[ImageId, str | None] = {}
         self._check_files = check_files
         self._photos: dict[ImageId, _Photo] = {}
+        self._names: dict[str, ImageId] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
         return image_id in self._photos
 
     def add_image(self, image_id: ImageId, path: Path, record: str) -> bool:
-        """Add an image; False, and a problem, if it was added before.
+        """Add an image; False, and a problem, if it was added before, also as text.
 
         record: the record's name, for messages.
         """
-        if image_id in self._photos:
-            first = self._photos[image_id].record
-            self.problems.add("duplicate image", f"{record} is the same as {first}")
+        first = self._photos.get(self._names.setdefault(str(image_id), image_id))
+        if first is not None:
+            self.problems.add("duplicate image", f"{record} is the same as {first.record}")
             return False
         self._photos[image_id] = _Photo(record, path)
         return True

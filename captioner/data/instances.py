@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.example import ImageId
+from captioner.data.example import ImageId, id_matcher
 from captioner.data.synonyms import Synonyms
 from captioner.errors import UserError
 from captioner.files import read_json
-from captioner.schema import RECORD, Records, Text, from_mapping
+from captioner.schema import RECORD, Id, Records, Text, from_mapping
 
 Box = tuple[float, float, float, float]
 """(left, top, right, bottom) edges in pixels: the first pixel alone is (0, 0, 1, 1)."""
@@ -61,13 +61,13 @@ _Box = Annotated[tuple[_Number, _Number, _Number, _Number], Field(strict=False)]
 
 @with_config(RECORD)
 class _Category(TypedDict):
-    id: int
+    id: Id
     name: Text
 
 
 @with_config(RECORD)
 class _Image(TypedDict):
-    id: int
+    id: Id
     width: _Side
     height: _Side
     file_name: NotRequired[Text]
@@ -75,9 +75,9 @@ class _Image(TypedDict):
 
 @with_config(RECORD)
 class _Thing(TypedDict):
-    id: int
-    image_id: int
-    category_id: int
+    id: Id
+    image_id: Id
+    category_id: Id
     bbox: NotRequired[_Box]
     segmentation: NotRequired[Any]  # Polygons or run lengths, checked when they are drawn.
 
@@ -91,16 +91,16 @@ class _InstanceFile(Records):
 class CocoInstances:
     """The annotated objects of one or more instance files.
 
-    An image is named by its number, that number as text, or its file name, with or without
-    folders. Masks are decoded on demand.
+    An image is named by its id, that id as text, or its file name, with or without folders.
+    Masks are decoded on demand.
     """
 
     def __init__(self) -> None:
         self._files: list[str] = []
-        self._names: dict[int, str] = {}  # of categories
-        self._images: dict[int, _Image] = {}
-        self._objects_of: dict[int, list[_Thing]] = {}
-        self._numbers: dict[str, int] = {}  # of images, by number as text or file name
+        self._names: dict[ImageId, str] = {}  # of categories
+        self._images: dict[ImageId, _Image] = {}
+        self._objects_of: dict[ImageId, list[_Thing]] = {}
+        self._numbers: dict[str, ImageId] = {}  # of images, by id as text or file name
 
     def add_file(self, path: str | os.PathLike[str]) -> None:
         """Read an instance file, with the same categories as those before."""
@@ -117,8 +117,13 @@ class CocoInstances:
             self._objects_of.setdefault(number, [])
             self._numbers[str(number)] = number
             self._numbers[image.get("file_name", str(number))] = number
-        for place, thing in enumerate(file.annotations):
+        things = file.annotations
+        image_of = id_matcher(list(self._images), [each["image_id"] for each in things])
+        category_of = id_matcher(list(names), [each["category_id"] for each in things])
+        for place, thing in enumerate(things):
             record = f"annotations[{place}] of {where}"
+            thing["image_id"] = image_of(thing["image_id"])
+            thing["category_id"] = category_of(thing["category_id"])
             if thing["image_id"] not in self._objects_of:
                 raise UserError(f"{record} is of image {thing['image_id']}, which is not there")
             if thing["category_id"] not in names:
@@ -172,11 +177,11 @@ class CocoInstances:
         self.known_categories(synonyms)
         return _InstanceGrounding(self, synonyms)
 
-    def _number(self, image_id: ImageId) -> int | None:
+    def _number(self, image_id: ImageId) -> ImageId | None:
         name = str(image_id)
         return self._numbers.get(name, self._numbers.get(Path(name).name))
 
-    def _require(self, image_id: ImageId) -> int:
+    def _require(self, image_id: ImageId) -> ImageId:
         number = self._number(image_id)
         if number is None:
             raise UserError(f"image {image_id!r} is not in {self}")

@@ -21,11 +21,11 @@ from typing import Annotated
 from pydantic import FailFast, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.example import Collector, Example, Problems
+from captioner.data.example import Collector, Example, Problems, id_matcher
 from captioner.data.table import read_table
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
-from captioner.schema import RECORD, Instance, Records, Text, from_mapping
+from captioner.schema import RECORD, Id, Instance, Records, Text, from_mapping
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
@@ -64,14 +64,14 @@ def read_examples(
 
 @with_config(RECORD)
 class _Image(TypedDict):
-    id: int
+    id: Id
     file_name: Text
 
 
 @with_config(RECORD)
 class _Caption(TypedDict):
-    id: int
-    image_id: int
+    id: Id
+    image_id: Id
     caption: Text
 
 
@@ -89,7 +89,7 @@ def read_coco(annotations: Path, images: Path, split: str | None, collector: Col
     split: train, val or test, or with the year, train2014; required for a folder of annotations.
         A file is one split, and read whole: its name may not say another.
 
-    `image_id` is COCO's number.
+    `image_id` is COCO's id: a number or text (see `id_matcher`).
     """
     file = _annotation_file(annotations, split)
     where = collector.problems.source = f"caption file {file}"
@@ -104,9 +104,11 @@ def read_coco(annotations: Path, images: Path, split: str | None, collector: Col
         found = _FOLDER.search(image["file_name"])
         path = folder_of(found and found.group()) / image["file_name"]
         collector.add_image(image["id"], path, f"image {image['id']}")
+    listed = [image["id"] for image in document.images]
+    matching = id_matcher(listed, [entry["image_id"] for entry in document.annotations])
     for entry in document.annotations:
         record = f"annotation {entry['id']}"
-        collector.add_caption(entry["image_id"], entry["caption"], record)
+        collector.add_caption(matching(entry["image_id"]), entry["caption"], record)
 
 
 def _annotation_file(annotations: Path, split: str | None) -> Path:
@@ -128,7 +130,7 @@ class _Entry(TypedDict):
     filename: Text
     split: Text
     sentences: list[_Sentence]
-    cocoid: NotRequired[int]
+    cocoid: NotRequired[Id]
     filepath: NotRequired[Text]
 
 
@@ -144,7 +146,7 @@ def read_karpathy(annotations: Path, images: Path, split: str | None, collector:
     split: train, val, test or, for COCO, restval; None: the whole file. "train" includes restval,
         the rest of COCO's validation set: 113,287 photos with it, 82,783 without.
 
-    `image_id` is COCO's number, else the file name; the file's own tokens are kept.
+    `image_id` is COCO's id, else the file name; the file's own tokens are kept.
     """
     where = collector.problems.source = f"split file {annotations}"
     entries = _read_document(_SplitFile, annotations, "split file", "karpathy").images

@@ -41,14 +41,19 @@ OPTIONAL = ("filepath", "cocoid", "tokens", "bbox")
 
 
 def spoiled(value: Any, is_optional: Callable[[str], bool]) -> Iterator[Any]:
-    """The document with each value in turn of another type or, if it is required, left out."""
+    """The document with each value in turn of another type or, if it is required, left out.
+
+    An id may be text.
+    """
     yield from (other for other in (None, True, "x", [], {}) if type(other) is not type(value))
     if isinstance(value, dict):
         for name, inner in value.items():
             others = {each: value[each] for each in value if each != name}
             if not is_optional(name):
                 yield others
-            yield from ({**others, name: other} for other in spoiled(inner, is_optional))
+            for other in spoiled(inner, is_optional):
+                if not (name in ("id", "cocoid") and isinstance(other, str)):
+                    yield {**others, name: other}
     elif isinstance(value, list):
         for place, inner in enumerate(value):
             for other in spoiled(inner, is_optional):

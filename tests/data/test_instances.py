@@ -62,6 +62,12 @@ def cells(mask: Any) -> set[tuple[int, int]]:
 DOGS = {(row, column) for row in (1, 2) for column in (1, 2, 3)} | {(4, 5)}
 
 
+def test_ids_may_be_text(tmp_path: Path) -> None:
+    things = [{**each, "image_id": "42"} for each in document()["annotations"]]
+    things = [{**each, "category_id": str(each["category_id"]), "id": "a"} for each in things]
+    assert read(tmp_path, *things).categories(42) == {"person", "dog"}
+
+
 def test_a_target_is_all_things_of_the_category(tmp_path: Path) -> None:
     instances = read(tmp_path)
     name = "COCO_val2014_000000000042.jpg"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,36 @@ def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> 
     assert counts(problems) == dict.fromkeys([*kinds, "image without captions", "missing image"], 1)
     with pytest.raises(UserError, match=r"\(annotation 5 is of image 1000, which is not there\)"):
         read("coco", file, folder)
+
+
+@pytest.mark.parametrize(
+    ("listed", "used", "found"),
+    [
+        (["a_1", "a_2"], ["a_1", "a_2"], ["a_1", "a_2"]),
+        (["1", "2"], [1, 2], ["1", "2"]),
+        ([1, 2], ["1", "2"], [1, 2]),
+        ([1, "b"], ["1", "b"], [1, "b"]),
+        ([1, "b"], [1, "b"], [1, "b"]),
+        ([1, "2"], [1, 2], "1 caption without an image (annotation 2 is of image 2,"),
+        ([1, "1"], [1, "1"], "1 duplicate image (image 1 is the same as image 1)"),
+        (["1", "2"], ["1", 3], "(annotation 3 is of image 3, which is not there)"),
+        ([1.5], [1.5], "images[0].id should be a whole number or text, found 1.5"),
+    ],
+)
+def test_ids_of_coco_are_numbers_or_text(
+    tmp_path: Path, listed: list[Any], used: list[Any], found: list[Any] | str
+) -> None:
+    images = [{"id": each, "file_name": f"{each}.jpg"} for each in listed]
+    annotations = [{"id": f"{each}", "image_id": each, "caption": f"Photo {each}"} for each in used]
+    file = write_json(tmp_path / "c.json", {"images": images, "annotations": annotations})
+    if isinstance(found, str):
+        with pytest.raises(UserError, match=re.escape(found)):
+            read("coco", file, check_files=False)
+    else:
+        captions = [
+            (each.image_id, each.captions) for each in read("coco", file, check_files=False)[0]
+        ]
+        assert captions == [(each, (f"Photo {each}",)) for each in found]
 
 
 @pytest.mark.data
