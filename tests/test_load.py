@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import captioner
+from captioner.caption import load_model
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.model_folders import model_folder
@@ -50,6 +51,22 @@ def test_the_folder_of_a_training_run_stands_for_its_model(tiny_model: Path) -> 
     # A model with a folder named model in it is itself.
     (run / "model" / "model").mkdir()
     assert model_folder(run / "model") == run / "model"
+
+
+def test_captions_are_in_the_language_asked_for(tiny_model: Path) -> None:
+    model = captioner.load(tiny_model)
+    english = model.caption(DEMO_PHOTO)
+    german = captioner.translate_captions(english, captioner.load_translator(), "de")
+    assert model.caption(DEMO_PHOTO, language="DE").to_dict() == german.to_dict()
+    assert german.text != english.text
+    assert german.language == "de"
+    found = model.caption(["none.jpg", DEMO_PHOTO], language="de", on_error="skip")
+    assert [str(each) for each in found] == ["none.jpg does not exist", german.text]
+    assert model.caption(DEMO_PHOTO, language="en") == english
+    with pytest.raises(UserError, match="captions in it need a translator; the package has de, fr"):
+        model.caption(DEMO_PHOTO, language="it")
+    with pytest.raises(UserError, match="captions in English only: captioner.load gives one"):
+        load_model(tiny_model).caption(DEMO_PHOTO, language="de")
 
 
 def test_models_are_float32_whatever_torch_s_default_type(tiny_model: Path) -> None:

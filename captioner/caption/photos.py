@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, tee
 from typing import Any, Literal, NamedTuple, overload
 
@@ -19,6 +19,7 @@ from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.outcomes import Failed, read_batches, shape_as_given, with_results
+from captioner.text.languages import ENGLISH, language_tag
 from captioner.vision.find_images import find_images
 from captioner.vision.images import (
     IS_ADDRESS,
@@ -33,6 +34,9 @@ from captioner.vision.preprocessing import Preprocessing
 
 NamedPhoto = tuple[str, Callable[[], Image.Image]]
 """A photo's name and the function that loads it or raises `UserError`."""
+
+Translate = Callable[[list[Caption]], list[Caption]]
+"""Translates captions, such as `translate_captions` with its translator."""
 
 
 class _Loaded(NamedTuple):
@@ -60,11 +64,18 @@ class Captioned:
 class PhotoCaptioner(ABC):
     """Captions photos, however its networks are computed.
 
-    preprocessing: of photos. search: the default options.
+    preprocessing: of photos. search: the default options. load_translation: gives what translates
+        captions into a language; of models from `captioner.load`.
     """
 
     preprocessing: Preprocessing
     search: SearchOptions
+    load_translation: Callable[[str], Translate] | None = None
+
+    @cached_property
+    def _translations(self) -> dict[str, Translate]:
+        """By the languages that were asked for."""
+        return {}
 
     @abstractmethod
     def caption_pixels(
@@ -98,6 +109,7 @@ class PhotoCaptioner(ABC):
         *,
         on_error: Literal["raise", "skip"] = "raise",
         batch_size: int = 16,
+        language: str | None = None,
         **search: Any,
     ) -> Any:
         """Caption a photo, or photos in order.
@@ -108,6 +120,7 @@ class PhotoCaptioner(ABC):
             or a tensor (3, H, W) of uint8 or of floats in [0, 1].
         on_error: `raise` raises `UserError` for a photo that cannot be read; `skip` gives a
             `Failed` with the reason in place of its caption.
+        language: of the captions, such as "de" or "fr"; by default English.
         search: fields of `SearchOptions`, such as `beam=10` or `n_best=3`, over the model's own.
         """
         one = _is_one_photo(photos)
@@ -120,9 +133,23 @@ class PhotoCaptioner(ABC):
             self.search.override(**search),
             batch_size,
             drawn_side=DRAWN_SIDE,
+            translate=self._translation(language),
             workers=self.workers_for(len(photos), batch_size) if is_list else 0,
         )
         return shape_as_given(photos, one, map(_with_source, again, items), on_error)
+
+    def _translation(self, language: str | None) -> Translate | None:
+        """What translates captions; None for English."""
+        tag = language and language_tag(language, "language")
+        if tag in (None, ENGLISH):
+            return None
+        if tag not in self._translations:
+            if self.load_translation is None:
+                raise UserError(
+                    "this model captions in English only: captioner.load gives one that translates"
+                )
+            self._translations[tag] = self.load_translation(tag)
+        return self._translations[tag]
 
     def _named(self, source: ImageSource, number: int | None) -> NamedPhoto:
         """A photo for `caption_photos`. number: its place in the list, if it is in one."""
@@ -136,7 +163,7 @@ def caption_photos(
     search: SearchOptions | None = None,
     batch_size: int = 16,
     drawn_side: int | None = None,
-    translate: Callable[[list[Caption]], list[Caption]] | None = None,
+    translate: Translate | None = None,
     workers: int = 0,
 ) -> Iterator[Captioned | Failed]:
     """Caption photos in order, as many batches in memory as there are workers, and one more.
@@ -144,7 +171,7 @@ def caption_photos(
     search: the captioner's own by default.
     drawn_side: pixels of the longer side that are needed of the photos in the results, whose pixels
         are otherwise in memory for a whole batch; None: all.
-    translate: applied to the captions of each batch, such as `translate_captions`.
+    translate: applied to the captions of each batch.
     workers: threads that caption a batch each; see `in_background`. One at most draws samples.
     """
     if batch_size < 1:

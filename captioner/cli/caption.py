@@ -7,8 +7,7 @@ import os
 import string
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -163,12 +162,13 @@ def _caption(
     arguments: argparse.Namespace,
 ) -> Iterator[Captioned | Failed]:
     """Captions the photos, in order."""
-    from captioner import load
     from captioner.background import workers_for
     from captioner.caption.photos import caption_photos, named_photos
+    from captioner.models import load, load_translation
 
-    translate = _translation(language, arguments) if language else None
-    model = load(arguments.model, arguments.device, arguments.precision)
+    machine = arguments.device, arguments.precision
+    translate = load_translation(language, arguments.translator, *machine) if language else None
+    model = load(arguments.model, *machine)
     batch_size = arguments.batch_size
     return caption_photos(
         model,
@@ -179,23 +179,6 @@ def _caption(
         translate=translate,
         workers=workers_for(model.device, len(photos), batch_size),
     )
-
-
-def _translation(
-    language: str, arguments: argparse.Namespace
-) -> Callable[[list[Caption]], list[Caption]]:
-    """Translates captions into a language."""
-    name = arguments.translator or LANGUAGES.get(language.partition("-")[0])
-    if name is None:
-        known = ", ".join(LANGUAGES)
-        raise UserError(f"--language {language} needs a --translator; the package has {known}")
-
-    from captioner import load_translator
-    from captioner.translate.translated_captions import check_aligns, translate_captions
-
-    translator = load_translator(name, arguments.device, arguments.precision)
-    check_aligns(translator)
-    return partial(translate_captions, translator=translator, language=language)
 
 
 FIELDS: dict[str, str | int | float] = {

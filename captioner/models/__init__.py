@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
+from captioner.errors import UserError
 from captioner.model_folders import model_folder
 
 if TYPE_CHECKING:
     import torch
 
     from captioner.caption import Captioner
+    from captioner.caption.photos import Translate
     from captioner.translate import Translator
 
 DEFAULT = "default"
@@ -37,6 +40,7 @@ def load(
 
     chosen = choose_device(device)
     model = load_model(model_folder(name_or_path), chosen)
+    model.load_translation = partial(load_translation, device=chosen, precision=precision)
     return model.for_inference(choose_precision(precision, chosen))
 
 
@@ -57,3 +61,25 @@ def load_translator(
     translator = load_from(model_folder(name_or_path), chosen)
     translator.precision = choose_precision(precision, chosen)
     return translator
+
+
+def load_translation(
+    language: str,
+    translator: str | os.PathLike[str] | None = None,
+    device: torch.device | str = "cpu",
+    precision: str = "auto",
+) -> Translate:
+    """Load a translator, and return the function that translates captions with it.
+
+    language: a tag, such as "de" or "de-CH". translator: by default the packaged one into the
+        language. device, precision: as for `load`.
+    """
+    from captioner.translate.translated_captions import check_aligns, translate_captions
+
+    name = translator or LANGUAGES.get(language.partition("-")[0])
+    if name is None:
+        known = ", ".join(LANGUAGES)
+        raise UserError(f"captions in {language} need a translator; the package has {known}")
+    loaded = load_translator(name, device, precision)
+    check_aligns(loaded)
+    return partial(translate_captions, translator=loaded, language=language)

@@ -77,7 +77,7 @@ CAPTION = [
     ("a.png --words words", "--words words/a exists"),
     ("a.png a.jpg --xmp", "--xmp would write a.xmp for both a.png and a.jpg; caption them apart"),
     ("--demo --xmp-for digikam", "--xmp writes beside a file of yours"),
-    ("a.png --language it", "--language it needs a --translator; the package has de, fr"),
+    ("a.png --language it", "captions in it need a translator; the package has de, fr"),
     ("a.png --language de_DE", "--language 'de_DE' is not a language tag such as de"),
     ("a.png --translator plain", "--translator needs --language"),
     ("a.png --language it --translator plain", "need a translator with attention"),
