@@ -15,7 +15,7 @@ EDGES = {
     "cpu": "",
     "attention": "cpu",
     "text": "",
-    "vision": "",
+    "vision": "cpu",
     "decoding": "attention",
     "render": "text",
     "caption": "cpu attention text vision decoding render",

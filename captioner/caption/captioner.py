@@ -12,7 +12,6 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from captioner import cpu
 from captioner.background import workers_for
 from captioner.caption.base import CaptionDecoder
 from captioner.caption.caption import Caption, sentence
@@ -118,13 +117,9 @@ class Captioner(PhotoCaptioner):
         """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""
         return self.encode(torch.stack([self.preprocessing(photo) for photo in photos]))
 
-    @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:
         """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
-        precision = next(self.encoder.parameters()).dtype
-        pixels = pixels.to(self.device, precision, memory_format=torch.channels_last)
-        vectors = [self.encoder(chunk).float() for chunk in cpu.in_chunks(pixels)]
-        return torch.cat(vectors)  # (B, L, D)
+        return self.encoder.encode(pixels)
 
     @torch.no_grad()
     def caption_annotations(

@@ -69,7 +69,7 @@ class ExampleStore:
     folder: Path
     record: StoreRecord
 
-    def fill(self, encoder: nn.Module, engine: Engine) -> None:
+    def fill(self, encoder: Encoder, engine: Engine) -> None:
         """Write the missing rows of this process; the first process shows its progress.
 
         Raises `UserError` for a batch with unreadable photos if the recipe refuses these.
@@ -77,6 +77,7 @@ class ExampleStore:
         if read_states(self.folder, self.record.rows).all():  # It may be read-only.
             return
         features = self.recipe.features
+        encoder = encoder.for_inference(getattr(torch, features.precision))
         workers = loading_workers(engine.device, engine.local_world_size)
         with StoreWriter(self.folder, self.record, engine.rank, engine.world_size) as writer:
             batches = writer.missing(features.batch_size)
@@ -86,7 +87,7 @@ class ExampleStore:
                 closing(load_ahead(self._pixels, batches, workers)) as loaded,
             ):
                 for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
-                    writer.write(rows, encode(encoder, pixels, features.precision), unreadable)
+                    writer.write(rows, encoder.encode(pixels), unreadable)
                     progress.update(len(rows))
 
     def open(self) -> FeatureStore:
@@ -158,7 +159,7 @@ def example_stores(
 
 
 def fill_stores(
-    stores: Mapping[str, ExampleStore], encoder: nn.Module, engine: Engine
+    stores: Mapping[str, ExampleStore], encoder: Encoder, engine: Engine
 ) -> dict[str, FeatureStore]:
     """Fill stores and open them, as one of the processes of a run."""
     with engine.fail_together():

@@ -7,6 +7,7 @@ import pickle
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from typing_extensions import Self
 
+from captioner import cpu
 from captioner.errors import UserError
 from captioner.schema import Config
 from captioner.vision.preprocessing import Preprocessing
@@ -118,6 +120,22 @@ class Encoder(nn.Module, ABC):
     def fold_batch_norm(self) -> Encoder:
         """The encoder for inference: batch normalisation is part of its convolutions' weights."""
         return self
+
+    def for_inference(self, precision: torch.dtype) -> Encoder:
+        """A copy that only encodes: batch normalisation is folded, weights are cast."""
+        return deepcopy(self).fold_batch_norm().to(precision).eval()
+
+    @torch.no_grad()
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D), float32.
+
+        On a CPU a few photos at a time, whose feature maps its caches hold.
+        """
+        weight = next(self.parameters())
+        pixels = pixels.to(
+            weight.device, weight.dtype, non_blocking=True, memory_format=torch.channels_last
+        )
+        return torch.cat([self(chunk).float() for chunk in cpu.in_chunks(pixels)])  # (B, L, D)
 
     def digest(self) -> str:
         """64 hexadecimal digits (SHA-256) that differ when the configuration or a weight does."""
