@@ -108,18 +108,6 @@ class EncoderLayer(nn.Module):
         return outputs
 
 
-class DecoderLayerOutput(NamedTuple):
-    """Output of a decoder layer.
-
-    vectors: (B, K, T, H). weights: (B, N, K, T, S), attention over the source, None where they are
-    not asked for. cache: keys and values of all target tokens so far, (B, N, M, H / N).
-    """
-
-    vectors: Tensor
-    weights: Tensor | None
-    cache: Memory
-
-
 class DecoderLayer(nn.Module):
     """Self-attention over the target, attention over the source, feed-forward. Section 3.1."""
 
@@ -139,8 +127,11 @@ class DecoderLayer(nn.Module):
         cache: Memory | None,
         mask: Tensor,
         needs_weights: bool,
-    ) -> DecoderLayerOutput:
-        """Vectors of the T newest tokens (B, K, T, H) -> `DecoderLayerOutput`.
+    ) -> tuple[Tensor, Tensor | None, Memory]:
+        """Vectors of the T newest tokens (B, K, T, H) -> vectors (B, K, T, H).
+
+        Also the attention over the source (B, N, K, T, S), None without `needs_weights`, and the
+        keys and values of all tokens so far (B, N, M, H / N).
 
         source: `cross_attention.remember` of the encoder's outputs, of B sources.
         cache: keys and values of the earlier tokens of all rows, None before the first.
@@ -164,7 +155,7 @@ class DecoderLayer(nn.Module):
         vectors = self.around_cross(vectors, context.view(shape))
 
         outputs = self.feed_forward(self.around_network.before(vectors))  # (B, K, T, H)
-        return DecoderLayerOutput(self.around_network(vectors, outputs), weights, extended)
+        return self.around_network(vectors, outputs), weights, extended
 
 
 class StackState(NamedTuple):
@@ -237,21 +228,18 @@ class DecoderStack(nn.ModuleList):
         if steps > 1:
             mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
         mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
-        chosen = chosen % len(self)
-        caches = []
-        weights: Tensor | None = None
+        chosen %= len(self)
+        caches, maps = [], []
         for number, layer in enumerate(self):
             cache = None
             if state.row_mask.shape[-1]:
                 cache = Memory(state.values[number], state.keys[number])
-            output = layer(vectors, state.sources[number], cache, mask, number == chosen)
-            vectors = output.vectors
-            caches.append(output.cache)
-            if number == chosen:
-                weights = output.weights  # (B, N, K, T, S)
-        assert weights is not None
+            is_chosen = number == chosen
+            vectors, weights, cache = layer(vectors, state.sources[number], cache, mask, is_chosen)
+            caches.append(cache)
+            maps.append(weights)  # (B, N, K, T, S)
         keys, values = zip(*((cache.keys, cache.values) for cache in caches), strict=True)
-        return vectors, weights, state._replace(keys=keys, values=values, row_mask=row_mask)
+        return vectors, maps[chosen], state._replace(keys=keys, values=values, row_mask=row_mask)
 
 
 def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:
