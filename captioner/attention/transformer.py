@@ -162,14 +162,14 @@ class StackState(NamedTuple):
     """State of a stack after some tokens.
 
     memory: of B sources, values (B, S, H). sources: their keys and values for each layer,
-    (B, N, S, H / N). keys, values: of the M tokens fed so far, of all rows, for each layer,
-    (B, N, M, H / N). row_mask: (B, K, M) boolean, which of these belong to a row.
+    (B, N, S, H / N). caches: keys and values of the M tokens fed so far, of all rows, for each
+    layer, (B, N, M, H / N); none before the first. row_mask: (B, K, M) boolean, which of these
+    belong to a row.
     """
 
     memory: Memory
     sources: tuple[Memory, ...]
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
+    caches: tuple[Memory, ...]
     row_mask: Tensor
 
     @property
@@ -188,7 +188,6 @@ class DecoderStack(nn.ModuleList):
 
     def __init__(self, parts: LayerParts, layers: int) -> None:
         super().__init__(DecoderLayer(parts) for _ in range(layers))
-        self.heads = parts.heads
 
     def start(self, memory: Memory) -> StackState:
         """Project keys and values of a memory with values (B, S, H) for each layer; no token yet.
@@ -199,16 +198,8 @@ class DecoderStack(nn.ModuleList):
             layer.cross_attention.remember(memory.values, memory.mask)  # type: ignore[operator, union-attr]
             for layer in self
         )
-        size = memory.values.shape[-1]
-        empty = memory.values.new_empty(memory.batch_size, self.heads, 0, size // self.heads)
-        cache = (empty,) * len(self)  # (B, N, 0, H / N) each
-        row_mask = empty.new_empty(memory.batch_size, 1, 0, dtype=torch.bool)  # (B, 1, 0)
-        return StackState(memory, sources, cache, cache, row_mask)
-
-    def select(self, state: StackState, rows: Tensor) -> StackState:
-        """Select rows (B, K') of each source's K; the cache is shared as the memory is."""
-        index = rows.unsqueeze(-1).expand(*rows.shape, state.row_mask.shape[-1])  # (B, K', M)
-        return state._replace(row_mask=state.row_mask.gather(1, index))
+        row_mask = memory.values.new_empty(memory.batch_size, 1, 0, dtype=torch.bool)  # (B, 1, 0)
+        return StackState(memory, sources, (), row_mask)
 
     def forward(
         self, vectors: Tensor, state: StackState, chosen: int
@@ -231,15 +222,13 @@ class DecoderStack(nn.ModuleList):
         chosen %= len(self)
         caches, maps = [], []
         for number, layer in enumerate(self):
-            cache = None
-            if state.row_mask.shape[-1]:
-                cache = Memory(state.values[number], state.keys[number])
+            cache = state.caches[number] if state.caches else None
             is_chosen = number == chosen
             vectors, weights, cache = layer(vectors, state.sources[number], cache, mask, is_chosen)
             caches.append(cache)
             maps.append(weights)  # (B, N, K, T, S)
-        keys, values = zip(*((cache.keys, cache.values) for cache in caches), strict=True)
-        return vectors, maps[chosen], state._replace(keys=keys, values=values, row_mask=row_mask)
+        state = state._replace(caches=tuple(caches), row_mask=row_mask)
+        return vectors, maps[chosen], state
 
 
 def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:

@@ -131,12 +131,6 @@ class ShowAttendTellDecoder(CaptionDecoder):
         features = self._output_features(embedded, state.hidden, context)
         return Step(self.output(features), state, attended.weights)  # logits (B, K, V)
 
-    def select(self, state: object, rows: Tensor) -> DecoderState:
-        """Select rows (B, K') among each source's K; the memory stays shared."""
-        assert isinstance(state, DecoderState)
-        hidden, cell = (select_rows(each, rows) for each in (state.hidden, state.cell))
-        return state._replace(hidden=hidden, cell=cell)  # (B, K', H) each
-
     def forward(
         self,
         memory: Memory,
@@ -158,7 +152,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         word_gates = functional.linear(embedded, of_word, biases)  # (B, K, T, 4H)
         state = self.start(memory)
         if tokens.shape[1] != 1:
-            state = self.select(state, tokens.new_zeros(tokens.shape[:2]))
+            state = select_rows(state, tokens.new_zeros(tokens.shape[:2]))
         recur = self._recur_on_cpu if cpu.enabled(tokens.device) else self._recur
         hidden, attended = recur(word_gates, state, generator, expected)
         features = self._output_features(embedded, hidden, attended.context)

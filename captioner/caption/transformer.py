@@ -26,7 +26,7 @@ from captioner.caption.base import (
     CaptionDecoderConfig,
     Standardisation,
 )
-from captioner.decoding import Step, TeacherForced
+from captioner.decoding import SequenceDecoder, TeacherForced
 from captioner.schema import SIZE
 
 
@@ -68,7 +68,7 @@ class TransformerDecoderConfig(CaptionDecoderConfig):
         return self
 
 
-class TransformerDecoder(CaptionDecoder):
+class TransformerDecoder(SequenceDecoder, CaptionDecoder):
     """Pre-norm Transformer layers over projected annotation vectors."""
 
     def __init__(self, config: TransformerDecoderConfig, vocabulary_size: int) -> None:
@@ -104,23 +104,7 @@ class TransformerDecoder(CaptionDecoder):
         """A memory of B sources -> the state before the first word: no cached keys of words."""
         return self.stack.start(memory)
 
-    def step(self, tokens: Tensor, state: object) -> Step:
-        """Last words (B, K) and the state before them -> `Step` for the next words."""
-        assert isinstance(state, StackState)
-        forced, state = self._run(tokens.unsqueeze(-1), state)  # T = 1
-        return Step(forced.logits.squeeze(2), state, forced.weights.squeeze(2))
-
-    def select(self, state: object, rows: Tensor) -> StackState:
-        """Select rows (B, K') among each source's K; the memory stays shared."""
-        assert isinstance(state, StackState)
-        return self.stack.select(state, rows)
-
-    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """Teacher forcing: fed words (B, K, T), `<start>` first -> `TeacherForced`, in one pass."""
-        state = self.select(self.start(memory), tokens.new_zeros(tokens.shape[:2]))  # (B, K, ...)
-        return self._run(tokens, state)[0]
-
-    def _run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:
+    def run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:
         """The T newest words (B, K, T) and the state before them -> outputs and the next state."""
         embedded = self.embedding(tokens)  # (B, K, T, H)
         positions = sinusoidal_positions(state.length, tokens.shape[-1], embedded)  # (T, H)

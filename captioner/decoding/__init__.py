@@ -13,20 +13,24 @@ if TYPE_CHECKING:
     from captioner.decoding.loop import Sampling as Sampling
     from captioner.decoding.loop import Strategy as Strategy
     from captioner.decoding.loop import decode as decode
-    from captioner.decoding.loop import select_rows as select_rows
     from captioner.decoding.options import SearchOptions as SearchOptions
     from captioner.decoding.options import TranslationSearch as TranslationSearch
     from captioner.decoding.protocol import Decoder as Decoder
     from captioner.decoding.protocol import Hypothesis as Hypothesis
+    from captioner.decoding.protocol import SequenceDecoder as SequenceDecoder
     from captioner.decoding.protocol import Step as Step
     from captioner.decoding.protocol import TeacherForced as TeacherForced
     from captioner.decoding.protocol import cross_entropies as cross_entropies
+    from captioner.decoding.protocol import select_rows as select_rows
 
 _NAMES = {
     "constraints": ("Constraints",),
-    "loop": ("BeamSearch", "Choice", "Sampling", "Strategy", "decode", "select_rows"),
+    "loop": ("BeamSearch", "Choice", "Sampling", "Strategy", "decode"),
     "options": ("SearchOptions", "TranslationSearch"),
-    "protocol": ("Decoder", "Hypothesis", "Step", "TeacherForced", "cross_entropies"),
+    "protocol": (
+        *("Decoder", "Hypothesis", "SequenceDecoder", "Step", "TeacherForced"),
+        *("cross_entropies", "select_rows"),
+    ),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from captioner.attention import Memory, draw
 from captioner.decoding.constraints import Constraints
-from captioner.decoding.protocol import Decoder, Hypothesis
+from captioner.decoding.protocol import Decoder, Hypothesis, select_rows, select_sources
 from captioner.errors import UserError
 
 
@@ -195,7 +195,7 @@ def decode(
         totals = totals.gather(1, parents) + terms  # (B, K')
         past = select_rows(history, parents)  # (B, K', t)
         history = torch.cat([past, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
-        state = decoder.select(step.state, parents)
+        state = select_rows(step.state, parents)
         if strategy.drops_finished and 2 * live_counts.count(0) >= len(live_counts):
             # Drop ended sources once half have ended: the copy is at most half the memory.
             unfinished = torch.tensor([index for index, rows in enumerate(live_counts) if rows])
@@ -321,21 +321,3 @@ def coverage_score(attention: Tensor, beta: float, mask: Tensor | None = None) -
     if mask is not None:
         received = received[mask]
     return beta * float(received.clamp(_FLOOR, 1.0).log().sum())
-
-
-def select_rows(tensor: Tensor, rows: Tensor) -> Tensor:
-    """Select rows (B, K'), indices into each source's K, of (B, K, ...): (B, K', ...)."""
-    batch_size, count = tensor.shape[:2]
-    first = torch.arange(0, batch_size * count, count, device=rows.device).unsqueeze(1)  # (B, 1)
-    selected = tensor.flatten(end_dim=1).index_select(0, (first + rows).flatten())
-    return selected.view(*rows.shape, *tensor.shape[2:])  # (B, K', ...)
-
-
-def select_sources(state: Any, sources: Tensor) -> Any:
-    """Select sources (B',), indices into B, of a tensor (B, ...), a memory or a tuple of these."""
-    if isinstance(state, Tensor):
-        return state.index_select(0, sources)
-    if isinstance(state, Memory):
-        return state.select(sources)
-    selected = [select_sources(each, sources) for each in state]
-    return type(state)(*selected) if hasattr(state, "_fields") else tuple(selected)

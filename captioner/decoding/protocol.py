@@ -1,12 +1,13 @@
-"""The protocol of decoders, hypotheses, and the likelihood of given sequences."""
+"""The protocol of decoders and their states, hypotheses, and the likelihood of sequences."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.attention import Memory
@@ -42,9 +43,9 @@ class TeacherForced(NamedTuple):
 class Decoder(Protocol):
     """The protocol of every caption and translation decoder.
 
-    Tokens are (B, K) and a state has a row for each. The memory stays (B, ...): the hypotheses of a
-    beam share the memory of their source without a copy. A state is made of tensors (B, ...),
-    memories and tuples of these, so that the loop can leave out sources that have ended.
+    Tokens are (B, K). A state is made of tensors (B, K, ...), with a row for each token, of
+    memories and of tuples of these; `select_rows` and `select_sources` take parts of it. Memories
+    stay (B, ...): the hypotheses of a beam share the memory of their source without a copy.
     """
 
     @abstractmethod
@@ -55,9 +56,52 @@ class Decoder(Protocol):
     def step(self, tokens: Tensor, state: object) -> Step:
         """The last tokens (B, K) and the state before them -> logits, state and weights."""
 
+
+class SequenceDecoder(nn.Module, Decoder):
+    """A decoder that runs over whole sequences; a step is a sequence of one token."""
+
     @abstractmethod
-    def select(self, state: object, rows: Tensor) -> object:
-        """Select rows (B, K'), indices into each source's K rows, of a state."""
+    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, Any]:
+        """Input tokens (B, K, T) and the state before them -> outputs and the state after them.
+
+        What does not depend on the previous step is computed for all steps together.
+        """
+
+    def step(self, tokens: Tensor, state: object) -> Step:
+        """Last tokens (B, K) and the state before them -> logits, state and weights."""
+        outputs, state = self.run(tokens.unsqueeze(-1), state)  # T = 1
+        return Step(outputs.logits.squeeze(2), state, outputs.weights.squeeze(2))
+
+    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
+        """Teacher forcing: input tokens (B, K, T), `<start>` first; equal to T calls of `step`."""
+        state = select_rows(self.start(memory), tokens.new_zeros(tokens.shape[:2]))
+        return self.run(tokens, state)[0]
+
+
+def select_rows(state: Any, rows: Tensor) -> Any:
+    """Select rows (B, K'), indices into each source's K, of a state; memories stay shared."""
+    if isinstance(state, Memory):
+        return state
+    if isinstance(state, Tensor):
+        batch_size, count = state.shape[:2]
+        first = torch.arange(0, batch_size * count, count, device=rows.device).unsqueeze(1)
+        selected = state.flatten(end_dim=1).index_select(0, (first + rows).flatten())
+        return selected.view(*rows.shape, *state.shape[2:])  # (B, K', ...)
+    return _like(state, [select_rows(each, rows) for each in state])
+
+
+def select_sources(state: Any, sources: Tensor) -> Any:
+    """Select sources (B',), indices into B, of a state."""
+    if isinstance(state, Memory):
+        return state.select(sources)
+    if isinstance(state, Tensor):
+        return state.index_select(0, sources)  # (B', ...)
+    return _like(state, [select_sources(each, sources) for each in state])
+
+
+def _like(state: Any, parts: list[Any]) -> Any:
+    """The parts as a tuple of the type of a state."""
+    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,7 +81,7 @@ class Bahdanau(RecurrentModel):
         return DecoderState(memory, (at_least_float32(torch.tanh(self.initial(backward))),))
 
     def run(self, tokens: Tensor, state: DecoderState) -> tuple[TeacherForced, DecoderState]:
-        """See `TranslationModel.run`; only the GRU and its attention run step by step."""
+        """See `SequenceDecoder.run`; only the GRU and its attention run step by step."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         states, contexts, weights = self.cell.attend(
             self.attention, embedded, state.recurrent, state.memory

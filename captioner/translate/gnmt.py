@@ -96,7 +96,7 @@ class GNMT(RecurrentModel):
         return DecoderState(memory, (bottom, *upper))
 
     def run(self, tokens: Tensor, state: DecoderState) -> tuple[TeacherForced, DecoderState]:
-        """See `TranslationModel.run`; only the bottom layer runs step by step."""
+        """See `SequenceDecoder.run`; only the bottom layer runs step by step."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         (_, *bottom), context, weights = self.bottom_decoder.attend(
             self.attention, embedded, state.recurrent[0], state.memory

@@ -138,7 +138,7 @@ class Luong(RecurrentModel):
         return LuongState(memory, recurrent, attentional, time)
 
     def run(self, tokens: Tensor, state: LuongState) -> tuple[TeacherForced, LuongState]:
-        """See `TranslationModel.run`; with input feeding all steps run one by one."""
+        """See `SequenceDecoder.run`; with input feeding all steps run one by one."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         if self.config.input_feeding:
             outputs, steps = [], []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from abc import abstractmethod
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from captioner import cpu
 from captioner.attention import Memory
-from captioner.decoding import Step, TeacherForced, cross_entropies, select_rows
+from captioner.decoding import SequenceDecoder, cross_entropies
 from captioner.errors import UserError
 from captioner.schema import Config
 from captioner.text.token_batches import TranslationBatch
@@ -93,15 +94,12 @@ def _table(size: int, embedding_size: int) -> nn.Embedding:
     return nn.Embedding(size, embedding_size)
 
 
-class TranslationModel(nn.Module):
-    """Encoder, memory and decoder; implements `captioner.decoding.Decoder`.
-
-    A subclass implements `remember`, `start` and `run`. Its state is a NamedTuple of tensors
-    (B, K, ...), or tuples of them, and of `memory`, which all K rows share.
-    """
+class TranslationModel(SequenceDecoder):
+    """Encoder, memory and decoder. A subclass implements `remember`, `start` and `run`."""
 
     embeddings: Embeddings
 
+    @abstractmethod
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
         """Encode source tokens (B, S), `<end>` last, with their mask (B, S), as a memory.
 
@@ -109,37 +107,6 @@ class TranslationModel(nn.Module):
         It may stay on the CPU: recurrent encoders read lengths from it, which waits for a GPU.
         A source without tokens is an error.
         """
-        raise NotImplementedError
-
-    def start(self, memory: Memory) -> Any:
-        """Memory of B sources -> initial state of one row each, (B, 1, ...)."""
-        raise NotImplementedError
-
-    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, Any]:
-        """Input tokens (B, K, T) and the state before them -> outputs and the state after them.
-
-        What does not depend on the previous step is computed for all steps together.
-        """
-        raise NotImplementedError
-
-    def step(self, tokens: Tensor, state: Any) -> Step:
-        """Last tokens (B, K) and the state before them -> logits, state and weights."""
-        outputs, state = self.run(tokens.unsqueeze(-1), state)  # T = 1
-        return Step(outputs.logits.squeeze(2), state, outputs.weights.squeeze(2))
-
-    def select(self, state: Any, rows: Tensor) -> Any:
-        """Select rows (B, K') of each source's K; the memory is shared."""
-        if isinstance(state, Memory):
-            return state
-        if isinstance(state, Tensor):
-            return select_rows(state, rows)
-        selected = [self.select(each, rows) for each in state]
-        return type(state)(*selected) if hasattr(state, "_fields") else tuple(selected)
-
-    def forward(self, memory: Memory, tokens: Tensor) -> TeacherForced:
-        """Teacher forcing: input tokens (B, K, T), `<start>` first; equal to T calls of `step`."""
-        state = self.select(self.start(memory), tokens.new_zeros(tokens.shape[:2]))
-        return self.run(tokens, state)[0]
 
 
 class TranslationObjective(Config):

@@ -294,7 +294,7 @@ class SequenceToSequence(RecurrentModel):
         return DecoderState(memory, tuple(each.unsqueeze(1) for each in memory.final))
 
     def run(self, tokens: Tensor, state: DecoderState) -> tuple[TeacherForced, DecoderState]:
-        """See `TranslationModel.run`; one run of the network for all steps."""
+        """See `SequenceDecoder.run`; one run of the network for all steps."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         hidden, recurrent = self.decoder(embedded, state.recurrent)  # (B, K, T, H)
         logits = self.embeddings.logits(self.dropout(hidden))  # (B, K, T, V)

@@ -133,12 +133,8 @@ class Transformer(TranslationModel):
         """Project keys and values of the source for each layer; the cache is empty."""
         return self.decoder.start(memory)
 
-    def select(self, state: StackState, rows: Tensor) -> StackState:
-        """See `TranslationModel.select`; the cache is shared as the memory is."""
-        return self.decoder.select(state, rows)
-
     def run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:
-        """See `TranslationModel.run`; one pass with a causal mask."""
+        """See `SequenceDecoder.run`; one pass with a causal mask."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, H)
         vectors = self._add_positions(embedded, state.length)
         outputs, weights, state = self.decode(vectors, state)

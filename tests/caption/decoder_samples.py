@@ -9,7 +9,7 @@ from torch import Tensor
 
 from captioner.attention import Memory
 from captioner.caption import CaptionDecoder
-from captioner.decoding import TeacherForced
+from captioner.decoding import TeacherForced, select_rows
 
 WORDS, PLACES, MEMORY = 11, 9, 8
 """V, L and D."""
@@ -27,11 +27,11 @@ def captions(rows: int = 1) -> Tensor:
 def stepped(decoder: CaptionDecoder, memory: Memory, words: Tensor) -> TeacherForced:
     """The decoder's output for words (B, K, T), step by step."""
     batch, rows, _ = words.shape
-    state = decoder.select(decoder.start(memory), torch.zeros(batch, rows, dtype=torch.long))
+    state = select_rows(decoder.start(memory), torch.zeros(batch, rows, dtype=torch.long))
     logits, weights = [], []
     for tokens in words.unbind(dim=2):
         step = decoder.step(tokens, state)
-        state = decoder.select(step.state, torch.arange(rows).expand(batch, -1))
+        state = select_rows(step.state, torch.arange(rows).expand(batch, -1))
         logits.append(step.logits)
         weights.append(step.weights)
     return TeacherForced(torch.stack(logits, dim=2), torch.stack(weights, dim=2))

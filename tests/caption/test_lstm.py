@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cpu import SWITCH
-from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.decoding import BeamSearch, Constraints, decode, select_rows
 
 HIDDEN = 6
 """H of the decoders here."""
@@ -107,7 +107,7 @@ def test_teacher_forcing_and_stepping_are_the_paper_s_equations(form: dict[str, 
             torch.testing.assert_close(found.logits[photo, row], torch.stack(logits))
             torch.testing.assert_close(found.weights[photo, row], torch.stack(weights))
         rows = torch.zeros(3, 2, dtype=torch.long)
-        assert decoder.select(decoder.start(memory), rows).memory is memory
+        assert select_rows(decoder.start(memory), rows).memory is memory
     if form["gate"] != "none":
         assert decoder.gate.out_features == {"scalar": 1, "vector": MEMORY}[form["gate"]]
 

@@ -74,10 +74,6 @@ class TableDecoder:
         weights = torch.stack([source, steps.float(), hashes.float()], dim=-1)  # (B, K, 3)
         return Step(self.table[hashes], TableState(memory, hashes, steps + 1), weights)
 
-    def select(self, state: object, rows: Tensor) -> TableState:
-        assert isinstance(state, TableState)
-        return TableState(state.memory, state.hashes.gather(1, rows), state.steps.gather(1, rows))
-
     def log_probabilities(self, source: int, tokens: list[int]) -> list[float]:
         """Of every next token, after these of this source; in float64, without tensors."""
         logits = self.table[self._hash(source, tokens)].tolist()

@@ -124,10 +124,6 @@ class ScriptedDecoder(nn.Module):
         weights = nn.functional.one_hot(looked, memory.length).float()
         return Step(logits, (memory, time + 1), weights)
 
-    def select(self, state: Any, rows: Tensor) -> Any:
-        memory, time = state
-        return memory, time.gather(1, rows)
-
 
 @pytest.fixture
 def scripted() -> Captioner:

@@ -26,11 +26,11 @@ def test_steps_equal_teacher_forcing(name: str) -> None:
     forced = model(memory, fed)
     assert forced.logits.shape == (3, 2, 5, SIZE)
     assert forced.weights.shape == (3, 2, 5, memory.length)
-    state = model.select(model.start(memory), torch.zeros(3, 2, dtype=torch.long))
+    state = select_rows(model.start(memory), torch.zeros(3, 2, dtype=torch.long))
     for time in range(5):
         if time == 3:
             rows = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 1, 1]])
-            state, fed = model.select(state, rows), select_rows(fed, rows)
+            state, fed = select_rows((state, fed), rows)
             forced = TeacherForced(*(select_rows(each, rows) for each in forced[:2]))
         step = model.step(fed[:, :, time], state)
         state = step.state
