@@ -65,7 +65,7 @@ def test_captions_are_in_the_language_asked_for(tiny_model: Path) -> None:
     assert model.caption(DEMO_PHOTO, language="en") == english
     with pytest.raises(UserError, match="captions in it need a translator; the package has de, fr"):
         model.caption(DEMO_PHOTO, language="it")
-    with pytest.raises(UserError, match="captions in English only: captioner.load gives one"):
+    with pytest.raises(UserError, match=r"captions in English only: captioner\.load gives one"):
         load_model(tiny_model).caption(DEMO_PHOTO, language="de")
 
 

@@ -53,7 +53,7 @@ class CaptionScores:
     metrics: Mapping[str, Metric]
     frequency_images: int | None = None
     references_without_caption: int = 0
-    diversity: dict[str, float | None] | None = None
+    diversity: dict[str, float] | None = None
     fluency: dict[str, float] | None = None
     hallucination: dict[str, Any] | None = None
     intervals: Mapping[str, Interval] | None = None

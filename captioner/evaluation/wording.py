@@ -16,33 +16,33 @@ from captioner.text.ngrams import PeoplesNgrams
 
 def text_diversity(
     captions: Sequence[Tokens], training: Iterable[Tokens] | None = None
-) -> dict[str, float | None]:
+) -> dict[str, float]:
     """How varied C tokenised captions are, by name; shares are fractions of one.
 
     captions: one or more, which may be empty.
     training: the tokenised captions that the model learned from.
 
     distinct_captions: different captions, word for word. seen_in_training: the share of captions
-    that equal one of training; None if not given. vocabulary: different words. mean_length: in
-    words. repeated-1: the share of captions with a word directly after itself ("a a"). repeated-2
-    to repeated-4: with an n-gram that occurs twice in the caption.
+    that equal one of training, if given. vocabulary: different words. mean_length: in words.
+    doubled_word: the share of captions with a word directly after itself ("a a"). repeated_2_words
+    to repeated_4_words: with an n-gram that occurs twice in the caption.
     """
     sentences = [tuple(tokens) for tokens in captions]
     count = len(sentences)
-    seen = None
+    seen = {}
     if training is not None:
         known = set(map(tuple, training))
-        seen = sum(sentence in known for sentence in sentences) / count
+        seen["seen_in_training"] = sum(each in known for each in sentences) / count
     distinct = set(sentences)
     doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
-    repeated, left = {"repeated-1": doubled / count}, sentences
+    repeated, left = {"doubled_word": doubled / count}, sentences
     for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
         left = [words for words in left if _repeats(words, n)]
-        repeated[f"repeated-{n}"] = len(left) / count
+        repeated[f"repeated_{n}_words"] = len(left) / count
     return {
         "distinct_captions": len(distinct),
         "distinct_share": len(distinct) / count,
-        "seen_in_training": seen,
+        **seen,
         "vocabulary": len(set(chain.from_iterable(distinct))),
         "mean_length": sum(map(len, sentences)) / count,
         **repeated,

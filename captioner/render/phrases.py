@@ -9,11 +9,13 @@ from dataclasses import dataclass
 class Phrases:
     """The words of one language, with its tag; `usage` is HTML, the others plain text.
 
-    Captions in other languages are translations; their probabilities are the translator's.
+    sure: in three degrees, from the least. Captions in other languages are translations; their
+    probabilities are the translator's.
     """
 
     language: str
     not_sure: str
+    sure: tuple[str, str, str]
     legend: str
     title: str
     usage: str
@@ -29,6 +31,7 @@ class Phrases:
 _ENGLISH = Phrases(
     language="en",
     not_sure="not sure",
+    sure=("somewhat sure", "fairly sure", "quite sure"),
     legend="%: how likely the model found the word, given the words before it.",
     title="Where the model looked",
     usage="""Point at a word, tap it, or press <kbd>←</kbd> <kbd>→</kbd>: bright is where the model
@@ -46,6 +49,7 @@ by the model.""",
 _GERMAN = Phrases(
     language="de",
     not_sure="nicht sicher",
+    sure=("einigermaßen sicher", "ziemlich sicher", "sehr sicher"),
     legend="%: wie wahrscheinlich das Wort in der Übersetzung ist, nach den Wörtern davor.",
     title="Wohin das Modell geschaut hat",
     usage="""Auf ein Wort zeigen, es antippen oder <kbd>←</kbd> <kbd>→</kbd> drücken: Hell ist,
@@ -63,6 +67,7 @@ löst es. Schraffiert: vom Modell nicht gesehen.""",
 _FRENCH = Phrases(
     language="fr",
     not_sure="incertain",
+    sure=("plutôt sûr", "assez sûr", "très sûr"),
     legend="% : probabilité du mot dans la traduction, après les mots précédents.",
     title="Où le modèle a regardé",
     usage="""Pointez un mot, touchez-le ou appuyez sur <kbd>←</kbd> <kbd>→</kbd> : en clair, ce que

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
@@ -27,16 +27,18 @@ from captioner.caption import Caption
 from captioner.caption.caption import sentence
 from captioner.decoding import SearchOptions, TranslationSearch
 from captioner.errors import UserError, did_you_mean, near_names
+from captioner.render.phrases import phrases
 from captioner.schema import error_sentence
 from captioner.serve.limits import Limits
+from captioner.text.languages import ENGLISH
 
 Options = TypeVar("Options", bound=SearchOptions)
 
 _PLACES = 5
 """Decimal places of a weight of a map; 14x14 of them still add up to 1 within 0.001."""
 
-_LEVELS = ((0.4, "somewhat sure"), (0.55, "fairly sure"), (math.inf, "quite sure"))
-"""Words for confidences below these, where the model is sure."""
+_DEGREES = (0.4, 0.55)
+"""Confidences from which the next phrase of `Phrases.sure` holds."""
 
 _SCORE = "ranks the alternatives: the log-probability after length normalisation"
 
@@ -280,11 +282,17 @@ class ModelsAnswer(BaseModel):
 
 
 def confidence_in_words(caption: Caption) -> str | None:
-    """A caption's confidence as a phrase; None where the model has none."""
+    """A caption's confidence as a phrase in its language; None where the model has none.
+
+    Of a translation without the share of words, which is that of the English caption.
+    """
     confidence = caption.confidence
     if confidence is None:
         return None
-    level = caption.doubt or next(words for below, words in _LEVELS if confidence < below)
+    sure = phrases(caption.language or ENGLISH).sure
+    level = caption.drawn_doubt or sure[bisect(_DEGREES, confidence)]
+    if caption.language is not None:
+        return level
     tenths = round(10 * confidence)
     share = {0: "hardly any", 10: "nearly all"}.get(tenths, f"about {tenths} in 10")
     return f"{level}: people would use {share} of its words"

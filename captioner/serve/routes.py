@@ -117,9 +117,9 @@ async def overlay(
 ) -> Response:
     """Maps drawn over photos: panels, an animation, or a page."""
     if len(form.photo) > 1 and form.format != "html":
-        raise UserError(f"field 'photo' is there more than once, but a {form.format} holds one")
+        raise UserError(f"a {form.format} shows one photo, and field 'photo' has {len(form.photo)}")
     if form.captions and len(form.captions) != len(form.photo):
-        raise UserError("field 'captions' should be there once for every photo, or not")
+        raise UserError("field 'captions' is needed once for each photo, or not at all")
     search = search_with(form, service.captioner.search, service.limits)
     language = _language(form.language, [ENGLISH, *service.languages])
     read = await _photos(form.photo, service, drawn=True)
@@ -202,7 +202,7 @@ async def _photos(
 ) -> list[Prepared | UnreadablePhoto]:
     most = service.limits.photos
     if len(files) > most:
-        raise UserError(f"field 'photo' is there more than {most} times, the limit")
+        raise UserError(f"field 'photo' has {len(files)} photos, and the limit is {most}")
 
     async def prepare(file: UploadFile, number: int) -> Prepared | UnreadablePhoto:
         name = _short_name(file) or f"photo {number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from typing import Literal
@@ -33,6 +34,11 @@ def plain_text(text: str, case: str = "keep") -> str:
     if case == "lower":
         valid = valid.lower()
     return " ".join(unicodedata.normalize("NFC", valid).translate(_SIGNS).split())
+
+
+def unescape_entities(text: str) -> str:
+    """Replace the entities of HTML, such as `&quot;`; one without its semicolon stays."""
+    return re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), text)
 
 
 Capitals = Literal["keep", "lines", "titles"]

@@ -20,7 +20,7 @@ from captioner.errors import UserError
 from captioner.outcomes import read_batches, shape_as_given, with_results
 from captioner.schema import Config
 from captioner.text import TextVocabulary
-from captioner.text.plain_text import Capitals, as_sentence
+from captioner.text.plain_text import Capitals, as_sentence, unescape_entities
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word
 from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
@@ -194,9 +194,9 @@ class Translator:
             `Failed` with the reason in place of its translation.
         options: fields of `TranslationSearch`, such as `beam=10` or `n_best=3`, over the search.
 
-        An empty sentence has an empty translation. A sentence that is too long is cut with a
-        `UserWarning` that names it; see `Translation.truncated`. A translation that reaches the
-        maximum length has `Translation.cut`.
+        Entities of HTML are unescaped. An empty sentence has an empty translation. A sentence that
+        is too long is cut with a `UserWarning` that names it; see `Translation.truncated`. A
+        translation that reaches the maximum length has `Translation.cut`.
         """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
@@ -225,7 +225,7 @@ class Translator:
 
     def _read(self, name: str, sentence: Any) -> _Source:
         _check_text(name, sentence)
-        text, is_upper = as_sentence(sentence, self.capitals)
+        text, is_upper = as_sentence(unescape_entities(sentence), self.capitals)
         tokens, longest = self.source.split(text), self.maximum_source_length
         lost = max(0, len(tokens) - longest)
         if lost:

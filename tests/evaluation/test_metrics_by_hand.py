@@ -107,23 +107,24 @@ def test_word_precision() -> None:
 )
 def test_what_counts_as_a_repetition(caption: str, repeated: tuple[int, ...]) -> None:
     found = text_diversity([caption.split()])
-    assert tuple(found[f"repeated-{n}"] for n in (1, 2, 3, 4)) == repeated
+    names = ("doubled_word", "repeated_2_words", "repeated_3_words", "repeated_4_words")
+    assert tuple(found[name] for name in names) == repeated
 
 
 def test_diversity() -> None:
     captions = split(["a dog on a a mat", *["a dog on a mat"] * 2, "a cat and a cat"])
     training = iter(split(["a dog on a mat", "a cat", ""]))
-    assert text_diversity(captions)["seen_in_training"] is None
+    assert "seen_in_training" not in text_diversity(captions)
     assert text_diversity(captions, training) == {
         "distinct_captions": 3,
         "distinct_share": 0.75,
         "seen_in_training": 0.5,
         "vocabulary": 6,  # a dog on mat cat and
         "mean_length": 21 / 4,
-        "repeated-1": 0.25,
-        "repeated-2": 0.25,
-        "repeated-3": 0,
-        "repeated-4": 0,
+        "doubled_word": 0.25,
+        "repeated_2_words": 0.25,
+        "repeated_3_words": 0,
+        "repeated_4_words": 0,
     }
 
 

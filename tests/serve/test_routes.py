@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -228,17 +229,17 @@ def made(confidence: float | None) -> Caption:
 
 
 @pytest.mark.parametrize(
-    ("confidence", "said"),
+    ("confidence", "said", "in_german"),
     [
-        (None, None),
-        (0.01, "not sure: people would use hardly any of its words"),
-        (0.25, "somewhat sure: people would use about 2 in 10 of its words"),
-        (0.41, "fairly sure: people would use about 4 in 10 of its words"),
-        (1.0, "quite sure: people would use nearly all of its words"),
+        (None, None, None),
+        (0.01, "not sure: people would use hardly any of its words", "nicht sicher"),
+        (0.25, "somewhat sure: people would use about 2 in 10 of its words", "einigermaßen sicher"),
+        (0.41, "fairly sure: people would use about 4 in 10 of its words", "ziemlich sicher"),
+        (1.0, "quite sure: people would use nearly all of its words", "sehr sicher"),
     ],
 )
 def test_a_caption_has_only_the_fields_that_are_known(
-    confidence: float | None, said: str | None
+    confidence: float | None, said: str | None, in_german: str | None
 ) -> None:
     wanted = {"caption", "words", "score", "log_probability", "word_log_probabilities"}
     if confidence is not None:
@@ -246,6 +247,8 @@ def test_a_caption_has_only_the_fields_that_are_known(
     (answer,) = CaptionAnswer.all_of(made(confidence), maps=False)
     assert set(answer.model_dump(exclude_none=True)) == wanted
     assert answer.confidence_in_words == said
+    german = replace(made(confidence), language="de")
+    assert CaptionAnswer.all_of(german, maps=False)[0].confidence_in_words == in_german
     (answer,) = CaptionAnswer.all_of(made(confidence), maps=True)
     assert answer.maps == [[[0.25, 0.75]], [[0.33333, 0.66667]]]
 

@@ -75,9 +75,9 @@ def test_captions_that_cannot_be_drawn_are_refused(
     ("seeds", "fields", "named"),
     [
         ((0,), {"format": "svg"}, "format 'svg' is not one of png, gif, html"),
-        ((0, 1), {"format": "gif"}, "a gif holds one"),
+        ((0, 1), {"format": "gif"}, "a gif shows one photo"),
         ((0,), {"strength": "1.5"}, "strength '1.5' is not at most 1"),
-        ((0, 1), {"format": "html", "captions": json.dumps([GOOD])}, "once for every photo"),
+        ((0, 1), {"format": "html", "captions": json.dumps([GOOD])}, "once for each photo"),
         ((0,), {"maps": "true"}, "unknown field 'maps'"),
     ],
 )
@@ -157,7 +157,7 @@ def test_requests_over_a_limit_are_refused() -> None:
     with asking(make_app(Service(make_captioner(), None, limits))) as client:
         assert len(caption(client, files(0, 1))) == 2  # 10,800 pixels each.
         answer = client.post("/api/caption", files=files(0, 1, 2))
-        assert "more than 2 times" in problem(answer, 422)
+        assert "has 3 photos, and the limit is 2" in problem(answer, 422)
         wide = [("photo", ("wide.png", photo_bytes(0, (140, 90))))]
         sentence = problem(client.post("/api/caption", files=wide), 422)
         assert sentence.startswith("wide.png is too large: 140 x 90 is 12,600 pixels")

@@ -8,13 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.text.plain_text import as_sentence, plain_text
+from captioner.text.plain_text import as_sentence, plain_text, unescape_entities
 
 
 def test_plain_text_by_example() -> None:
     assert plain_text("  A\tman \n\u00a0runs ") == "A man runs"
     assert plain_text("e\u0301 ÀB", "lower") == "é àb"
     assert plain_text("a\u2581b \uffed \ud800") == "a b \u25a0 \ufffd"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a &quot;dog&quot; &amp; a man&#39;s caf&eacute; &#x201c;", 'a "dog" & a man\'s café “'),
+        ("AT&T, ?a=1&copy=2 &; &house;", "AT&T, ?a=1&copy=2 &; &house;"),
+    ],
+)
+def test_entities_are_unescaped(text: str, expected: str) -> None:
+    assert unescape_entities(text) == expected
 
 
 @given(st.text() | st.text("aB'’é\u0301l. ß1\u2581\uffed\ud800\0"), st.sampled_from(["", "lower"]))

@@ -47,6 +47,12 @@ def test_what_a_translation_holds() -> None:
     assert "truncated" not in plain
 
 
+def test_entities_are_unescaped() -> None:
+    escaped, plain = make_translator().translate(["&quot;A man &amp; runs", '"A man & runs'])
+    assert escaped.to_dict() == plain.to_dict()
+    assert "quot" not in escaped.source_tokens
+
+
 def test_one_sentence_gives_one_translation_a_list_a_list_and_an_iterator_an_iterator() -> None:
     translator = make_translator()
     expected = [each.text for each in translator.translate(SENTENCES)]

@@ -48,6 +48,7 @@ export const startPhotos = (model) => {
     }
     const confidence = row.querySelector(".confidence");
     confidence.textContent = place === 0 ? capitalise(caption.confidence_in_words ?? "") : "";
+    confidence.lang = words.lang;
     confidence.hidden = !confidence.textContent;
     confidence.classList.toggle("unsure", caption.sure === false);
     const score = `score ${caption.score.toFixed(2)}, log-probability ${caption.log_probability.toFixed(2)}`;
