@@ -14,7 +14,7 @@ SWITCH = "CAPTIONER_CPU_CODE"
 _FEW = range(2, 33)
 """Numbers of rows for which the transposed product is faster, by up to four times."""
 
-_LARGE = 1 << 20
+_LARGE = 1 << 19
 """Elements of weights from which it is: smaller ones stay in a core's own cache."""
 
 

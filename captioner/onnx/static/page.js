@@ -17,7 +17,8 @@ const begin = () => {
     if ("progress" in data) bar.value = data.progress;
     else if (data.isReady) {
       bar.hidden = true;
-      say("Ready. It works without a network from now on.");
+      const isKept = navigator.serviceWorker && navigator.serviceWorker.controller;
+      say(isKept ? "Ready. It works without a network from now on." : "Ready.");
     } else if ("number" in data) waiting.get(data.number)(data);
     else say(`The model could not be loaded (${data.failed}). Reload the page to try again.`);
   };
