@@ -110,11 +110,9 @@ class Caption:
         """
         save_picture(path, self.panels(title, strength))
 
-    def gif(
-        self, path: str | os.PathLike[str], strength: float = 0.8, seconds_a_word: float = 0.8
-    ) -> None:
+    def gif(self, path: str | os.PathLike[str], strength: float = 0.8) -> None:
         """Animate the photo, one frame a word. Raises `UserError` as `overlay` does."""
-        save_gif(path, *self.drawn(), seconds_a_word, strength, doubt=self.drawn_doubt)
+        save_gif(path, *self.drawn(), strength, doubt=self.drawn_doubt)
 
     def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Write a page on which to point at words, of the alternatives as well.

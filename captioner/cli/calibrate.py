@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.errors import UserError
-from captioner.evaluation import CalibrationOptions
 from captioner.files import check_writable
 
 DESCRIPTION = """\
@@ -39,16 +38,16 @@ def add_commands(commands: shared.Commands) -> None:
     about = "photos of it are refused as validation photos (default: %(default)s)"
     given.add_argument("--training-split", metavar="SPLIT", default="train", help=about)
     fit = parser.add_argument_group("confidence")
-    field = CalibrationOptions.model_fields["unsure_below"]
-    about = f"{field.description} (default: %(default)s)"
-    fit.add_argument("--unsure-below", type=float, metavar="X", default=field.default, help=about)
+    about = "limit of a low confidence (default: %(default)s)"
+    fit.add_argument("--unsure-below", type=float, metavar="X", default=0.25, help=about)
     shared.add_outputs(fit, json="write what was measured")
     shared.add_machine(parser, "photos at a time", 50)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write to the model folder, print the measurements."""
-    options = CalibrationOptions(unsure_below=arguments.unsure_below)
+    if not 0 <= arguments.unsure_below <= 1:
+        raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
     shared.check_data_set(arguments)
 
     from captioner.hub import is_address
@@ -81,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = load(folder, arguments.device, "float32")
     validation = {split: examples[split] for split in arguments.split}
     training = examples[arguments.training_split]
-    scores = calibrate(model, training, validation, options, arguments.batch_size)
+    scores = calibrate(model, training, validation, arguments.unsure_below, arguments.batch_size)
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder)
     shared.write_scores(scores, arguments)

@@ -163,11 +163,11 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
     return ShapesExample(image, _describe(objects), objects)
 
 
-def shapes_examples(pictures: Sequence[ShapesExample], first: int = 0) -> list[Example]:
-    """Generated pictures as the photos of a split, named shapes-`first` and so on."""
+def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
+    """Generated pictures as the photos of a split, named shapes-0 and so on."""
     return [
         Example(f"shapes-{number}", each.image, (each.caption,), (each.words,))
-        for number, each in enumerate(pictures, start=first)
+        for number, each in enumerate(pictures)
     ]
 
 

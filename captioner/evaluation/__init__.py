@@ -1,11 +1,5 @@
 """Scores of captions, maps and translations. Here their options, which import no library."""
 
-from __future__ import annotations
-
-from pydantic import Field
-
-from captioner.schema import Config
-
 METRICS = ("BLEU", "ROUGE-L", "CIDEr-D", "word-precision", "METEOR", "SPICE")
 """All metrics of captions; the last two need Java."""
 
@@ -16,9 +10,3 @@ CONFIDENCE = 0.95
 
 LEAST_PHOTOS = 8
 """Fewest photos of each kind that a confidence is fitted to."""
-
-
-class CalibrationOptions(Config):
-    """How to fit a confidence."""
-
-    unsure_below: float = Field(0.25, ge=0, le=1, description="limit of a low confidence")

@@ -21,7 +21,7 @@ from captioner.caption.confidence import Confidence, fit_weights, regressors
 from captioner.csv_tables import Row, text_table
 from captioner.data.example import Example
 from captioner.errors import UserError
-from captioner.evaluation import LEAST_PHOTOS, CalibrationOptions
+from captioner.evaluation import LEAST_PHOTOS
 from captioner.evaluation.word_precision import content_share
 from captioner.progress import progress_bar
 
@@ -75,15 +75,14 @@ def calibrate(
     captioner: Captioner,
     training: Sequence[Example],
     validation: dict[str, Sequence[Example]],
-    options: CalibrationOptions | None = None,
+    unsure_below: float = 0.25,
     batch_size: int = 50,
 ) -> CalibrationReport:
     """Fit a captioner's confidence to all splits together, set it, and measure it by split.
 
     training: photos the model was trained on, which cannot be validation photos.
-    validation: other photos, by the name of their split.
+    validation: other photos, by the name of their split. unsure_below: of `Confidence`.
     """
-    limit = (options or CalibrationOptions()).unsure_below
     for name, examples in validation.items():
         if len(examples) < LEAST_PHOTOS:
             raise UserError(
@@ -105,12 +104,12 @@ def calibrate(
         [group.take(order[first::2]) for group, order in zip(groups, orders, strict=True)]
         for first in (0, 1)
     ]
-    of_first, of_second = (_fit(half, limit) for half in halves)
+    of_first, of_second = (_fit(half, unsure_below) for half in halves)
     *splits, nothing = (
         _reliability([(of_second, one), (of_first, other)])
         for one, other in zip(*halves, strict=True)
     )
-    captioner.confidence = _fit(groups, limit)
+    captioner.confidence = _fit(groups, unsure_below)
     return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
 
 

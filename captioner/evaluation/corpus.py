@@ -146,7 +146,15 @@ class Corpus:
 
     def ngrams(self) -> Iterator[Ngrams]:
         """The n-grams of one to four words, counted anew; use and drop one length at a time."""
-        return _count_ngrams(self)
+        ends = (self.starts + self.lengths).astype(np.int32)
+        left = np.repeat(ends, self.lengths) - np.arange(len(self.words), dtype=np.int32)
+        left = np.minimum(left, MAXIMUM_ORDER).astype(np.int8)  # words up to the sentence's end
+        sentence_of = np.repeat(np.arange(len(ends), dtype=np.int32), self.lengths)  # (W,)
+        ngram_at = np.zeros(len(self.words), dtype=np.int32)  # number of the n-gram that begins
+        for order in range(1, MAXIMUM_ORDER + 1):
+            places = np.flatnonzero(left >= order).astype(np.int32)
+            counts = _by_sentence(self, order, places, sentence_of, ngram_at)
+            yield _by_image(self, order, *counts)
 
 
 @dataclass(frozen=True)
@@ -176,17 +184,6 @@ class Ngrams:
         places = self.examples[:, None] + np.arange(self.order)  # (G, order)
         words = corpus.vocabulary
         return [" ".join([words[n] for n in row]) for row in corpus.words[places].tolist()]
-
-
-def _count_ngrams(corpus: Corpus) -> Iterator[Ngrams]:
-    ends = (corpus.starts + corpus.lengths).astype(np.int32)
-    left = np.repeat(ends, corpus.lengths) - np.arange(len(corpus.words), dtype=np.int32)
-    left = np.minimum(left, MAXIMUM_ORDER).astype(np.int8)  # words up to the end of the sentence
-    sentence_of = np.repeat(np.arange(len(ends), dtype=np.int32), corpus.lengths)  # (W,)
-    ngram_at = np.zeros(len(corpus.words), dtype=np.int32)  # number of the n-gram that begins here
-    for order in range(1, MAXIMUM_ORDER + 1):
-        places = np.flatnonzero(left >= order).astype(np.int32)
-        yield _by_image(corpus, order, *_by_sentence(corpus, order, places, sentence_of, ngram_at))
 
 
 def _by_sentence(

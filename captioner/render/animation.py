@@ -23,6 +23,8 @@ CAPTION_SIZE = 22
 DOUBT_SIZE = 16
 NARROWEST_CAPTION = 320
 
+WORD_MILLISECONDS = 800
+
 _LONGEST_SIDE = 480
 
 
@@ -57,7 +59,6 @@ def encode_gif(
     words: Sequence[str],
     attention: npt.ArrayLike,
     region: Region,
-    seconds_a_word: float = 0.8,
     strength: float = 0.8,
     doubt: str = "",
 ) -> bytes:
@@ -65,7 +66,7 @@ def encode_gif(
 
     All frames share one palette of 256 colours, so that static areas do not flicker.
 
-    seconds_a_word: duration of a frame, rounded to 0.01 s. Others are those of `panels`.
+    Arguments are those of `panels`.
     """
     drawn = frames(photo, words, attention, region, strength, doubt)
     palette = _palette(drawn)
@@ -76,7 +77,7 @@ def encode_gif(
         format="GIF",
         save_all=True,
         append_images=others,
-        duration=round(seconds_a_word * 100) * 10,  # milliseconds
+        duration=WORD_MILLISECONDS,
         loop=0,  # endless
         optimize=False,
         palette=palette.getpalette(),  # otherwise Pillow makes a palette for every frame

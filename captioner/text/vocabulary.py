@@ -26,7 +26,7 @@ class Vocabulary:
     Text never encodes to a special word other than `unknown`: a literal "<end>" is unknown, so that
     no text can end or pad a caption.
 
-    ordinary_words: by index, from 4; each is new and not special.
+    ordinary_words: by index, from 4; each is new and not special. words: all V, by index.
     """
 
     pad, start, end, unknown = range(4)
@@ -43,7 +43,7 @@ class Vocabulary:
                     f"the vocabulary has {word!r} twice, at {self._index[word]} and at {index}"
                 )
             self._index[word] = index
-        self._words = (*SPECIAL_WORDS, *self._index)
+        self.words = (*SPECIAL_WORDS, *self._index)
 
     @classmethod
     def build(
@@ -64,11 +64,6 @@ class Vocabulary:
         built = Vocabulary.build(tokenised_captions, minimum_count)
         return Vocabulary([*self._index, *(word for word in built._index if word not in self)])
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The V words by index, including the special ones."""
-        return self._words
-
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return the index of each word, or `unknown`; adds no start or end."""
         return [self._index.get(word, self.unknown) for word in words]
@@ -76,11 +71,11 @@ class Vocabulary:
     def decode(self, indices: Iterable[int]) -> list[str]:
         """Return the words of `indices` up to the first `end`, without `pad` and `start`."""
         before_end = takewhile(lambda index: index != self.end, indices)
-        return [self._words[index] for index in before_end if index not in (self.pad, self.start)]
+        return [self.words[index] for index in before_end if index not in (self.pad, self.start)]
 
     def to_json(self) -> dict[str, Any]:
         """The vocabulary as a JSON object with the field `words`."""
-        return {"words": list(self._words)}
+        return {"words": list(self.words)}
 
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> Vocabulary:
@@ -105,13 +100,13 @@ class Vocabulary:
         return cls.from_json(read_json(path, "vocabulary"), f"vocabulary {path}")
 
     def __len__(self) -> int:
-        return len(self._words)
+        return len(self.words)
 
     def __contains__(self, word: object) -> bool:
         return word in self._index
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self._words == other._words
+        return isinstance(other, Vocabulary) and self.words == other.words
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} words)"

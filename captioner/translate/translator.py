@@ -180,7 +180,6 @@ class Translator:
         search: _Search = None,
         *,
         batch_size: int = 32,
-        generator: torch.Generator | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         **options: Any,
     ) -> Any:
@@ -189,7 +188,7 @@ class Translator:
         sentences: a string gives one translation, a list or other collection gives a list, and an
             iterator (such as a generator) gives an iterator, which reads it batch by batch.
         search: in place of the model's own. batch_size: sentences decoded together, sorted by
-            length. generator: for sampling; by default a new one with the seed of the search.
+            length.
         on_error: `raise` raises `UserError` for a sentence that is not a string; `skip` gives a
             `Failed` with the reason in place of its translation.
         options: fields of `TranslationSearch`, such as `beam=10` or `n_best=3`, over the search.
@@ -203,7 +202,7 @@ class Translator:
         search = (search or self.search).override(**options)
         if search.copy_unknown and not self.attends:
             raise UserError("copy_unknown needs a model with attention, and this one has none")
-        generator = generator or search.generator(self.device)
+        generator = search.generator(self.device)
         is_one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
         given = [sentences] if is_one else sentences
         named: Iterable[tuple[str, Any]] = (

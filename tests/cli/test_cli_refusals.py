@@ -111,7 +111,7 @@ OTHERS = [
     ("translate text --model plain --copy-unknown", "copy_unknown needs a model with attention"),
     ("score-translations text text --json kept.json", "--json kept.json exists; --overwrite"),
     ("evaluate-translator tiny-model text text", "is a captioner, not"),
-    (f"calibrate {MODEL} --unsure-below 3", "unsure_below 3.0 is not at most 1"),
+    (f"calibrate {MODEL} --unsure-below 3", "--unsure-below 3.0 is not between 0 and 1"),
     (f"calibrate {MODEL} --json kept.json", "--json kept.json exists; --overwrite replaces it"),
     ("calibrate tiny-model --format coco --annotations mine.csv", "needs the folder of the photos"),
     ("calibrate default --format table --annotations mine.csv", "default is in the package"),

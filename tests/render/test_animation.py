@@ -30,12 +30,12 @@ def _highlighted_columns(frame: Image.Image) -> npt.NDArray[np.int64]:
 
 def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "a.gif"
-    save_gif(path, PHOTO, WORDS, attention(6), REGION, seconds_a_word=0.35)
+    save_gif(path, PHOTO, WORDS, attention(6), REGION)
     with Image.open(path) as written:
         assert written.format == "GIF"
         assert written.info["loop"] == 0
         durations = [frame.info["duration"] for frame in ImageSequence.Iterator(written)]
-    assert durations == [350] * 6
+    assert durations == [800] * 6
     assert list(tmp_path.iterdir()) == [path]
 
 
