@@ -153,8 +153,9 @@ class Corpus:
         ngram_at = np.zeros(len(self.words), dtype=np.int32)  # number of the n-gram that begins
         for order in range(1, MAXIMUM_ORDER + 1):
             places = np.flatnonzero(left >= order).astype(np.int32)
-            counts = _by_sentence(self, order, places, sentence_of, ngram_at)
-            yield _by_image(self, order, *counts)
+            yield _by_image(
+                self, order, *_by_sentence(self, order, places, sentence_of, ngram_at)
+            )
 
 
 @dataclass(frozen=True)
