@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,6 +37,16 @@ def even_batch_size(items: int, batch_size: int, workers: int) -> int:
     """The largest batch, of at most `batch_size`, that gives all workers as much to do."""
     rounds = math.ceil(items / (batch_size * workers))
     return math.ceil(items / (rounds * workers))
+
+
+def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
+    """Processes or threads that load photos, where `local_ranks` processes share the cores.
+
+    0 on a CPU, where the model uses every core, and on MPS, where macOS cannot fork safely.
+    """
+    if device.type != "cuda":
+        return 0
+    return max(1, min(8, (os.cpu_count() or 1) // local_ranks))
 
 
 def in_background(

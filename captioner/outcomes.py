@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, starmap
+from itertools import islice
 from typing import Any, TypeVar
 
+from captioner.background import in_background
 from captioner.errors import UserError
 
 Given = TypeVar("Given")
@@ -26,14 +27,19 @@ class Failed:
 
 
 def read_batches(
-    named: Iterable[tuple[str, Given]], batch_size: int, read: Callable[[str, Given], Input]
+    named: Iterable[tuple[str, Given]],
+    batch_size: int,
+    read: Callable[[str, Given], Input],
+    readers: int = 0,
 ) -> Iterator[list[Input | Failed]]:
     """Read so many items at a time. named: their names for messages, and what to read.
 
     An item fails for which `read` raises `UserError` or runs out of memory.
+    readers: threads that read; 0: the calling one.
     """
 
-    def attempt(name: str, given: Given) -> Input | Failed:
+    def attempt(item: tuple[str, Given]) -> Input | Failed:
+        name, given = item
         try:
             return read(name, given)
         except UserError as error:
@@ -41,9 +47,9 @@ def read_batches(
         except MemoryError:
             return Failed(name, f"{name} needs more memory than there is")
 
-    items = iter(named)
+    items = in_background(attempt, named, readers)
     while batch := list(islice(items, batch_size)):
-        yield list(starmap(attempt, batch))
+        yield batch
 
 
 def with_results(

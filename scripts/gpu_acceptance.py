@@ -38,7 +38,7 @@ from benchmark_translation import Sizes as TranslationSizes
 from benchmark_translation import Translation
 
 from captioner.cli.program import run_program
-from captioner.devices import choose_device, has_bfloat16
+from captioner.devices import choose_device, has_bfloat16, use_fast_kernels
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
@@ -189,8 +189,7 @@ def main() -> int:
     device = choose_device(arguments.device)
     if device.type != "cuda" and not arguments.small:
         raise UserError("there is no CUDA device here: give --small to see whether this runs")
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")  # As training does.
+    use_fast_kernels(device)  # As training and captioning do.
     print(described(device) + (", small sizes" if arguments.small else ""), flush=True)
     tests = run_tests(device, 60 * arguments.minutes / 2)
     print(f"tests: {tests}", flush=True)

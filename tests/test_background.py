@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-from captioner.background import MOST_WORKERS, even_batch_size, in_background, workers_for
+from captioner.background import (
+    MOST_WORKERS,
+    even_batch_size,
+    in_background,
+    loading_workers,
+    workers_for,
+)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
@@ -63,3 +70,12 @@ def test_batches_are_as_large_for_every_worker() -> None:
     assert [even_batch_size(items, 16, 2) for items in (17, 32, 33, 49, 64)] == [9, 16, 9, 13, 16]
     assert even_batch_size(17, 16, 4) == 5
     assert even_batch_size(17, 16, 1) == 9
+
+
+def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    assert [loading_workers(torch.device(kind)) for kind in ("cpu", "mps")] == [0, 0]
+    counts = [loading_workers(torch.device("cuda"), ranks) for ranks in (1, 2, 4, 100)]
+    assert counts == [8, 6, 3, 1]

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
-from captioner.devices import choose_device, has_bfloat16
+from captioner.devices import choose_device, has_bfloat16, use_fast_kernels
 from captioner.errors import UserError
+from captioner.training import Engine
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,20 @@ def test_a_gpu_has_bfloat16_from_its_eighth_generation(monkeypatch: pytest.Monke
     for capability, expected in (((7, 5), False), ((8, 0), True)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
         assert has_bfloat16(torch.device("cuda")) is expected
+
+
+@pytest.mark.parametrize("use", [use_fast_kernels, Engine])
+def test_a_gpu_uses_tf32_and_times_convolutions(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[[torch.device], object]
+) -> None:
+    before = torch.get_float32_matmul_precision()
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    try:
+        use(torch.device("cpu"))
+        assert torch.get_float32_matmul_precision() == before
+        assert not torch.backends.cudnn.benchmark
+        use(torch.device("cuda"))
+        assert torch.get_float32_matmul_precision() == "high"
+        assert torch.backends.cudnn.benchmark
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from captioner.background import workers_for
+from captioner.background import loading_workers, workers_for
 from captioner.caption.base import CaptionDecoder
 from captioner.caption.caption import Caption, sentence
 from captioner.caption.confidence import Confidence
@@ -103,7 +103,8 @@ class Captioner(PhotoCaptioner):
         draws: torch.Generator | None = None,
     ) -> list[Caption]:
         """See `PhotoCaptioner`."""
-        return self.caption_annotations(self.encode(torch.from_numpy(pixels)), search, draws)
+        normalised = self.preprocessing.normalise(torch.from_numpy(pixels).to(self.device))
+        return self.caption_annotations(self.encode(normalised), search, draws)
 
     def source_of_draws(self, search: SearchOptions) -> torch.Generator:
         """See `PhotoCaptioner`."""
@@ -112,6 +113,10 @@ class Captioner(PhotoCaptioner):
     def workers_for(self, photos: int, batch_size: int) -> int:
         """See `PhotoCaptioner`."""
         return workers_for(self.device, photos, batch_size)
+
+    def readers(self) -> int:
+        """See `PhotoCaptioner`."""
+        return loading_workers(self.device)
 
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
         """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""

@@ -40,7 +40,7 @@ Translate = Callable[[list[Caption]], list[Caption]]
 
 
 class _Loaded(NamedTuple):
-    """A photo, as kept for its drawing, and its pixels (3, size, size) for the encoder."""
+    """A photo, as kept for its drawing, and `Preprocessing.pixels` of it."""
 
     name: str
     photo: Image.Image
@@ -81,7 +81,7 @@ class PhotoCaptioner(ABC):
     def caption_pixels(
         self, pixels: numpy.ndarray[Any, Any], search: SearchOptions, draws: Any = None
     ) -> list[Caption]:
-        """Preprocessed photos (B, 3, size, size) -> captions. draws: of `source_of_draws`."""
+        """Photos (B, 3, size, size), uint8 -> captions. draws: of `source_of_draws`."""
 
     def source_of_draws(self, search: SearchOptions) -> Any:
         """What the samples of all batches are drawn from."""
@@ -89,6 +89,10 @@ class PhotoCaptioner(ABC):
 
     def workers_for(self, photos: int, batch_size: int) -> int:
         """Threads that caption a batch each; 0: none beside the calling one."""
+        return 0
+
+    def readers(self) -> int:
+        """Threads that load a photo each; 0: none beside the calling one."""
         return 0
 
     @overload
@@ -125,6 +129,8 @@ class PhotoCaptioner(ABC):
         """
         one = _is_one_photo(photos)
         is_list = isinstance(photos, Sized) and not one
+        # An open image may be in a list twice, and only one thread may load it.
+        are_files = is_list and all(isinstance(each, (str, os.PathLike)) for each in photos)
         sources, again = tee([photos] if one else photos)
         named = (self._named(each, None if one else n) for n, each in enumerate(sources, start=1))
         items = caption_photos(
@@ -135,6 +141,7 @@ class PhotoCaptioner(ABC):
             drawn_side=DRAWN_SIDE,
             translate=self._translation(language),
             workers=self.workers_for(len(photos), batch_size) if is_list else 0,
+            readers=self.readers() if are_files else 0,
         )
         return shape_as_given(photos, one, map(_with_source, again, items), on_error)
 
@@ -165,6 +172,7 @@ def caption_photos(
     drawn_side: int | None = None,
     translate: Translate | None = None,
     workers: int = 0,
+    readers: int = 0,
 ) -> Iterator[Captioned | Failed]:
     """Caption photos in order, as many batches in memory as there are workers, and one more.
 
@@ -173,6 +181,7 @@ def caption_photos(
         are otherwise in memory for a whole batch; None: all.
     translate: applied to the captions of each batch.
     workers: threads that caption a batch each; see `in_background`. One at most draws samples.
+    readers: threads that load and resize a photo each; 0: the calling one.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
@@ -198,7 +207,7 @@ def caption_photos(
     workers = min(workers, 1) if search.sample else workers
     if workers and isinstance(photos, Sized):
         batch_size = even_batch_size(len(photos), batch_size, workers)
-    batches = read_batches(photos, batch_size, read)
+    batches = read_batches(photos, batch_size, read, readers)
     outcomes = in_background(lambda batch: with_results(batch, write), batches, workers)
     return chain.from_iterable(outcomes)
 

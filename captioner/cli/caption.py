@@ -162,7 +162,6 @@ def _caption(
     arguments: argparse.Namespace,
 ) -> Iterator[Captioned | Failed]:
     """Captions the photos, in order."""
-    from captioner.background import workers_for
     from captioner.caption.photos import caption_photos, named_photos
     from captioner.models import load, load_translation
 
@@ -177,7 +176,8 @@ def _caption(
         batch_size,
         drawn_side=1,  # Drawings are made of the files.
         translate=translate,
-        workers=workers_for(model.device, len(photos), batch_size),
+        workers=model.workers_for(len(photos), batch_size),
+        readers=model.readers(),
     )
 
 

@@ -196,16 +196,6 @@ def load_ahead(
         yield item
 
 
-def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
-    """The number of processes that load photos, where `local_ranks` processes share the cores.
-
-    0 on a CPU, where the model uses every core, and on MPS, where macOS cannot fork safely.
-    """
-    if device.type != "cuda":
-        return 0
-    return max(1, min(8, (os.cpu_count() or 1) // local_ranks))
-
-
 class _Items(Dataset[Any]):
     def __init__(self, load: Callable[[Any], Any]) -> None:
         self._load = load

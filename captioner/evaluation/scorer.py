@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from captioner.caption.photos import caption_photos
 from captioner.data.example import ImageId
 from captioner.data.instances import read_instances
 from captioner.data.parallel import read_lines
@@ -208,13 +209,17 @@ def caption_examples(
     search: by default the captioner's own.
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
-    from captioner.background import workers_for  # These two bring torch.
-    from captioner.caption.photos import caption_photos
-
     options = (search or captioner.search).replace(n_best=1)
-    workers = workers_for(captioner.device, len(examples), batch_size)
     photos = [(each.name, partial(captioner.preprocessing.load, each.path)) for each in examples]
-    items = caption_photos(captioner, photos, options, batch_size, drawn_side=1, workers=workers)
+    items = caption_photos(
+        captioner,
+        photos,
+        options,
+        batch_size,
+        drawn_side=1,
+        workers=captioner.workers_for(len(photos), batch_size),
+        readers=captioner.readers(),
+    )
     captioned = 0
     with progress_bar("captioning", len(examples), "images") as progress:
         for row, item in enumerate(items):

@@ -36,9 +36,10 @@ def load(
     # Imported here: they import torch.
     from captioner.caption import load_model
     from captioner.cpu import choose_precision
-    from captioner.devices import choose_device
+    from captioner.devices import choose_device, use_fast_kernels
 
     chosen = choose_device(device)
+    use_fast_kernels(chosen)
     model = load_model(model_folder(name_or_path), chosen)
     model.load_translation = partial(load_translation, device=chosen, precision=precision)
     return model.for_inference(choose_precision(precision, chosen))
@@ -54,10 +55,11 @@ def load_translator(
     device, precision: as for `load`.
     """
     from captioner.cpu import choose_precision
-    from captioner.devices import choose_device
+    from captioner.devices import choose_device, use_fast_kernels
     from captioner.translate import load_translator as load_from
 
     chosen = choose_device(device)
+    use_fast_kernels(chosen)
     translator = load_from(model_folder(name_or_path), chosen)
     translator.precision = choose_precision(precision, chosen)
     return translator

@@ -79,7 +79,7 @@ class OnnxCaptioner(PhotoCaptioner):
         self, pixels: Array, search: SearchOptions, draws: Any = None
     ) -> list[Caption]:
         """See `PhotoCaptioner`. Raises `UserError` for options of sampling."""
-        return self.caption_annotations(self.encode(pixels), search)
+        return self.caption_annotations(self.encode(self.preprocessing.normalise(pixels)), search)
 
     def caption_annotations(
         self, annotations: Array, search: SearchOptions | None = None

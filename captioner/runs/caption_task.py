@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from captioner.background import loading_workers
 from captioner.caption import (
     Captioner,
     CaptioningLoss,
@@ -23,7 +24,7 @@ from captioner.caption import (
 )
 from captioner.caption.base import read_word_vectors
 from captioner.caption.folder import make_decoder
-from captioner.data.batches import EncodedCaption, encode_captions, loading_workers
+from captioner.data.batches import EncodedCaption, encode_captions
 from captioner.data.example import Example
 from captioner.data.instances import read_instances
 from captioner.data.parallel import read_lines

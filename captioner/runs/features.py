@@ -14,7 +14,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from captioner.data.batches import load_ahead, loading_workers
+from captioner.background import loading_workers
+from captioner.data.batches import load_ahead
 from captioner.data.example import Example
 from captioner.devices import autocast
 from captioner.errors import UserError

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import torch
 
-from captioner.data.batches import encode_pairs, loading_workers, report_cut
+from captioner.background import loading_workers
+from captioner.data.batches import encode_pairs, report_cut
 from captioner.data.example import Problems
 from captioner.data.parallel import ParallelText, SentencePair, number_pairs, read_parallel
 from captioner.errors import UserError

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import torch
+import numpy
 from PIL import Image
-from torch import Tensor
 
 from captioner.caption import Caption, Captioner
 from captioner.caption.photos import Captioned
@@ -45,14 +44,14 @@ class Prepared:
     """A decoded photo.
 
     size: width and height in pixels, upright. region: left, top, right, bottom in those pixels,
-    what the model sees. pixels: (3, size, size), the model's input. photo: with at most 1000 pixels
-    a side, and its `original_size`; None unless it is to be drawn.
+    what the model sees. pixels: `Preprocessing.pixels`. photo: with at most 1000 pixels a side, and
+    its `original_size`; None unless it is to be drawn.
     """
 
     name: str
     size: tuple[int, int]
     region: Region
-    pixels: Tensor
+    pixels: numpy.ndarray[Any, Any]
     photo: Image.Image | None
 
 
@@ -198,7 +197,7 @@ class Service:
         preprocessing = self.captioner.preprocessing
         load = partial(self._decoders.load, content, name, maximum_pixels=self.limits.pixels)
         photo = load(sufficient_side=preprocessing.sufficient_side)
-        size, pixels, small = original_size(photo), preprocessing(photo), None
+        size, pixels, small = original_size(photo), preprocessing.pixels(photo), None
         if drawn:
             if photo.size != size and preprocessing.sufficient_side < _LONGEST_SIDE:
                 photo = load(sufficient_side=_LONGEST_SIDE)  # More pixels than the model's.
@@ -207,15 +206,16 @@ class Service:
         return Prepared(name, size, preprocessing.region(*size), pixels, small)
 
     def _caption(
-        self, pixels: list[Tensor], key: tuple[SearchOptions, str | None, object]
+        self,
+        pixels: list[numpy.ndarray[Any, Any]],
+        key: tuple[SearchOptions, str | None, object],
     ) -> list[Caption]:
         search, language, _ = key
-        generator = search.generator(self.captioner.device)
+        draws = self.captioner.source_of_draws(search)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
-            batch = torch.stack(pixels[first : first + self._batch_size])
-            annotations = self.captioner.encode(batch)  # (B, L, D)
-            captions += self.captioner.caption_annotations(annotations, search, generator=generator)
+            batch = numpy.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)
+            captions += self.captioner.caption_pixels(batch, search, draws)
         if language in (None, ENGLISH):
             return captions
         return translate_captions(captions, self.translators[language], language)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from captioner.devices import use_fast_kernels
 from captioner.errors import UserError
 
 Value = TypeVar("Value")
@@ -27,8 +28,8 @@ class Engine:
 
     Without torchrun, this process alone, on the given device. Under torchrun, one of several, which
     connect when an engine is made and disconnect when it is left as a context manager. On GPUs each
-    takes the GPU of its local rank, and products in float32 use TF32. All processes must call the
-    collective methods, in the same order.
+    takes the GPU of its local rank. All processes must call the collective methods, in the same
+    order.
 
     rank: number of this process, from 0. world_size: number of processes. local_world_size: those
     on this machine. device: the device of this process.
@@ -36,8 +37,7 @@ class Engine:
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        if self.device.type == "cuda":
-            torch.set_float32_matmul_precision("high")
+        use_fast_kernels(self.device)
         self.rank, self.local_world_size = 0, 1
         self.world_size = int(os.environ.get("WORLD_SIZE", 1))
         if self.world_size == 1:

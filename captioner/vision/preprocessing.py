@@ -68,21 +68,26 @@ class Preprocessing(Config):
         """The photo as (3, size, size), float32, normalised; in RGB, as `load_image` gives it."""
         import torch
 
-        return torch.from_numpy(self.pixels(image))
+        normalised: Tensor = self.normalise(torch.from_numpy(self.pixels(image)))
+        return normalised
 
     def pixels(self, image: Image.Image) -> numpy.ndarray[Any, Any]:
-        """What a call gives, as an array."""
+        """The photo as (3, size, size), uint8, for `normalise`: a quarter of float32's bytes."""
         resized = (image if image.mode == "RGB" else load_image(image)).resize(
             (self.size, self.size),
             resample=Image.Resampling[self.interpolation.upper()],
             box=self.region(*image.size),
         )
-        shares = numpy.asarray(resized, numpy.float32).transpose(2, 0, 1) / 255  # (3, size, size)
-        mean, deviation = (
-            numpy.array(each, numpy.float32)[:, None, None]
-            for each in (self.mean, self.standard_deviation)
-        )  # (3, 1, 1) each
-        return numpy.ascontiguousarray((shares - mean) / deviation)
+        return numpy.asarray(resized).transpose(2, 0, 1).copy()  # (3, size, size)
+
+    def normalise(self, pixels: Any) -> Any:
+        """Photos (..., 3, size, size), uint8, as float32: an array, or a tensor on its device."""
+        shares = pixels / numpy.float32(255)
+        channels = zip(self.mean, self.standard_deviation, strict=True)
+        for channel, (mean, deviation) in enumerate(channels):
+            shares[..., channel, :, :] -= mean
+            shares[..., channel, :, :] /= deviation
+        return shares
 
     def load(self, source: ImageSource, name: str | None = None) -> Image.Image:
         """Load a photo with only as many pixels as the encoder needs; see `load_image`.

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Barrier, current_thread, main_thread
 from typing import Any
 
 import pytest
 from PIL import Image
 from samples import assert_same_captions, make_captioner, save_photo
 
+from captioner.caption import Captioner
 from captioner.caption.photos import (
     Captioned,
     Failed,
@@ -14,6 +17,8 @@ from captioner.caption.photos import (
     named_photos,
     photo_paths,
 )
+from captioner.data.example import Example
+from captioner.evaluation.scorer import caption_examples
 from captioner.vision.preprocessing import Preprocessing
 
 
@@ -93,3 +98,46 @@ def test_batches_side_by_side_give_what_one_after_the_other_does(
     failed, _ = found.pop(3), expected.pop(3)
     assert isinstance(failed, Failed)
     assert_same_captions(*([item.caption for item in items] for items in (found, expected)))
+
+
+def captioned(model: Captioner, paths: Sequence[str]) -> list[str]:
+    return [caption.text for caption in model.caption(paths)]
+
+
+def evaluated(model: Captioner, paths: Sequence[str]) -> list[str]:
+    examples = [Example(path, Path(path)) for path in paths]
+    return [caption.text for _, caption in caption_examples(model, examples)]
+
+
+@pytest.mark.parametrize("texts", [captioned, evaluated])
+def test_a_gpu_has_several_photos_read_at_once(
+    paths: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    texts: Callable[[Captioner, Sequence[str]], list[str]],
+) -> None:
+    model, read, met = make_captioner(), Preprocessing.pixels, Barrier(3)
+    expected = texts(model, paths[:6])
+
+    def meet(self: Preprocessing, image: Image.Image) -> Any:
+        met.wait(timeout=10)
+        return read(self, image)
+
+    monkeypatch.setattr(Preprocessing, "pixels", meet)
+    monkeypatch.setattr(Captioner, "readers", lambda self: 3)
+    assert texts(model, paths[:6]) == expected
+
+
+def test_an_open_image_is_read_by_one_thread(
+    paths: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, read = [], Preprocessing.pixels
+
+    def note(self: Preprocessing, image: Image.Image) -> Any:
+        threads.append(current_thread())
+        return read(self, image)
+
+    monkeypatch.setattr(Preprocessing, "pixels", note)
+    monkeypatch.setattr(Captioner, "readers", lambda self: 3)
+    with Image.open(paths[0]) as image:
+        make_captioner().caption([image] * 4)
+    assert threads == [main_thread()] * 4

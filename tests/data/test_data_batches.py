@@ -23,7 +23,6 @@ from captioner.data.batches import (
     encode_pairs,
     length_bucketed_batches,
     load_ahead,
-    loading_workers,
     report_cut,
 )
 from captioner.data.parallel import SentencePair
@@ -198,12 +197,3 @@ def test_workers_load_two_items_ahead_and_end_when_the_items_are_closed(tmp_path
     items.close()
     assert multiprocessing.active_children() == []
     assert len(list(tmp_path.iterdir())) <= 15
-
-
-def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 12)
-    assert [loading_workers(torch.device(kind)) for kind in ("cpu", "mps")] == [0, 0]
-    counts = [loading_workers(torch.device("cuda"), ranks) for ranks in (1, 2, 4, 100)]
-    assert counts == [8, 6, 3, 1]

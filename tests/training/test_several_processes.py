@@ -129,12 +129,3 @@ def test_several_processes_do_not_share_one_gpu(monkeypatch: Patch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(UserError, match="2 processes on this machine and 1 GPUs; each needs its"):
         Engine("cuda")
-
-
-def test_products_in_float32_use_tf32_on_a_gpu() -> None:
-    before = torch.get_float32_matmul_precision()
-    try:
-        Engine("cuda")
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)

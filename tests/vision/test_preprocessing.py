@@ -65,6 +65,24 @@ def test_pixels_are_as_by_torchvision(
     torch.testing.assert_close(standard(photo(*size)), normalised)
 
 
+def test_bytes_become_the_same_numbers_in_an_array_and_in_a_tensor() -> None:
+    """To the last bit: with ONNX graphs a caption is the same without torch."""
+    levels = numpy.tile(numpy.arange(256, dtype=numpy.uint8), (2, 3, 5, 1))  # (2, 3, 5, 256)
+    mean, deviation = (
+        numpy.array(each, numpy.float32)[:, None, None]
+        for each in (CROP.mean, CROP.standard_deviation)
+    )
+    expected = (levels.astype(numpy.float32) / 255 - mean) / deviation
+    channels_last = torch.from_numpy(levels).to(memory_format=torch.channels_last)
+    for found in (CROP.normalise(levels), CROP.normalise(channels_last).numpy()):
+        assert found.dtype == numpy.float32
+        assert numpy.array_equal(found, expected)
+    assert (levels[0, 0, 0] == range(256)).all()
+    pixels = CROP.pixels(photo(300, 200))
+    assert pixels.dtype == numpy.uint8
+    assert torch.equal(CROP(photo(300, 200)), torch.from_numpy(CROP.normalise(pixels)))
+
+
 def test_a_photo_that_is_not_rgb_is_loaded_first() -> None:
     seen = Preprocessing(**PLAIN)(Image.new("RGBA", (30, 30), (255, 0, 0, 0)))
     torch.testing.assert_close(seen, torch.ones(3, 224, 224))  # transparent, so white
