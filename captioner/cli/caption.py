@@ -80,6 +80,12 @@ def add_commands(commands: shared.Commands) -> None:
     )
     about = "beside each photo, write the caption as photo.txt"
     add("--text", action="store_true", help=about)
+    about = "write caption and nouns into the photos as XMP and IPTC, by exiftool"
+    add("--embed", action="store_true", help=about)
+    about = "leave less sure captions out of texts, sidecars and photos"
+    add("--min-confidence", type=float, metavar="X", help=about)
+    about = "say what --xmp, --text and --embed would write, and do not"
+    add("--dry-run", action="store_true", help=about)
     shared.add_machine(parser, "photos in a batch", 16, precision=True)
 
 

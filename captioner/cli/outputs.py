@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,9 +18,13 @@ from typing import Any
 from captioner.caption import Caption
 from captioner.caption.caption import DRAWN_SIDE
 from captioner.caption.photos import Captioned
+from captioner.cli.embedding import Embedder
+from captioner.cli.program import on_a_line, report
 from captioner.cli.shared_options import check_files
-from captioner.cli.sidecars import check_sidecars, sidecar_paths, write_caption_text, write_xmp
+from captioner.cli.sidecars import shared_sidecars, sidecar_paths, write_caption_text, write_xmp
+from captioner.cli.xmp import Description
 from captioner.csv_tables import csv_text
+from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.files import (
     check_writable,
@@ -43,7 +48,8 @@ Record = dict[str, Any]
 _TABLES = ("jsonl", "json", "csv")
 _OF_CAPTION = ("caption", "log_probability", "score", "confidence", "sure", "language")
 _OF_PHOTO = ("model", "bytes", "modified", "error")
-_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", "xmp", "text", *_OF_PHOTO)
+_BESIDE = ("xmp", "text", "embed")
+_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *_BESIDE, *_OF_PHOTO)
 _ALWAYS = _COLUMNS[:5]
 
 
@@ -80,8 +86,7 @@ class Outputs:
         language: str | None = None,
         standard_input: bytes | None = None,
     ) -> None:
-        _check_options(options, len(photos))
-        check_sidecars(photos, options.xmp, options.text)
+        _check_options(options, photos)
         self.finished: set[str] = set()
         self._options = options
         self._photos = photos
@@ -91,6 +96,9 @@ class Outputs:
         self._records: list[Record] = []
         self._page: list[PageItem] = []
         self._has_lines = False
+        self._shared_sidecars = shared_sidecars(photos, options.xmp, options.text)
+        self._embedder: Embedder | None = None
+        self._notes: Counter[str] = Counter()
         continues = options.resume and os.path.exists(options.jsonl)
         if continues:
             self._read_finished()
@@ -132,6 +140,11 @@ class Outputs:
     def finish(self) -> None:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
         options, writers = self._options, []
+        if self._embedder:
+            self._embedder.close()
+        for note, count in self._notes.items():
+            if not options.quiet:
+                report(f"{note}: {count:,}")
         # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
         is_for_excel = options.csv_for == "excel"
         csv_form = partial(_csv_text, delimiter="\t" if is_for_excel else ",")
@@ -185,7 +198,7 @@ class Outputs:
         files, state = record.get("files", {}), _state(photo)
         return bool(state and state.items() <= record.items()) and all(
             files.get(option) == os.fspath(path) and path.exists()
-            for option, path in self._files(photo)
+            for option, path in self._files(photo, record.get("confidence"))
         )
 
     def _check_origin(self, record: Record) -> None:
@@ -208,10 +221,17 @@ class Outputs:
         if options.words:
             yield "words", Path(options.words) / name
 
-    def _files(self, photo: str) -> Iterator[tuple[str, Path]]:
-        """A photo's drawings and sidecars."""
+    def _files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
+        """A photo's drawings, and if its caption is sure enough its sidecars and itself."""
+        options = self._options
         yield from self._drawings(photo)
-        yield from sidecar_paths(photo, self._options.xmp, self._options.text)
+        if self._is_sure_enough(confidence):
+            yield from sidecar_paths(photo, options.xmp, options.text)
+            if options.embed:
+                yield "embed", Path(photo)
+
+    def _is_sure_enough(self, confidence: float | None) -> bool:
+        return (confidence or 0) >= (self._options.min_confidence or 0)
 
     def _write_files(self, photo: str, caption: Caption) -> tuple[dict[str, str], str]:
         """Write `_files`, and collect the photo for the page.
@@ -230,7 +250,13 @@ class Outputs:
         except UserError as error:
             return files, str(error)
         problems = []
-        for option, path in self._files(photo):
+        if not self._is_sure_enough(caption.confidence):
+            self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
+        for option, path in self._files(photo, caption.confidence):
+            if self._options.dry_run and option in _BESIDE:
+                keywords = () if option == "text" else _description(caption).keywords
+                report(f"{path} would get {', '.join(map(repr, (caption.text, *keywords)))}")
+                continue
             try:
                 self._write(option, path, caption, title)
                 files[option] = os.fspath(path)
@@ -249,6 +275,8 @@ class Outputs:
     def _write(self, option: str, path: Path, caption: Caption, title: str) -> None:
         """Write one of `_files`."""
         options = self._options
+        if problem := self._shared_sidecars.get(path):
+            raise UserError(problem)
         if option == "overlay":
             caption.overlay(path, title, options.strength)
         elif option == "gif":
@@ -259,9 +287,14 @@ class Outputs:
         elif option == "text":
             write_caption_text(path, caption.text, options.overwrite)
         else:
-            keywords = nouns((caption.original or caption).words)  # It knows English only.
-            language = caption.language or ENGLISH
-            write_xmp(path, caption.text, keywords, language, options.overwrite)
+            description = _description(caption)
+            if option == "embed":
+                self._embedder = self._embedder or Embedder()
+                is_set = self._embedder.embed(str(path), description, options.overwrite)
+            else:
+                is_set = write_xmp(path, description, options.overwrite)
+            if not is_set:
+                self._notes["descriptions by others that stay; --overwrite replaces them"] += 1
 
     def _remove_word_pictures(self, folder: Path) -> None:
         """Remove what an earlier caption left; such a folder needs --overwrite or --resume."""
@@ -272,10 +305,31 @@ class Outputs:
                     path.unlink()
 
 
-def _check_options(options: argparse.Namespace, photos: int) -> None:
+def _description(caption: Caption) -> Description:
+    """Its keywords are English nouns; `Caption.doubt` is one, for photo managers to search by."""
+    keywords = nouns((caption.original or caption).words)
+    if caption.doubt:
+        keywords = [*keywords, caption.doubt]
+    text, language = on_a_line(caption.text), caption.language or ENGLISH
+    return Description(text, keywords, language, caption.confidence)
+
+
+def _check_options(options: argparse.Namespace, photos: Sequence[str]) -> None:
     """Raise `UserError` for outputs that cannot be, or not together."""
     if not 0 <= options.strength <= 1:
         raise UserError(f"--strength {options.strength} is not between 0 and 1")
+    beside = [f"--{name}" for name in _BESIDE if getattr(options, name)]
+    if beside and {"-", str(DEMO_PHOTO)}.intersection(photos):
+        raise UserError(f"{beside[0]} needs photo files of yours; - and --demo are none")
+    if not beside and (options.dry_run or options.min_confidence is not None):
+        raise UserError("--dry-run and --min-confidence are for --xmp, --text and --embed")
+    if options.embed and not options.dry_run and not shutil.which("exiftool"):
+        raise UserError(
+            "--embed needs exiftool; see https://exiftool.org or, on Debian, apt install "
+            "libimage-exiftool-perl"
+        )
+    if options.min_confidence is not None and not 0 <= options.min_confidence <= 1:
+        raise UserError(f"--min-confidence {options.min_confidence} is not between 0 and 1")
     if [options.jsonl, options.json, options.csv].count("-") > 1:
         raise UserError("two tables cannot both be standard output")
     if "-" in (options.overlay, options.gif, options.words):
@@ -291,10 +345,10 @@ def _check_options(options: argparse.Namespace, photos: int) -> None:
     for path, suffixes in ((options.overlay, PICTURE_SUFFIXES), (options.gif, (".gif",))):
         if path and _names_a_file(path):
             check_suffix(path, suffixes)
-            if photos > 1:
+            if len(photos) > 1:
                 raise UserError(
-                    f"{path} is one file, but there are {photos} photos; give a folder, with a "
-                    "slash at its end"
+                    f"{path} is one file, but there are {len(photos)} photos; give a folder, with "
+                    "a slash at its end"
                 )
 
 

@@ -39,7 +39,7 @@ def test_help_teaches(arguments: list[str], capsys: Output) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_on_a_screen(command: str, monkeypatch: Patch, capsys: Output) -> None:
-    columns, rows = 100, 55 if command == "caption" else 45
+    columns, rows = 100, 58 if command == "caption" else 45
     monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])

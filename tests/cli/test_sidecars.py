@@ -5,18 +5,33 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import pytest
+from samples import Output
 
 import captioner
-from captioner.cli.main import main
-from captioner.cli.sidecars import write_caption_text, write_xmp
+from captioner.caption import Caption
+from captioner.caption.photos import Captioned
+from captioner.cli.main import build_parser, main
+from captioner.cli.outputs import Outputs
+from captioner.cli.sidecars import write_caption_text
+from captioner.cli.sidecars import write_xmp as write_description
+from captioner.cli.xmp import Description
 from captioner.errors import UserError
 
 needs_exiftool = pytest.mark.skipif(
     shutil.which("exiftool") is None, reason="needs exiftool (Debian's libimage-exiftool-perl)"
 )
+
+
+def write_xmp(
+    path: Path, caption: str, keywords: list[str], language: str = "en", overwrite: bool = False
+) -> bool:
+    return write_description(path, Description(caption, keywords, language, 0.61), overwrite)
+
 
 LIGHTROOM = """\
 <?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
@@ -43,8 +58,8 @@ def read(path: Path) -> dict[str, object]:
     """The XMP of a file, as exiftool reads it, by group and name, without captioner's copies."""
     command = ["exiftool", "-json", "-G1", "-XMP:all", "-validate", "-warning", str(path)]
     (record,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    own = ("SourceFile", "XMP-captioner:Description", "XMP-captioner:Subject")
-    return {name: value for name, value in record.items() if name not in own}
+    own = ("SourceFile", "XMP-captioner")
+    return {name: value for name, value in record.items() if not name.startswith(own)}
 
 
 @pytest.mark.exiftool
@@ -99,11 +114,10 @@ def test_what_was_written_is_known_again_and_a_description_by_hand_is_kept(
     text = path.read_text()
     assert [f">{each}<" in text for each in ("a cat", "a dog", "ein Hund")] == [True, False, False]
     path.write_text(text.replace('"x-default">Mau', '"x-default">Our Rex'))
-    before = path.read_bytes()
-    with pytest.raises(UserError, match=r"photo\.xmp has a description that captioner did not"):
-        write_xmp(path, "a cat", ["cat"])
-    assert path.read_bytes() == before
-    write_xmp(path, "a cat", ["cat"], overwrite=True)
+    assert not write_xmp(path, "a boat", ["boat"])  # It still gets the keywords.
+    text = path.read_text()
+    assert [f">{each}<" in text for each in ("Our Rex", "a boat", "boat")] == [True, False, True]
+    assert write_xmp(path, "a cat", ["cat"], overwrite=True)
     assert "Our Rex" not in path.read_text()
 
 
@@ -152,6 +166,71 @@ def test_sidecars_lie_beside_the_photo(options: str, name: str, folder: Path) ->
     assert record["files"] == {"xmp": name, "text": "a.txt"}
     assert Path("a.txt").read_text() == f"{record['caption']}\n"
     assert record["caption"] in Path(name).read_text()
-    # Photos that would share the caption's file may still have their own sidecars.
+
+
+def test_photos_that_would_share_a_sidecar_are_named_and_the_others_have_theirs(
+    folder: Path, capsys: Output
+) -> None:
     Path("a.jpg").write_bytes(Path("a.png").read_bytes())
-    assert main(["caption", "a.png", "a.jpg", "--model", "tiny-model", "--xmp-for", "digikam"]) == 0
+    command = ["caption", "a.png", "b.png", "a.jpg", "--model", "tiny-model"]
+    assert main([*command, "--xmp", "--text", "--json", "out.json"]) == 2
+    errors = capsys.readouterr().err
+    assert "a.xmp would be of a.png and of a.jpg, and is not written; rename one, or" in errors
+    assert "a.txt would be of a.png and of a.jpg, and is not written; rename one" in errors
+    assert all("caption" in record for record in json.loads(Path("out.json").read_text()))
+    assert {path.stem for path in folder.iterdir() if path.suffix in (".xmp", ".txt")} == {"b"}
+    assert main([*command, "--xmp-for", "digikam"]) == 0
+
+
+def test_a_sidecar_of_the_longer_name_is_merged(folder: Path) -> None:
+    write_xmp(Path("a.png.xmp"), "a boat", ["boat"])
+    assert main(["caption", "a.png", "--model", "tiny-model", "--xmp"]) == 0
+    assert "a boat" not in Path("a.png.xmp").read_text()
+    assert not Path("a.xmp").exists()
+
+
+def written(photo: str, confidence: float | None, sure: bool, *options: str) -> list[str]:
+    """What a caption of "a dog" adds to the folder, with what is said on standard error."""
+    command = build_parser().parse_args(["caption", photo, *options])
+    outputs = Outputs(command, [photo])
+    before = set(Path().iterdir())
+    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
+    caption = replace(caption, confidence=confidence, sure=sure)
+    assert not outputs.add(Captioned(photo, caption))
+    outputs.finish()
+    return sorted(str(path) for path in set(Path().iterdir()) - before)
+
+
+def test_doubt_goes_along_and_can_be_left_out(folder: Path, capsys: Output) -> None:
+    beside = ("--xmp", "--text")
+    for low in (0.4, None):
+        assert written("a.png", low, False, *beside, "--min-confidence", "0.5") == []
+        said = "not sure enough for sidecars, texts and photos: 1"
+        assert said in capsys.readouterr().err
+    # Left out, it is finished all the same.
+    resume = ("--jsonl", "o.jsonl", "--resume", "--min-confidence", "0.5")
+    written("a.png", 0.4, False, *beside, *resume)
+    again = build_parser().parse_args(["caption", "a.png", *beside, *resume])
+    assert Outputs(again, ["a.png"]).finished == {"a.png"}
+
+    assert written("a.png", 0.5, False, *beside, "--min-confidence", "0.5") == ["a.txt", "a.xmp"]
+    assert written("b.png", 0.7, True, *beside) == ["b.txt", "b.xmp"]
+    doubtful, sure = (Path(name).read_text() for name in ("a.xmp", "b.xmp"))
+    assert ">0.50</captioner:confidence>" in doubtful
+    assert ">0.70</captioner:confidence>" in sure
+    assert (doubtful.count(">not sure<"), sure.count(">not sure<")) == (2, 0)
+
+
+def test_a_dry_run_says_what_it_would_write(folder: Path, capsys: Output) -> None:
+    assert written("a.png", 0.7, True, "--xmp", "--text", "--dry-run") == []
+    said = "a.xmp would get 'a dog', 'dog'\ncaptioner: a.txt would get 'a dog'\n"
+    assert capsys.readouterr().err == f"captioner: {said}"
+
+
+def test_a_description_by_somebody_is_counted(folder: Path, capsys: Output) -> None:
+    Path("a.xmp").write_text(LIGHTROOM.replace('"de">Ein Hund', '"x-default">Our Rex'))
+    written("a.png", 0.7, True, "--xmp")
+    assert "descriptions by others that stay; --overwrite replaces them: 1" in (
+        capsys.readouterr().err
+    )
+    assert "Our Rex" in Path("a.xmp").read_text()
