@@ -255,7 +255,8 @@ class Outputs:
         for option, path in self._files(photo, caption.confidence):
             if self._options.dry_run and option in _BESIDE:
                 keywords = () if option == "text" else _description(caption).keywords
-                report(f"{path} would get {', '.join(map(repr, (caption.text, *keywords)))}")
+                what = f"{path} would get {', '.join(map(repr, (caption.text, *keywords)))}"
+                report(self._shared_sidecars.get(path, what))
                 continue
             try:
                 self._write(option, path, caption, title)
