@@ -1,4 +1,4 @@
-"""The error a user can cause, and names that may have been meant."""
+"""The error a user can cause, and parts of messages."""
 
 from __future__ import annotations
 
@@ -26,3 +26,8 @@ def near_names(
 def did_you_mean(names: Sequence[str]) -> str:
     """The end of a message that suggests these names; "" if there are none."""
     return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 photo", "2,000 photos"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

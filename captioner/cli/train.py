@@ -124,8 +124,7 @@ def run_features(arguments: argparse.Namespace) -> int:
         changes.append(_change("features.folder", arguments.out))
     recipe = read_recipe(arguments.config, changes)
     with Engine(choose_device(arguments.device)) as engine:
-        for name, store in extract_features(recipe, engine).items():
-            print(f"{name}: {len(store):,} images in {store.folder}")
+        extract_features(recipe, engine)
     return 0
 
 

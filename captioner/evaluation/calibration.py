@@ -20,7 +20,7 @@ from captioner.caption import Caption, Captioner
 from captioner.caption.confidence import Confidence, fit_weights, regressors
 from captioner.csv_tables import Row, text_table
 from captioner.data.example import Example
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.evaluation import LEAST_PHOTOS
 from captioner.evaluation.word_precision import content_share
 from captioner.progress import progress_bar
@@ -92,7 +92,8 @@ def calibrate(
         shared = sorted({each.name for each in examples} & {each.name for each in training})
         if shared:
             raise UserError(
-                f"{len(shared)} photos of {name} are training photos, {shared[0]!r} among them"
+                f"{name} shares {counted(len(shared), 'photo')} with training, "
+                f"{shared[0]!r} among them"
             )
     groups = [
         _observe(captioner, examples, name, batch_size) for name, examples in validation.items()

@@ -153,9 +153,7 @@ class Corpus:
         ngram_at = np.zeros(len(self.words), dtype=np.int32)  # number of the n-gram that begins
         for order in range(1, MAXIMUM_ORDER + 1):
             places = np.flatnonzero(left >= order).astype(np.int32)
-            yield _by_image(
-                self, order, *_by_sentence(self, order, places, sentence_of, ngram_at)
-            )
+            yield _by_image(self, order, *_by_sentence(self, order, places, sentence_of, ngram_at))
 
 
 @dataclass(frozen=True)

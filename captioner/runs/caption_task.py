@@ -30,7 +30,7 @@ from captioner.data.instances import read_instances
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.scorer import write_results
 from captioner.files import write_json
@@ -110,7 +110,7 @@ class CaptionTask:
             *self._counts(),
             *problems,
             self._words(vocabulary, start),
-            *([f"{cut:,} caption{'s' * (cut > 1)} cut to {maximum_length} words"] if cut else []),
+            *([f"{counted(cut, 'caption')} cut to {maximum_length} words"] if cut else []),
         ]
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
@@ -178,7 +178,8 @@ class CaptionTask:
 
     def _counts(self) -> list[str]:
         return [
-            f"{name}: {len(examples):,} photos, {sum(len(e.captions) for e in examples):,} captions"
+            f"{name}: {counted(len(examples), 'photo')}, "
+            f"{counted(sum(len(each.captions) for each in examples), 'caption')}"
             for name, examples in (("training", self.train), ("validation", self.validation))
         ]
 

@@ -16,7 +16,7 @@ from captioner.data.readers import read_examples
 from captioner.data.shapes import ShapesConfig, generate, shapes_examples
 from captioner.data.table import read_splits
 from captioner.decoding import SearchOptions
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath
 from captioner.training import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
@@ -280,7 +280,7 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
     shared = {each.name for each in train} & {each.name for each in val}
     if shared:
         raise UserError(
-            f"{len(shared)} photos are in both the training and the validation split, "
+            f"the training and the validation split share {counted(len(shared), 'photo')}, "
             f"{sorted(shared)[0]!r} among them; give the validation photos as another split "
             "(data.validation) or file (data.validation_annotations)"
         )

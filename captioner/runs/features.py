@@ -18,7 +18,7 @@ from captioner.background import loading_workers
 from captioner.data.batches import load_ahead
 from captioner.data.example import Example
 from captioner.devices import autocast
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.schema import to_mapping
@@ -171,17 +171,27 @@ def fill_stores(
 
 
 def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
-    """Fill the stores in the recipe's `features.folder` and open them."""
+    """Fill the stores in the recipe's `features.folder` and open them.
+
+    Prints what was left out, and how many images each store has.
+    """
     with engine.fail_together():
         splits = examples_to_store(recipe)
         torch.manual_seed(recipe.training.seed)  # Random weights are those of training.
         encoder = encoder_of(recipe).to(engine.device)
         stores = example_stores(recipe, encoder, splits)
-    return fill_stores(stores, encoder, engine)
+    opened = fill_stores(stores, encoder, engine)
+    for name, store in opened.items():
+        usable = len(store) - len(store.unreadable)
+        readable(splits[name], store)
+        print(f"{name}: {counted(usable, 'image')} in {store.folder}")
+    return opened
 
 
 def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
     """The photos of `train` and `validation`, whose features are to be stored.
+
+    Prints what was left out of the data.
 
     Raises `UserError` if the recipe stores no features or names no `features.folder`.
     """
@@ -190,7 +200,9 @@ def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
         raise UserError(f"this config has {reason}, so it stores no features")
     if recipe.features.folder is None:
         raise UserError("this config has no features.folder; give --out or set it")
-    train, validation, _ = read_training(recipe.data)
+    train, validation, problems = read_training(recipe.data)
+    for sentence in problems:
+        print(sentence)
     return {"train": train, "validation": validation[: recipe.validation.images or None]}
 
 
@@ -199,7 +211,7 @@ def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
     unreadable = [row for row in range(len(examples)) if row in store.unreadable]
     if unreadable:
         print(
-            f"{len(unreadable):,} photos could not be read and are left out; the first: "
+            f"left out {counted(len(unreadable), 'photo')} that could not be read, the first: "
             f"{_why_unreadable(examples, unreadable[0])}"
         )
     return [row for row in range(len(examples)) if row not in store.unreadable]

@@ -84,7 +84,7 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
 def test_training_photos_are_refused_and_the_model_stays(folder: Path, refused: Refused) -> None:
     before = Path("tiny-model/config.json").read_bytes()
     said = refused([*COMMAND, "--split", "train"])
-    assert "40 photos of train are training photos" in said
+    assert "train shares 40 photos with training" in said
     assert Path("tiny-model/config.json").read_bytes() == before
 
 

@@ -113,7 +113,7 @@ def test_too_little_to_compute_with() -> None:
     ("first", "count", "sentence"),
     [
         (100, 7, "8 photos of each split or more, and val has 7"),
-        (20, 20, "4 photos of val are training photos, '20.jpg' among"),
+        (20, 20, "val shares 4 photos with training, '20.jpg' among"),
     ],
 )
 def test_calibration(first: int, count: int, sentence: str) -> None:

@@ -227,7 +227,7 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
         train_run(recipe_of(config), tmp_path / "refused")
     train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "skipped")
     printed = capsys.readouterr().out
-    assert "2 photos could not be read" in printed
+    assert "left out 2 photos that could not be read" in printed
     assert "2.png" in printed
     store = FeatureStore(next(tmp_path.glob("skipped/features/*/train")))
     assert [store.record.images[row] for row in sorted(store.unreadable)] == ["2.png", "4.png"]

@@ -148,6 +148,21 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
         filled(config, tmp_path / "refused")
 
 
+def test_what_is_left_out_is_reported(config: Config, tmp_path: Path, capsys: Output) -> None:
+    photos = tmp_path / "photos"
+    (photos / "1.png").unlink()
+    (photos / "4.png").write_bytes(b"no photo")
+    skipping = merged(config, data={"on_problem": "skip"}, features={"mirror": False})
+    extract_features(recipe_of(skipping), Engine())
+    left_out, unreadable, train, validation = capsys.readouterr().out.splitlines()
+    assert "left out 1 missing image (" in left_out
+    assert f"no file {photos / '1.png'}" in left_out
+    assert unreadable.startswith("left out 1 photo that could not be read, the first: ")
+    assert "4.png is not an image" in unreadable
+    assert train == f"train: 4 images in {tmp_path / 'store' / 'train'}"
+    assert validation == f"validation: 2 images in {tmp_path / 'store' / 'validation'}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [0, 2], ids=["two commands", "two processes"])
 def test_several_processes_make_one_store(config: Config, tmp_path: Path, processes: int) -> None:
