@@ -20,6 +20,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     InstanceOf,
     PlainValidator,
     ValidationError,
@@ -29,17 +30,24 @@ from typing_extensions import Self
 
 from captioner.errors import UserError, did_you_mean, near_names
 
-SIZE = 65_536
-"""The largest size of a layer or a batch."""
+Size = Annotated[int, Field(ge=1, le=65_536)]
+"""Of a layer or a batch."""
 
 LENGTH = 10_000
 """The longest caption or sentence, in tokens."""
 
+Length = Annotated[int, Field(ge=1, le=LENGTH)]
+
 COUNT = 1_000_000_000
 """The most examples, words or steps."""
 
-SEED = 2**63 - 1
-"""The largest seed; torch's generators take no larger one."""
+Count = Annotated[int, Field(ge=1, le=COUNT)]
+
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""torch's generators take no larger one."""
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Probability = Annotated[float, Field(ge=0, le=1)]
 
 Instance = TypeVar("Instance", bound="Config")
 

@@ -17,7 +17,7 @@ from captioner.attention import Memory
 from captioner.decoding import Decoder, TeacherForced
 from captioner.errors import UserError
 from captioner.files import refuse_os_errors
-from captioner.schema import SIZE, Config
+from captioner.schema import Config, Fraction, Size
 from captioner.text.vocabulary import Vocabulary
 
 
@@ -26,10 +26,10 @@ class CaptionDecoderConfig(Config):
 
     kind: str
     embedding_size: int
-    memory_size: int = Field(512, ge=1, le=SIZE, description="D, of an annotation vector")
+    memory_size: Size = Field(512, description="D, of an annotation vector")
     selection: Literal["soft", "hard"]
-    memory_dropout: float = Field(
-        0.0, ge=0, lt=1, description="on whole channels of a photo's annotation vectors"
+    memory_dropout: Fraction = Field(
+        0.0, description="on whole channels of a photo's annotation vectors"
     )
     standardise: bool = Field(
         False,

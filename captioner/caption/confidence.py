@@ -15,7 +15,7 @@ import numpy
 from pydantic import Field
 
 from captioner.caption.caption import Caption
-from captioner.schema import Config
+from captioner.schema import Config, Probability
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,9 +41,7 @@ class Confidence(Config):
     """
 
     weights: ConfidenceWeights
-    unsure_below: float = Field(
-        0.25, ge=0, le=1, description="captions of less confidence are unsure"
-    )
+    unsure_below: Probability = Field(0.25, description="captions of less confidence are unsure")
 
     def judge(self, captions: Sequence[Caption]) -> list[Caption]:
         """Captions with `confidence` and `sure` set."""

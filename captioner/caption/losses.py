@@ -17,7 +17,7 @@ from captioner.caption.base import CaptionDecoder, evaluation_mode
 from captioner.decoding import cross_entropies
 from captioner.devices import at_least_float32
 from captioner.errors import UserError
-from captioner.schema import LENGTH, Config
+from captioner.schema import Config, Fraction, Length, Probability
 from captioner.vision.encoder import Encoder
 
 Weight = Annotated[float, Field(ge=0, le=1e6)]
@@ -53,9 +53,7 @@ class SelfCriticalConfig(Config):
         "nobody wrote in the training captions and data.texts; an English article before a plural "
         "counts as two",
     )
-    maximum_length: int = Field(
-        20, ge=1, le=LENGTH, description="words of a sample, which is cut off there"
-    )
+    maximum_length: Length = Field(20, description="words of a sample, which is cut off there")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -77,8 +75,8 @@ class ObjectiveConfig(Config):
     }
 
     doubly_stochastic: Weight = Field(1.0, description="lambda of equation 14; soft attention only")
-    label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="probability spread over all words (Szegedy et al. 2016)"
+    label_smoothing: Fraction = Field(
+        0.0, description="probability spread over all words (Szegedy et al. 2016)"
     )
     grounding: Weight = Field(
         0.0,
@@ -91,19 +89,17 @@ class ObjectiveConfig(Config):
     entropy_weight: Weight = Field(
         0.002, description="lambda_e of the rule after equation 12; hard attention only"
     )
-    baseline_decay: float = Field(
-        0.9, ge=0, lt=1, description="share of the baseline kept at an update; hard attention only"
+    baseline_decay: Fraction = Field(
+        0.9, description="share of the baseline kept at an update; hard attention only"
     )
-    semi_sampling: float = Field(
-        0.5, ge=0, le=1, description="probability of no draw, but the mean; hard attention only"
+    semi_sampling: Probability = Field(
+        0.5, description="probability of no draw, but the mean; hard attention only"
     )
     draws: int = Field(
         1, ge=1, le=10_000, description="draws of a caption's places; hard attention only"
     )
-    scheduled_sampling: float = Field(
+    scheduled_sampling: Probability = Field(
         0.0,
-        ge=0,
-        le=1,
         description="probability, reached at the end of training, that the decoder is fed its own "
         "word (Bengio et al. 2015)",
     )

@@ -29,16 +29,16 @@ from captioner.caption.base import (
 )
 from captioner.decoding import Step, TeacherForced, select_rows
 from captioner.devices import at_least_float32
-from captioner.schema import SIZE
+from captioner.schema import Fraction, Size
 
 
 class DecoderConfig(CaptionDecoderConfig):
     """Sizes and options of a `ShowAttendTellDecoder`."""
 
     kind: Literal["lstm"] = Field("lstm", description="decoder type: lstm, as in the paper")
-    embedding_size: int = Field(512, ge=1, le=SIZE, description="E, of a word's embedding")
-    hidden_size: int = Field(512, ge=1, le=SIZE, description="H, of the LSTM")
-    attention_size: int = Field(512, ge=1, le=SIZE, description="A, of the additive score")
+    embedding_size: Size = Field(512, description="E, of a word's embedding")
+    hidden_size: Size = Field(512, description="H, of the LSTM")
+    attention_size: Size = Field(512, description="A, of the additive score")
     selection: Literal["soft", "hard"] = Field(
         "soft",
         description="soft: the expected annotation vector; hard: that of one place, drawn in "
@@ -52,9 +52,7 @@ class DecoderConfig(CaptionDecoderConfig):
         description="equation 7, L_o(E y + L_h h + L_z z); without it the output layer sees only h",
     )
     output_tanh: bool = Field(False, description="a tanh before L_o")
-    dropout: float = Field(
-        0.5, ge=0, lt=1, description="on embeddings, on the initial state and before L_o"
-    )
+    dropout: Fraction = Field(0.5, description="on embeddings, on the initial state and before L_o")
     temperature: float = Field(
         1.0, gt=0, le=1_000, description="divides attention scores; below 1 maps are narrower"
     )

@@ -27,18 +27,16 @@ from captioner.caption.base import (
     Standardisation,
 )
 from captioner.decoding import SequenceDecoder, TeacherForced
-from captioner.schema import SIZE
+from captioner.schema import Fraction, Size
 
 
 class TransformerDecoderConfig(CaptionDecoderConfig):
     """Sizes and options of a `TransformerDecoder`."""
 
     kind: Literal["transformer"] = Field("transformer", description="decoder type: transformer")
-    embedding_size: int = Field(512, ge=1, le=SIZE, description="H of everything; even")
+    embedding_size: Size = Field(512, description="H of everything; even")
     heads: int = Field(8, ge=1, le=1_000, description="N, a divisor of embedding_size")
-    inner_size: int = Field(
-        2048, ge=1, le=SIZE, description="hidden size of the feed-forward networks"
-    )
+    inner_size: Size = Field(2048, description="hidden size of the feed-forward networks")
     layers: int = Field(3, ge=1, le=100, description="decoder layers")
     map_layer: int = Field(
         -1,
@@ -50,8 +48,8 @@ class TransformerDecoderConfig(CaptionDecoderConfig):
     selection: Literal["soft", "hard"] = Field(
         "soft", description="soft only: hard draws one place a word, not one a layer and head"
     )
-    dropout: float = Field(
-        0.1, ge=0, lt=1, description="on embeddings, attention weights and inside the layers"
+    dropout: Fraction = Field(
+        0.1, description="on embeddings, attention weights and inside the layers"
     )
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from captioner.errors import UserError
-from captioner.schema import LENGTH, SEED, Config
+from captioner.schema import LENGTH, Config, Length, Seed
 
 if TYPE_CHECKING:
     import torch
@@ -37,8 +37,8 @@ class SearchOptions(Config):
         description="divide scores by ((5 + length) / 6) to this power",
     )
     minimum_length: int = Field(default=1, ge=0, le=LENGTH, description="fewest tokens of a result")
-    maximum_length: int = Field(
-        default=40, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
+    maximum_length: Length = Field(
+        default=40, description="most tokens of a result, which is cut off there"
     )
     block_ngrams: int = Field(
         default=0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no rule"
@@ -59,7 +59,7 @@ class SearchOptions(Config):
     top_p: float = Field(
         default=1.0, gt=0, le=1, description="sample the likeliest that hold this probability"
     )
-    seed: int = Field(default=0, ge=0, le=SEED, description="seed of sampling")
+    seed: Seed = Field(default=0, description="seed of sampling")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -139,8 +139,8 @@ class SearchOptions(Config):
 class TranslationSearch(SearchOptions):
     """How translations are searched for."""
 
-    maximum_length: int = Field(
-        default=100, ge=1, le=LENGTH, description="most tokens of a result, which is cut off there"
+    maximum_length: Length = Field(
+        default=100, description="most tokens of a result, which is cut off there"
     )
     coverage_penalty: float = Field(
         default=0.0,

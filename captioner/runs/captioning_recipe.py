@@ -17,7 +17,7 @@ from captioner.data.shapes import ShapesConfig, generate, shapes_examples
 from captioner.data.table import read_splits
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError, counted
-from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath
+from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.training import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoders import RANDOM, encoder_config, family_of
@@ -34,7 +34,7 @@ class ShapesData(Config):
     validation: int = Field(
         500, ge=2, le=1_000_000, description="pictures to validate on; CIDEr-D needs two"
     )
-    seed: int = Field(0, ge=0, le=SEED, description="of the pictures")
+    seed: Seed = Field(0, description="of the pictures")
     pictures: ShapesConfig = Field(default_factory=ShapesConfig)
 
 
@@ -63,8 +63,8 @@ class DataConfig(Config):
     texts: FilePath | None = Field(
         None, description="captions, one a line, .gz or not, for self_critical.fluency_weight"
     )
-    maximum_length: int = Field(
-        50, ge=1, le=LENGTH, description="words; longer training captions are cut, and counted"
+    maximum_length: Length = Field(
+        50, description="words; longer training captions are cut, and counted"
     )
     instances: FilePath | None = Field(
         None, description="COCO's boxes and segments of training photos, for objective.grounding"
@@ -153,7 +153,7 @@ class FeaturesConfig(Config):
     mirror: bool = Field(
         False, description="store every training photo mirrored too, and train on either at random"
     )
-    batch_size: int = Field(32, ge=1, le=SIZE, description="photos encoded at a time")
+    batch_size: Size = Field(32, description="photos encoded at a time")
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="of the encoder's products; bfloat16 is autocast"
     )
@@ -164,7 +164,7 @@ class ValidationConfig(Config):
 
     score: Score = Field("CIDEr-D", description="decides which epoch is kept")
     images: int = Field(0, ge=0, le=COUNT, description="the first N photos, N > 1; 0 for all")
-    batch_size: int = Field(50, ge=1, le=SIZE, description="photos at a time")
+    batch_size: Size = Field(50, description="photos at a time")
 
 
 class WordVectorsConfig(Config):
@@ -180,9 +180,7 @@ class CaptioningRecipe(Config):
     """A whole captioning run."""
 
     data: DataConfig
-    minimum_count: int = Field(
-        5, ge=1, le=COUNT, description="occurrences of a word that enters the vocabulary"
-    )
+    minimum_count: Count = Field(5, description="occurrences of a word that enters the vocabulary")
     start_from: str | None = Field(
         None,
         min_length=1,

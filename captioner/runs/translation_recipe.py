@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 from captioner.data.parallel import LARGEST
 from captioner.decoding import TranslationSearch
-from captioner.schema import COUNT, LENGTH, SEED, SIZE, Config, FilePath
+from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.text.plain_text import Capitals
 from captioner.training import TrainingConfig
 from captioner.translate import TranslationModelConfig, TranslationObjective
@@ -23,7 +23,7 @@ class NumbersData(Config):
     train: int = Field(3000, ge=1, le=LARGEST + 1, description="numbers to train on")
     validation: int = Field(500, ge=1, le=LARGEST + 1, description="numbers to validate on")
     largest: int = Field(9_999, ge=0, le=LARGEST, description="the largest; the smallest is 0")
-    seed: int = Field(0, ge=0, le=SEED, description="of the draw")
+    seed: Seed = Field(0, description="of the draw")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -50,8 +50,8 @@ class ParallelData(Config):
     on_problem: Literal["refuse", "skip"] = Field(
         "refuse", description="refuse to start when a sentence is empty, or skip and report it"
     )
-    maximum_length: int = Field(
-        100, ge=1, le=LENGTH, description="tokens; longer sentences are cut, also in translating"
+    maximum_length: Length = Field(
+        100, description="tokens; longer sentences are cut, also in translating"
     )
     batch_tokens: int = Field(
         3000,
@@ -82,9 +82,7 @@ class TextConfig(Config):
     capitals: Capitals = Field(
         "keep", description="read as sentences: none, lines all in capitals, or titles as well"
     )
-    minimum_count: int = Field(
-        2, ge=1, le=COUNT, description="occurrences of a word that enters the vocabulary"
-    )
+    minimum_count: Count = Field(2, description="occurrences of a word that enters the vocabulary")
     size: int = Field(
         8000, ge=1, le=1_000_000, description="subwords, of both sides together where joint"
     )
@@ -104,7 +102,7 @@ class TranslationValidation(Config):
         "BLEU", description="decides which epoch is kept; sacrebleu's, of normal text"
     )
     sentences: int = Field(0, ge=0, le=COUNT, description="validate on the first N only; 0 for all")
-    batch_size: int = Field(64, ge=1, le=SIZE, description="sentences at a time")
+    batch_size: Size = Field(64, description="sentences at a time")
 
 
 class TranslationRecipe(Config):

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.schema import COUNT, SEED, SIZE, Config
+from captioner.schema import COUNT, Config, Fraction, Seed, Size
 
 
 class TrainingConfig(Config):
@@ -24,10 +24,8 @@ class TrainingConfig(Config):
     }
 
     epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")
-    batch_size: int = Field(64, ge=1, le=SIZE, description="examples a step, over all processes")
-    accumulate: int = Field(
-        1, ge=1, le=SIZE, description="parts of a step in each process; more save memory"
-    )
+    batch_size: Size = Field(64, description="examples a step, over all processes")
+    accumulate: Size = Field(1, description="parts of a step in each process; more save memory")
     optimizer: Literal["adam", "rmsprop"] = Field(
         "adam", description="rmsprop (Graves 2013) as the authors of Xu et al. 2015 used it"
     )
@@ -67,10 +65,10 @@ class TrainingConfig(Config):
         description="compile attention, Transformer layers and a trained encoder by torch.compile; "
         "needs Triton on a GPU and a C++ compiler elsewhere, and a minute or more at the start",
     )
-    average: float = Field(
-        0.0, ge=0, lt=1, description="decay of the moving average of weights; 0: none, 0.999: good"
+    average: Fraction = Field(
+        0.0, description="decay of the moving average of weights; 0: none, 0.999: good"
     )
-    seed: int = Field(0, ge=0, le=SEED, description="for initial weights, batches and dropout")
+    seed: Seed = Field(0, description="for initial weights, batches and dropout")
     checkpoint_seconds: float = Field(
         300.0, ge=0, le=1e9, description="maximum time between two checkpoints"
     )

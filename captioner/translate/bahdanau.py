@@ -15,7 +15,7 @@ from captioner import cpu
 from captioner.attention import AdditiveScore, Attention, Memory
 from captioner.decoding import TeacherForced
 from captioner.devices import at_least_float32
-from captioner.schema import SIZE
+from captioner.schema import Size
 from captioner.translate.recurrent import (
     AttentionSize,
     DecoderState,
@@ -32,11 +32,9 @@ class BahdanauConfig(RecurrentConfig):
     The paper has E 620, H and A 1000, an output layer of 500 and no dropout.
     """
 
-    hidden_size: int = Field(
-        512, ge=1, le=SIZE, description="H, of the decoder's GRU and of each direction's"
-    )
+    hidden_size: Size = Field(512, description="H, of the decoder's GRU and of each direction's")
     attention_size: AttentionSize = 512
-    output_size: int = Field(512, ge=1, le=SIZE, description="of the maxout layer")
+    output_size: Size = Field(512, description="of the maxout layer")
     output_state: Literal["previous", "new"] = Field(
         "previous",
         description="the decoder's state in the output layer: s_(i-1), as appendix A.2.2 has it, "

@@ -25,7 +25,7 @@ from captioner.attention import (
     Score,
 )
 from captioner.decoding import TeacherForced
-from captioner.schema import LENGTH, SIZE
+from captioner.schema import Length, Size
 from captioner.translate.recurrent import (
     Cell,
     FedCell,
@@ -53,15 +53,13 @@ class LuongConfig(RecurrentConfig):
     score: Literal["dot", "general", "concat"] = Field(
         "general", description="score function, section 3.1"
     )
-    attention_size: int = Field(512, ge=1, le=SIZE, description="A, of the score concat only")
+    attention_size: Size = Field(512, description="A, of the score concat only")
     attention: Literal["global", "local-m", "local-p"] = Field(
         "global",
         description="local-m: around the source token of the same number; local-p: around a "
         "predicted place",
     )
-    window: int = Field(
-        10, ge=1, le=LENGTH, description="D of local attention, which covers 2 D + 1 tokens"
-    )
+    window: Length = Field(10, description="D of local attention, which covers 2 D + 1 tokens")
     input_feeding: bool = Field(True, description="feed h~ into the next step, section 3.3")
 
     @model_validator(mode="after")

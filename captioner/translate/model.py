@@ -14,7 +14,7 @@ from captioner import cpu
 from captioner.attention import Memory
 from captioner.decoding import SequenceDecoder, cross_entropies
 from captioner.errors import UserError
-from captioner.schema import Config
+from captioner.schema import Config, Fraction
 from captioner.text.token_batches import TranslationBatch
 
 Tie = Annotated[
@@ -112,10 +112,8 @@ class TranslationModel(SequenceDecoder):
 class TranslationObjective(Config):
     """The training objective."""
 
-    label_smoothing: float = Field(
+    label_smoothing: Fraction = Field(
         0.0,
-        ge=0,
-        lt=1,
         description="probability spread over the whole vocabulary (Szegedy et al. 2016, section "
         "7); 0.1 in Vaswani et al. 2017",
     )

@@ -14,25 +14,25 @@ from typing_extensions import Self
 from captioner import cpu
 from captioner.attention import Attention, Memory
 from captioner.decoding import TeacherForced
-from captioner.schema import SIZE, Config
+from captioner.schema import Config, Fraction, Size
 from captioner.translate.model import Embeddings, Tie, TranslationModel
 
 Cell = Annotated[Literal["lstm", "gru"], Field(description="kind of recurrent cell")]
-AttentionSize = Annotated[int, Field(ge=1, le=SIZE, description="A, of the additive score")]
+AttentionSize = Annotated[Size, Field(description="A, of the additive score")]
 Layers = Annotated[int, Field(ge=1, le=1_000, description="of the encoder, and of the decoder")]
 
 
 class RecurrentConfig(Config):
     """Sizes and options of a recurrent model."""
 
-    embedding_size: int = Field(512, ge=1, le=SIZE, description="E, of a token's embedding")
-    hidden_size: int = Field(512, ge=1, le=SIZE, description="H, of every recurrent layer")
+    embedding_size: Size = Field(512, description="E, of a token's embedding")
+    hidden_size: Size = Field(512, description="H, of every recurrent layer")
     tie_embeddings: Tie = "none"
     scale_embeddings: bool = Field(
         False, description="multiply embeddings by sqrt(E), of use where they are tied"
     )
-    dropout: float = Field(
-        0.3, ge=0, lt=1, description="on embeddings, between layers and before the output layer"
+    dropout: Fraction = Field(
+        0.3, description="on embeddings, between layers and before the output layer"
     )
 
     @property

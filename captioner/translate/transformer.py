@@ -18,18 +18,16 @@ from captioner.attention.transformer import (
     sinusoidal_positions,
 )
 from captioner.decoding import TeacherForced
-from captioner.schema import SIZE, Config
+from captioner.schema import Config, Fraction, Size
 from captioner.translate.model import Embeddings, Tie, TranslationModel
 
 
 class TransformerConfig(Config):
     """Sizes and options of a `Transformer`."""
 
-    embedding_size: int = Field(
-        512, ge=1, le=SIZE, description="H of everything, d_model of the paper; even"
-    )
+    embedding_size: Size = Field(512, description="H of everything, d_model of the paper; even")
     heads: int = Field(8, ge=1, le=1_000, description="N, a divisor of embedding_size")
-    inner_size: int = Field(2048, ge=1, le=SIZE, description="of the feed-forward networks")
+    inner_size: Size = Field(2048, description="of the feed-forward networks")
     encoder_layers: int = Field(6, ge=1, le=100, description="layers of the encoder")
     decoder_layers: int = Field(6, ge=1, le=100, description="layers of the decoder")
     norm_first: bool = Field(
@@ -43,8 +41,8 @@ class TransformerConfig(Config):
         "pre-norm, and not in the paper",
     )
     tie_embeddings: Tie = "target"
-    dropout: float = Field(
-        0.1, ge=0, lt=1, description="on embeddings with positions and on each sublayer's output"
+    dropout: Fraction = Field(
+        0.1, description="on embeddings with positions and on each sublayer's output"
     )
     inner_dropout: float | None = Field(
         None,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from pydantic import Field
 from torch import nn
 
 from captioner.cpu import default_machine
@@ -27,7 +26,7 @@ from captioner.model_folders import (
     read_model_config,
     saving,
 )
-from captioner.schema import COUNT, Config, from_mapping, to_mapping
+from captioner.schema import Config, Count, from_mapping, to_mapping
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import Capitals
 from captioner.translate.translator import TranslationModelConfig, Translator
@@ -45,7 +44,7 @@ class TranslatorConfig(Config):
     format: str
     model: TranslationModelConfig
     joint_vocabulary: bool
-    maximum_source_length: int = Field(ge=1, le=COUNT)
+    maximum_source_length: Count
     search: TranslationSearch
     capitals: Capitals = "keep"
 
