@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.files import check_writable
 
 DESCRIPTION = """\
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     shared.check_data_set(arguments)
 
     from captioner.hub import is_address
-    from captioner.model_folders import model_folder, packaged_models
+    from captioner.model_folders import MODEL, model_folder, packaged_models
     from captioner.models import load
 
     folder = model_folder(arguments.model)
@@ -67,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_examples
     from captioner.evaluation.calibration import calibrate
+    from captioner.evaluation.scorer import read_results
+    from captioner.runs.caption_task import RESULTS
 
     examples: dict[str, Sequence[Example]] = {}
     problems = []
@@ -76,6 +78,16 @@ def run(arguments: argparse.Namespace) -> int:
         examples[split] = read_examples(arguments.format, *source, problems[-1])
     for sentence in dict.fromkeys(each.summary() for each in problems if len(each)):
         report(sentence)
+    results = folder.parent / RESULTS  # Of the photos that chose the epoch, in a run.
+    if folder.name == MODEL and results.is_file():
+        validated = read_results(results).keys()
+        given = {each.name for split in arguments.split for each in examples[split]}
+        if chosen := len(given & validated):
+            report(
+                f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)} chose the epoch of "
+                "this model, whose confidence may be too high: give photos that training did not "
+                "use"
+            )
     # What is written into the folder does not depend on this machine's processor.
     model = load(folder, arguments.device, "float32")
     validation = {split: examples[split] for split in arguments.split}

@@ -31,8 +31,10 @@ from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
 from captioner.errors import UserError, counted
+from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.score import evaluate_captions
-from captioner.evaluation.scorer import write_results
+from captioner.evaluation.scorer import read_results, write_results
+from captioner.evaluation.significance import compare, too_few_images
 from captioner.files import write_json
 from captioner.model_folders import MODEL, model_folder
 from captioner.render.panels import panels
@@ -71,6 +73,9 @@ TRIGRAMS = "trigrams.safetensors"
 
 RESULTS = "results.json"
 """In a run's folder: the best model's captions of the validation photos, in COCO's format."""
+
+START_RESULTS = "start_results.json"
+"""In the folder of a run that starts from a model: the captions of that model."""
 
 STANDARDISED_BY = 256
 """Photos for the mean and deviation of the annotation vectors."""
@@ -269,6 +274,30 @@ class CaptionTask:
         write_json(folder / MODEL / SCORES_FILE, scores)
         names = (self.validation[row].image_id for row in self.kept)
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
+
+    def doubt_of_gain(self, folder: Path) -> str:
+        """A sentence if chance explains what the best epoch gained over the start; else ""."""
+        if not (folder / START_RESULTS).exists():
+            return ""
+        start, best = (read_results(folder / name) for name in (START_RESULTS, RESULTS))
+        seen = [each for each in self.validation if each.name in start and each.name in best]
+        before, after = (
+            evaluate_captions([said[each.name] for each in seen], [each.captions for each in seen])
+            for said in (start, best)
+        )
+        found = compare(list(after.metrics.values()), list(before.metrics.values()))
+        wanted = self.recipe.validation.score
+        name = wanted if wanted in found else "CIDEr-D"
+        gain, words = found[name], found["word-precision"]
+        is_few = too_few_images(len(seen)) is not None
+        if gain.difference > 0 and gain.p_bootstrap < 1 - CONFIDENCE and not is_few:
+            return ""
+        evidence = "too few photos for a test" if is_few else f"p {gain.p_bootstrap:.2f}"
+        return (
+            f"nothing was gained that {counted(len(seen), 'validation photo')} can show: "
+            f"{name} {gain.second:.3f} at the start and {gain.first:.3f} now ({evidence}), "
+            f"true words {words.second:.3f} and {words.first:.3f}"
+        )
 
     def show(self, captions: list[str]) -> list[ShownExample]:
         """The first photos with their captions and maps; an unreadable photo has no picture."""

@@ -58,7 +58,7 @@ def write_card(
         *("", f"{summary}.", ""),
         *(f"- {sentence}" for sentence in data),
         *("", "## Scores", ""),
-        f"| epoch | {' | '.join(scores)} |",
+        f"| epoch | {' | '.join(scores).replace('_', ' ')} |",
         f"|---|{'---|' * len(scores)}",
         *rows,
         *("", "## Settings", ""),

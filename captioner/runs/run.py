@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import shutil
 import sys
 from itertools import chain
 from pathlib import Path
@@ -18,7 +19,7 @@ from captioner.attention.transformer import DecoderLayer, EncoderLayer
 from captioner.errors import UserError
 from captioner.files import folder_lock, read_json, remove_temporaries, write_json
 from captioner.model_folders import MODEL
-from captioner.runs.caption_task import CaptionTask
+from captioner.runs.caption_task import RESULTS, START_RESULTS, CaptionTask
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.model_card import Recipe, validations_of, write_card
 from captioner.runs.translation_task import TranslationTask
@@ -118,6 +119,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
                 f"not {now.get(name)!r}{reason}; to keep what it was made with: "
                 f"captioner train {path} --out {folder} --resume"
+                + f"; to train its best model further: --start-from {folder}"
+                * bool(reason)
             )
     read_checkpoint(folder / CHECKPOINT, engine.world_size)
 
@@ -155,6 +158,8 @@ class Validator:
     def keep(self, scores: dict[str, float], epoch: int) -> None:
         """Save the best model with its scores, texts and card."""
         self.task.save(self.folder, self.texts, scores)
+        if epoch == 0 and isinstance(self.task, CaptionTask):
+            shutil.copyfile(self.folder / RESULTS, self.folder / START_RESULTS)
         write_card(self.task.recipe, self.folder, self.task.data, epoch, scores)
 
     def show(self) -> list[ShownExample]:
@@ -224,7 +229,7 @@ def train_run(
             engine,
         )
         if engine.is_main:
-            _report(recipe, folder, position.epoch)
+            _report(task, folder, position.epoch)
     return folder / MODEL
 
 
@@ -240,8 +245,9 @@ def compile_parts(model: nn.Module) -> None:
             module.compile()
 
 
-def _report(recipe: Recipe, folder: Path, epochs: int) -> None:
-    """Print the epoch of the best model, and whether the run stopped early."""
+def _report(task: Task, folder: Path, epochs: int) -> None:
+    """Print the epoch of the best model, if it gained nothing, and if the run stopped early."""
+    recipe = task.recipe
     score, settings = recipe.validation.score, recipe.training
     best = max(validations_of(folder, score), key=lambda record: record[score])
     if epochs < settings.epochs:
@@ -251,5 +257,9 @@ def _report(recipe: Recipe, folder: Path, epochs: int) -> None:
         )
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
-    if isinstance(recipe, CaptioningRecipe):
+    if not isinstance(task, CaptionTask):
+        return
+    if best["epoch"] and (doubt := task.doubt_of_gain(folder)):
+        print(doubt)
+    if task.recipe.data.format != "shapes":
         print("it has no confidence yet; captioner calibrate fits one")

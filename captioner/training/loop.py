@@ -244,7 +244,9 @@ class _Run:
         if engine.is_main:
             print(
                 (f"epoch {position.epoch}: " if position.epoch else "before training: ")
-                + ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+                + ", ".join(
+                    f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()
+                )
                 + (" (best)" if is_best else ""),
                 flush=True,
             )

@@ -10,6 +10,7 @@ import pytest
 from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.main import main
+from captioner.evaluation.scorer import write_results
 
 
 @pytest.fixture
@@ -86,6 +87,16 @@ def test_training_photos_are_refused_and_the_model_stays(folder: Path, refused: 
     said = refused([*COMMAND, "--split", "train"])
     assert "train shares 40 photos with training" in said
     assert Path("tiny-model/config.json").read_bytes() == before
+
+
+def test_photos_that_chose_the_epoch_are_reported(folder: Path, capsys: Output) -> None:
+    Path("run").mkdir()
+    Path("tiny-model").rename("run/model")
+    photos = {f"photos/{number}.png": "a dog" for number in (1, 2, 3)}
+    write_results(Path("run/results.json"), photos)
+    assert main(["calibrate", "run", *COMMAND[2:]]) == 0
+    said = "2 photos of val chose the epoch of this model, whose confidence may be too high"
+    assert said in capsys.readouterr().err
 
 
 def test_records_that_cannot_be_used_are_left_out_if_asked(folder: Path, capsys: Output) -> None:

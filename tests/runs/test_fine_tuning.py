@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,12 @@ from captioner.caption import (
     save_model,
 )
 from captioner.cli.main import main
+from captioner.data.example import Example
 from captioner.decoding.constraints import trigram_keys
+from captioner.evaluation.scorer import write_results
 from captioner.model_folders import model_folder
-from captioner.runs.caption_task import copy_weights, known_trigrams
+from captioner.runs.caption_task import CaptionTask, copy_weights, known_trigrams
+from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import (
     captioning_recipe,
     read_any_recipe,
@@ -134,6 +138,8 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     best = max(log, key=lambda record: record["ROUGE-L"])
     assert 0 < best["epoch"] < len(log) - 1
     assert f"the best model, of epoch {best['epoch']} (ROUGE-L {best['ROUGE-L']:.4f})" in printed
+    assert "nothing was gained that 2 validation photos can show: ROUGE-L 0." in printed
+    assert "(too few photos for a test), true words" in printed
 
     model = captioner.load(out)
     captions = model.caption([str(tmp_path / "photos" / f"{n}.png") for n in range(10)])
@@ -160,6 +166,29 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     assert "training: 8 photos" in described
     assert "training.learning_rate" not in described
     assert described.rstrip().endswith(f"(the whole card: {out / 'model' / 'README.md'})")
+
+
+def test_a_gain_that_chance_explains_is_doubted(table: Path, tmp_path: Path) -> None:
+    recipe = read_any_recipe(table)
+    assert isinstance(recipe, CaptioningRecipe)
+    task = CaptionTask(recipe)
+    people = {number: f"a dog on the red sofa number {number}" for number in range(40)}
+    task.validation = [Example(number, tmp_path, (text,)) for number, text in people.items()]
+    assert task.doubt_of_gain(tmp_path) == ""  # There was no start.
+    worse = dict.fromkeys(people, "a cat in water")
+    write_results(tmp_path / "results.json", people)
+    for right, is_doubted in ((39, True), (20, False)):
+        start = {n: (people if n < right else worse)[n] for n in people}
+        write_results(tmp_path / "start_results.json", start)
+        doubt = task.doubt_of_gain(tmp_path)
+        assert bool(doubt) == is_doubted
+    write_results(tmp_path / "start_results.json", people)
+    write_results(tmp_path / "results.json", worse)
+    assert re.fullmatch(
+        r"nothing was gained that 40 validation photos can show: CIDEr-D [\d.]+ at the start and "
+        r"0\.\d+ now \(p 0\.00\), true words 1\.000 and 0\.000",
+        task.doubt_of_gain(tmp_path),
+    )
 
 
 def test_a_start_that_no_epoch_surpasses_is_kept(
