@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+
+from captioner.render.web_page import static_file
+from captioner.text.languages import ENGLISH
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,7 @@ class Phrases:
 
     language: str
     not_sure: str
-    sure: tuple[str, str, str]
+    sure: list[str]
     legend: str
     title: str
     usage: str
@@ -28,63 +32,8 @@ class Phrases:
     copied: str
 
 
-_ENGLISH = Phrases(
-    language="en",
-    not_sure="not sure",
-    sure=("somewhat sure", "fairly sure", "quite sure"),
-    legend="%: how likely the model found the word, given the words before it.",
-    title="Where the model looked",
-    usage="""Point at a word, tap it, or press <kbd>←</kbd> <kbd>→</kbd>: bright is where the model
-looked when it wrote that word. A click pins the word, <kbd>Esc</kbd> releases it. Hatched: not seen
-by the model.""",
-    strength="Strength",
-    search="Search captions",
-    no_script="Without its script this page shows the photos and captions, but no maps.",
-    play="Play",
-    stop="Stop",
-    copy="Copy",
-    copied="Copied",
-)
-
-_GERMAN = Phrases(
-    language="de",
-    not_sure="nicht sicher",
-    sure=("einigermaßen sicher", "ziemlich sicher", "sehr sicher"),
-    legend="%: wie wahrscheinlich das Wort in der Übersetzung ist, nach den Wörtern davor.",
-    title="Wohin das Modell geschaut hat",
-    usage="""Auf ein Wort zeigen, es antippen oder <kbd>←</kbd> <kbd>→</kbd> drücken: Hell ist,
-wohin das Modell geschaut hat, als es das Wort schrieb. Ein Klick hält das Wort fest, <kbd>Esc</kbd>
-löst es. Schraffiert: vom Modell nicht gesehen.""",
-    strength="Stärke",
-    search="Bildtext suchen",
-    no_script="Ohne ihr Skript zeigt diese Seite die Fotos und Bildtexte, aber keine Karten.",
-    play="Abspielen",
-    stop="Anhalten",
-    copy="Kopieren",
-    copied="Kopiert",
-)
-
-_FRENCH = Phrases(
-    language="fr",
-    not_sure="incertain",
-    sure=("plutôt sûr", "assez sûr", "très sûr"),
-    legend="% : probabilité du mot dans la traduction, après les mots précédents.",
-    title="Où le modèle a regardé",
-    usage="""Pointez un mot, touchez-le ou appuyez sur <kbd>←</kbd> <kbd>→</kbd> : en clair, ce que
-le modèle regardait en écrivant ce mot. Un clic fixe le mot, <kbd>Échap</kbd> le libère. Hachuré :
-non vu par le modèle.""",
-    strength="Intensité",
-    search="Chercher une légende",
-    no_script="Sans son script, cette page montre les photos et les légendes, mais pas les cartes.",
-    play="Lire",
-    stop="Arrêter",
-    copy="Copier",
-    copied="Copié",
-)
-
-_BY_LANGUAGE = {known.language: known for known in (_ENGLISH, _GERMAN, _FRENCH)}
-
-
 def phrases(language: str) -> Phrases:
     """The words for a language's tag, such as "de" or "de-CH"; English for others."""
-    return _BY_LANGUAGE.get(language.partition("-")[0], _ENGLISH)
+    texts, code = json.loads(static_file("phrases.json")), language.partition("-")[0]
+    code = code if code in texts else ENGLISH
+    return Phrases(code, **texts[code])
