@@ -64,7 +64,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--resume", action="store_true", help="keep what --jsonl has of unchanged photos")
     shared.add_overwrite(out, "files, texts and descriptions that are there already")
     add("--overlay", metavar="PATH", help="draw a panel a word: a picture, or a folder for many")
-    add("--words", metavar="FOLDER", help="draw each word's map as a PNG")
+    add("--words", metavar="FOLDER", help="draw each word's map as a JPEG")
     add("--gif", metavar="PATH", help="animate: a .gif, or a folder for many")
     add("--html", metavar="FILE", help="write a page on which to point at words")
     about = "of the overlays, 0 to 1 (default: %(default)s)"
@@ -116,6 +116,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if not paths:
         raise UserError("name a photo, or try --demo")
 
+    from captioner.background import in_background
     from captioner.caption.photos import photo_paths
     from captioner.cli.outputs import Outputs
     from captioner.hub import pinned
@@ -134,23 +135,27 @@ def _run(arguments: argparse.Namespace) -> int:
     if not (arguments.quiet or outputs.takes_standard_output):
         is_alone = len(photos) == 1 and (arguments.demo or photos == arguments.paths)
         lines = CaptionLines(is_alone, arguments.format, arguments.null)
-    remaining = [photo for photo in photos if photo not in outputs.finished]
+    remaining = [each for each in photos if arguments.html or each not in outputs.finished]
     if not arguments.quiet:
         if passed_over:
             report(passed_over_in_words(passed_over))
-        if done := len(photos) - len(remaining):
-            report(f"{done:,} of {len(photos):,} photos are captioned already")
+        if done := len(outputs.finished):
+            again = ", and captioned again for the page" if arguments.html else ""
+            report(f"{done:,} of {len(photos):,} photos are captioned already{again}")
     shown = len(remaining) > arguments.batch_size and not arguments.quiet
     total = len(failures) + len(remaining)
     failed = 0
     try:
         items = _caption(remaining, standard_input, language, arguments) if remaining else ()
         with progress_bar("captioning", total, "photos", shown=shown) as progress:
-            for item in chain(failures, items):
+            drawings = in_background(outputs.draw, chain(failures, items), outputs.workers)
+            for drawn in drawings:
+                item = drawn.item
                 with progress.external_write_mode():
-                    if lines and not isinstance(item, Failed):
+                    is_new = item.name not in outputs.finished
+                    if lines and is_new and not isinstance(item, Failed):
                         lines.print(item.name, item.caption)
-                    if reason := outputs.add(item):
+                    if reason := outputs.add(drawn):
                         failed += 1
                         report(reason)
                 progress.update()

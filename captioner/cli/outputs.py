@@ -8,13 +8,15 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from captioner.background import MOST_WORKERS
 from captioner.caption import Caption
 from captioner.caption.caption import DRAWN_SIDE
 from captioner.caption.photos import Captioned
@@ -68,6 +70,18 @@ def locked_tables(options: argparse.Namespace) -> Iterator[None]:
         yield
 
 
+class Drawn(NamedTuple):
+    """A photo's caption or failure, and what was drawn: the files by option, its part of the page.
+
+    problems: why a drawing failed.
+    """
+
+    item: Captioned | Failed
+    files: Mapping[str, str] = {}
+    problems: Sequence[str] = ()
+    page: PageItem | None = None
+
+
 class Outputs:
     """Writes captions where the options of `captioner caption` say.
 
@@ -117,20 +131,49 @@ class Outputs:
         """Whether a table goes to standard output, where nothing else should go then."""
         return "-" in (getattr(self._options, table) for table in _TABLES)
 
-    def add(self, item: Captioned | Failed) -> str:
-        """Write a photo's own files and its JSON line, and collect its record for the tables.
+    @property
+    def workers(self) -> int:
+        """How many threads should `draw`; 0 if there is nothing to draw."""
+        options = self._options
+        is_drawn = options.overlay or options.gif or options.words or options.html
+        return min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
+
+    def draw(self, item: Captioned | Failed) -> Drawn:
+        """Write a photo's drawings, and prepare its part of the page. May run in threads."""
+        if isinstance(item, Failed) or not item.caption.words or not self.workers:
+            return Drawn(item)
+        name = item.name
+        title = "" if name == "-" else Path(name).name
+        try:
+            caption = self._with_photo(name, item.caption)
+            page = caption.page_item(title) if self._options.html else None
+        except UserError as error:
+            return Drawn(item, problems=(str(error),))
+        drawings = () if name in self.finished else self._drawings(name)
+        write = partial(self._draw, caption=caption, title=title)
+        files, problems = _write_files(drawings, write)
+        return Drawn(item, files, problems, page)
+
+    def add(self, drawn: Drawn) -> str:
+        """Write what is beside a photo and its JSON line; collect its record for the tables.
 
         Returns why it failed or what could not be written, which the record has as well; "" if all
         went well.
         """
+        item = drawn.item
         record: Record = {"image": item.name}
+        if drawn.page:
+            self._page.append(drawn.page)
+        if item.name in self.finished:  # It was captioned for the page.
+            return "; ".join(drawn.problems)
         if isinstance(item, Failed):
             error = item.reason
         else:
             record |= item.caption.to_dict()
-            files, error = self._write_files(item.name, item.caption)
-            if files:
+            files, problems = self._write_beside(item.name, item.caption)
+            if files := {**drawn.files, **files}:
                 record["files"] = files
+            error = "; ".join([*drawn.problems, *problems])
         if error:
             record["error"] = error
         self._records.append({**record, "model": self._options.model, **_state(item.name)})
@@ -198,7 +241,9 @@ class Outputs:
         files, state = record.get("files", {}), _state(photo)
         return bool(state and state.items() <= record.items()) and all(
             files.get(option) == os.fspath(path) and path.exists()
-            for option, path in self._files(photo, record.get("confidence"))
+            for option, path in chain(
+                self._drawings(photo), self._beside(photo, record.get("confidence"))
+            )
         )
 
     def _check_origin(self, record: Record) -> None:
@@ -221,49 +266,30 @@ class Outputs:
         if options.words:
             yield "words", Path(options.words) / name
 
-    def _files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
-        """A photo's drawings, and if its caption is sure enough its sidecars and itself."""
-        options = self._options
-        yield from self._drawings(photo)
+    def _beside(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
+        """If its caption is sure enough, a photo's sidecars and itself, with their options."""
         if self._is_sure_enough(confidence):
-            yield from sidecar_paths(photo, options.xmp, options.text)
-            if options.embed:
+            yield from sidecar_paths(photo, self._options.xmp, self._options.text)
+            if self._options.embed:
                 yield "embed", Path(photo)
 
     def _is_sure_enough(self, confidence: float | None) -> bool:
         return (confidence or 0) >= (self._options.min_confidence or 0)
 
-    def _write_files(self, photo: str, caption: Caption) -> tuple[dict[str, str], str]:
-        """Write `_files`, and collect the photo for the page.
-
-        Returns the paths by option, and what could not be written, "" if all could.
-        """
-        files: dict[str, str] = {}
+    def _write_beside(self, photo: str, caption: Caption) -> tuple[dict[str, str], list[str]]:
+        """Write `_beside`, or say what would be written."""
         if not caption.words:
-            return files, ""
-        title = "" if photo == "-" else Path(photo).name
-        try:
-            if self._options.html or any(self._drawings(photo)):
-                caption = self._with_photo(photo, caption)
-            if self._options.html:
-                self._page.append(caption.page_item(title))
-        except UserError as error:
-            return files, str(error)
-        problems = []
+            return {}, []
         if not self._is_sure_enough(caption.confidence):
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
-        for option, path in self._files(photo, caption.confidence):
-            if self._options.dry_run and option in _BESIDE:
-                keywords = () if option == "text" else _description(caption).keywords
-                what = f"{path} would get {', '.join(map(repr, (caption.text, *keywords)))}"
-                report(self._shared_sidecars.get(path, what))
-                continue
-            try:
-                self._write(option, path, caption, title)
-                files[option] = os.fspath(path)
-            except UserError as error:
-                problems.append(str(error))
-        return files, "; ".join(problems)
+        files = self._beside(photo, caption.confidence)
+        if not self._options.dry_run:
+            return _write_files(files, partial(self._describe, caption=caption))
+        for option, path in files:
+            keywords = () if option == "text" else _description(caption).keywords
+            what = f"{path} would get {', '.join(map(repr, (caption.text, *keywords)))}"
+            report(self._shared_sidecars.get(path, what))
+        return {}, []
 
     def _with_photo(self, photo: str, caption: Caption) -> Caption:
         """The caption with its photo as large as drawings are; the model may see fewer pixels."""
@@ -273,37 +299,54 @@ class Outputs:
         loaded = load_image(source, sufficient_side=DRAWN_SIDE)
         return caption.of_photo(loaded, caption.region)
 
-    def _write(self, option: str, path: Path, caption: Caption, title: str) -> None:
-        """Write one of `_files`."""
-        options = self._options
+    def _draw(self, option: str, path: Path, caption: Caption, title: str) -> None:
+        """Write one of `_drawings`."""
+        strength = self._options.strength
+        if option == "overlay":
+            caption.overlay(path, title, strength)
+        elif option == "gif":
+            caption.gif(path, strength)
+        else:
+            self._remove_word_pictures(path)
+            save_word_images(path, *caption.drawn(), strength=strength)
+
+    def _describe(self, option: str, path: Path, caption: Caption) -> None:
+        """Write one of `_beside`."""
+        overwrite, description = self._options.overwrite, _description(caption)
         if problem := self._shared_sidecars.get(path):
             raise UserError(problem)
-        if option == "overlay":
-            caption.overlay(path, title, options.strength)
-        elif option == "gif":
-            caption.gif(path, options.strength)
-        elif option == "words":
-            self._remove_word_pictures(path)
-            save_word_images(path, *caption.drawn(), strength=options.strength)
-        elif option == "text":
-            write_caption_text(path, caption.text, options.overwrite)
+        if option == "text":
+            write_caption_text(path, caption.text, overwrite)
+            return
+        if option == "embed":
+            self._embedder = self._embedder or Embedder()
+            is_set = self._embedder.embed(str(path), description, overwrite)
         else:
-            description = _description(caption)
-            if option == "embed":
-                self._embedder = self._embedder or Embedder()
-                is_set = self._embedder.embed(str(path), description, options.overwrite)
-            else:
-                is_set = write_xmp(path, description, options.overwrite)
-            if not is_set:
-                self._notes["descriptions by others that stay; --overwrite replaces them"] += 1
+            is_set = write_xmp(path, description, overwrite)
+        if not is_set:
+            self._notes["descriptions by others that stay; --overwrite replaces them"] += 1
 
     def _remove_word_pictures(self, folder: Path) -> None:
         """Remove what an earlier caption left; such a folder needs --overwrite or --resume."""
         photos = set(map(real_path, self._photos))
         with refuse_os_errors(f"cannot replace the pictures in {folder}"):
-            for path in folder.glob("*.png"):
+            for path in folder.glob("*_*"):
                 if WORD_PICTURE.fullmatch(path.name) and real_path(path) not in photos:
                     path.unlink()
+
+
+def _write_files(
+    files: Iterable[tuple[str, Path]], write: Callable[[str, Path], None]
+) -> tuple[dict[str, str], list[str]]:
+    """Write files; returns the paths by option, and the reasons of those that failed."""
+    written, problems = {}, []
+    for option, path in files:
+        try:
+            write(option, path)
+            written[option] = os.fspath(path)
+        except UserError as error:
+            problems.append(str(error))
+    return written, problems
 
 
 def _description(caption: Caption) -> Description:
@@ -335,8 +378,6 @@ def _check_options(options: argparse.Namespace, photos: Sequence[str]) -> None:
         raise UserError("two tables cannot both be standard output")
     if "-" in (options.overlay, options.gif, options.words):
         raise UserError("a drawing cannot go to standard output; name a file or folder")
-    if options.resume and options.html:
-        raise UserError("--resume cannot add to the page of --html; give one of the two")
     if options.resume and options.jsonl in (None, "-"):
         raise UserError("--resume needs --jsonl FILE; --json and --csv are written from it")
     if options.csv_for and options.csv in (None, "-"):

@@ -29,8 +29,8 @@ PAGE_SUFFIXES = (".html", ".htm")
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 """File name endings of plots."""
 
-WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.png")
-"""The file names of `save_word_images`."""
+WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.(?:jpg|png)")
+"""The file names of `save_word_images`; in earlier versions they ended in .png."""
 
 _LONGEST_NAME = 40
 _LONGEST_SIDE = 1024
@@ -63,9 +63,9 @@ def save_word_images(
     region: Region,
     strength: float = 0.8,
 ) -> list[Path]:
-    """Write the overlay of each word as a PNG in `folder`; return the paths in order.
+    """Write the overlay of each word as a JPEG in `folder`; return the paths in order.
 
-    File names are the word's number and `safe_name`: `01_a.png`, `02_dog.png`. A missing folder is
+    File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. A missing folder is
     created; files of other names in it stay. Other arguments are those of `panels`.
     """
     maps = check_attention(words, attention)
@@ -73,7 +73,7 @@ def save_word_images(
     digits = max(2, len(str(len(words))))
     paths = []
     for number, (word, weights) in enumerate(zip(words, maps, strict=True), start=1):
-        path = Path(folder) / f"{number:0{digits}}_{safe_name(word)}.png"
+        path = Path(folder) / f"{number:0{digits}}_{safe_name(word)}.jpg"
         save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
         paths.append(path)
     return paths

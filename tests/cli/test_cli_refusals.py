@@ -66,7 +66,6 @@ CAPTION = [
     ("a.png --overlay m.png --strength 3", "--strength 3.0 is not between 0 and 1"),
     ("a.png --csv - --csv-for excel", "--csv-for needs --csv FILE"),
     ("a.png --resume", "--resume needs --jsonl FILE"),
-    ("a.png --resume --jsonl o.jsonl --html o.html", "--resume cannot add to the page"),
     ("a.png --resume --jsonl kept.jsonl", "--jsonl kept.jsonl holds no results of `captioner"),
     ("b.png --resume --jsonl german.jsonl", "of the model tiny-model in the language de;"),
     ("b.png --resume --jsonl german.jsonl --language de --model luong", "of the model tiny-model"),

@@ -70,7 +70,7 @@ def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> N
     outputs = outputs_of(["a.jpg", "b.jpg"], *options)
     for number, photo in enumerate(("a.jpg", "b.jpg"), start=1):
         reason = f"{photo} is not an image"
-        assert outputs.add(Failed(photo, reason)) == reason
+        assert outputs.add(outputs.draw(Failed(photo, reason))) == reason
         assert len(lines("out.jsonl")) == number
     assert not Path("out.json").exists()
     outputs.finish()
@@ -129,6 +129,23 @@ def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Outp
     assert len(list(Path("gifs").iterdir())) == 4
 
 
+def test_a_resumed_page_has_every_photo_and_the_rest_is_kept(folder: Path, capsys: Output) -> None:
+    resumed = ["--jsonl", "out.jsonl", "--overlay", "maps/", "--html", "page.html", "--resume"]
+    assert caption(*resumed) == 0
+    before = Path("out.jsonl").read_text()
+    Path("maps/a.png").write_bytes(b"kept")
+    save_photo(Path("photos/new.png"), 3)
+    capsys.readouterr()
+    assert caption(*resumed) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "photos/new.png\n"
+    assert "2 of 3 photos are captioned already, and captioned again for the page" in printed.err
+    assert Path("page.html").read_text().count("data:image/jpeg") == 3
+    assert Path("maps/a.png").read_bytes() == b"kept"
+    assert Path("out.jsonl").read_text().startswith(before)
+    assert len(lines("out.jsonl")) == 3
+
+
 def test_captions_of_other_photos_are_kept(folder: Path) -> None:
     Path("photos/bad.png").write_bytes(b"none")
     assert caption("--jsonl", "out.jsonl") == 2
@@ -170,7 +187,7 @@ def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:
 
 
 def test_word_pictures_replace_no_photo_of_the_run(folder: Path) -> None:
-    photos = [str(save_photo(Path(name))) for name in ("0.png", "0/01_dog.png")]
+    photos = [str(save_photo(Path(name))) for name in ("0.png", "0/01_dog.jpg")]
     assert main([*CAPTION, *photos, "--words", ".", "--overwrite"]) == 0
     assert Path(photos[1]).is_file()
 

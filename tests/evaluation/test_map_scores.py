@@ -195,7 +195,7 @@ def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: P
         return int(light.reshape(4, 20, 4, 20).mean(axis=(1, 3)).argmax())
 
     names = [path.name for path in save_word_images(tmp_path, *drawn)]
-    assert names == [f"{n:02}_{word}.png" for n, word in enumerate(WORDS, start=1)]
+    assert names == [f"{n:02}_{word}.jpg" for n, word in enumerate(WORDS, start=1)]
     pictures = [Image.open(tmp_path / name) for name in names]
     assert [looked_at(picture) for picture in pictures] == list(PLACES[:5])
     parts = [frame.crop((0, 0, 480, 480)) for frame in frames(*drawn)]

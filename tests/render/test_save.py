@@ -19,12 +19,12 @@ def test_one_picture_a_word_in_order(tmp_path: Path) -> None:
     maps = attention(3)
     folder = tmp_path / "new" / "folder"
     paths = save_word_images(folder, PHOTO, ["a", "Dog/..", "a"], maps, REGION)
-    assert [path.name for path in paths] == ["01_a.png", "02_dog.png", "03_a.png"]
+    assert [path.name for path in paths] == ["01_a.jpg", "02_dog.jpg", "03_a.jpg"]
     assert sorted(folder.iterdir()) == paths  # nothing else, no temporary file
     for path, weights in zip(paths, maps, strict=True):
         with Image.open(path) as written:
-            expected = overlay(PHOTO, weights, REGION)
-            assert (np.asarray(written) == np.asarray(expected)).all()
+            expected = np.asarray(overlay(PHOTO, weights, REGION), float)
+            assert np.abs(np.asarray(written) - expected).mean() < 5
 
 
 def test_a_large_photo_is_made_smaller(tmp_path: Path) -> None:
