@@ -28,10 +28,7 @@ class Attention(nn.Module):
         self.selection = SoftSelection() if selection is None else selection
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
-        """Project the keys of values (B, L, D), mask (B, L), once.
-
-        Raises `ValueError` when a row has no position that may be attended.
-        """
+        """Project the keys of values (B, L, D), mask (B, L), once."""
         mask = checked_mask(mask, values.device)
         return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
 
@@ -74,8 +71,7 @@ class LocalAttention(nn.Module):
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
         """Project the keys of values (B, L, D), mask (B, L), once.
 
-        The positions that may be attended must be the first ones of each row. Raises `ValueError`
-        when a row has none.
+        The positions that may be attended must be the first ones of each row.
         """
         mask = checked_mask(mask, values.device)
         return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
@@ -134,8 +130,6 @@ class MultiHeadAttention(nn.Module):
     query_size: H, also the size of the result. memory_size: D of the memory's values.
     heads: N, a divisor of the query size, which they share.
     dropout: probability, of the attention weights.
-
-    Raises `ValueError` when N does not divide the query size.
     """
 
     def __init__(self, query_size: int, memory_size: int, heads: int, dropout: float = 0.0) -> None:
@@ -151,10 +145,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
-        """Project values (B, L, D), mask (B, L) to keys and values (B, N, L, H / N), once.
-
-        Raises `ValueError` when a row has no position that may be attended.
-        """
+        """Project values (B, L, D), mask (B, L) to keys and values (B, N, L, H / N), once."""
         keys = self._split(self.key_projection(values))  # (B, N, L, H / N)
         return Memory(self._split(self.value_projection(values)), keys, mask)  # (B, N, L, H / N)
 
@@ -162,7 +153,7 @@ class MultiHeadAttention(nn.Module):
         """Queries (B, Q, H) -> contexts (B, Q, H), weights and scores (B, N, Q, L).
 
         mask: mask of these queries, boolean, broadcastable to (B, N, Q, L), for example
-            `causal_mask`. Raises `ValueError` when a query has nothing to attend.
+            `causal_mask`.
         """
         split = self._split(self.query_projection(query))  # (B, N, Q, H / N)
         scores = self.score(split, memory)  # (B, N, Q, L)
@@ -204,8 +195,7 @@ class MultiHeadAttention(nn.Module):
 def combined_mask(memory: Memory, mask: Tensor | None) -> Tensor | None:
     """Combine the masks of a memory and of its queries: broadcastable to (B, [N,] Q, L).
 
-    `Memory` has checked its own mask (B, L); the other one is checked here.
-    Raises `ValueError` when the combined mask leaves a query nothing to attend.
+    `Memory` has checked its own mask (B, L); the other and both together are checked here.
     """
     memory_mask = memory.mask
     if memory_mask is not None:

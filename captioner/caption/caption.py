@@ -111,13 +111,13 @@ class Caption:
         save_picture(path, self.panels(title, strength))
 
     def gif(self, path: str | os.PathLike[str], strength: float = 0.8) -> None:
-        """Animate the photo, one frame a word. Raises `UserError` as `overlay` does."""
+        """Animate the photo, one frame a word."""
         save_gif(path, *self.drawn(), strength, doubt=self.drawn_doubt)
 
     def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Write a page on which to point at words, of the alternatives as well.
 
-        title: the line under the photo. Raises `UserError` as `overlay` does.
+        title: the line under the photo.
         """
         save_html(path, [self.page_item(title)], strength=strength)
 
@@ -143,10 +143,7 @@ class Caption:
         return PageItem.of(photo, region, captions, title)
 
     def drawn(self) -> tuple[Image.Image, tuple[str, ...], Any, Region]:
-        """What the functions of `captioner.render` draw: photo, words, maps, region in its pixels.
-
-        Raises `UserError` as `overlay` does.
-        """
+        """Photo, words, maps, and region in its pixels, as `captioner.render` draws them."""
         if self.photo is None or self.region is None:
             raise UserError("a caption without its photo cannot be drawn")
         if not self.words:

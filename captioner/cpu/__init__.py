@@ -34,7 +34,6 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """The type of matrix products: `float32`, `bfloat16`, or `auto` for the faster one.
 
     `auto` is bfloat16 on a CPU with instructions for it, and float32 elsewhere.
-    Raises `UserError` for an unknown name.
     """
     if name not in _NAMES:
         raise UserError(f"precision {name!r} is not one of {', '.join(_NAMES)}")

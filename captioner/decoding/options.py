@@ -73,11 +73,7 @@ class SearchOptions(Config):
         return self
 
     def override(self, **given: Any) -> Self:
-        """A copy with other values; None keeps the own one, and a larger `n_best` widens the beam.
-
-        Raises `UserError` for an unknown field, a value out of range, and options of sampling
-        without `sample`.
-        """
+        """A copy with other values; None keeps its own, and a larger `n_best` widens the beam."""
         given = {name: value for name, value in given.items() if value is not None}
         n_best = given.get("n_best")
         if isinstance(n_best, int) and n_best > self.beam:

@@ -222,8 +222,6 @@ def map_spread(captions: Sequence[ArrayLike]) -> dict[str, Any]:
     captions: of two words or more. divergence: the mean over these of the mean between any two of
     their words, in bits, 0 to 1. moving: whether it is at least `LEAST_DIVERGENCE`. Both are None
     without such captions.
-
-    Raises `UserError` if no caption has a word.
     """
     maps = [np.asarray(each, dtype=np.float64) for each in captions]
     maps = [each for each in maps if len(each)]

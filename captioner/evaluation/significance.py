@@ -90,7 +90,6 @@ def compare(
     """Compare two systems by every score, by name.
 
     first, second: the same scores of the same images, in the same order.
-    Raises `UserError` for a single image.
     """
     one, other = _joined(first), _joined(second)
     # The second system's terms are the first's plus a difference, so that equal captions differ by

@@ -181,7 +181,6 @@ def train_run(
     resume: continue from the folder's checkpoint, if there is one; only fields in `CHANGEABLE` may
         differ. Without it, a folder with a checkpoint is refused.
     device: under `torchrun`, the type of device; each process takes its own.
-    Raises `UserError` for bad data, weights or folders, and if another run has locked the folder.
     Several processes end as `captioner.training.train` says.
     """
     folder = Path(folder)

@@ -102,8 +102,7 @@ def load_checkpoint(
     """Load a checkpoint into a model and its optimiser, and set the random state.
 
     average: averaged weights by name, to fill. rank, world_size: this process and their number.
-    Raises `UserError` when the file is damaged, belongs to another model, or to a run of another
-    number of processes, which would draw other random numbers.
+    A run of another number of processes would draw other random numbers, and is refused.
     """
     position, tensors = read_checkpoint(path, world_size)
     other_model = f"checkpoint {path} belongs to another model"
@@ -132,10 +131,7 @@ def load_checkpoint(
 
 
 def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str, Tensor]]:
-    """The position of a run, and its tensors, which are mapped from the file.
-
-    Raises `UserError` for a checkpoint that is damaged or of another number of processes.
-    """
+    """The position of a run, and its tensors, which are mapped from the file."""
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}

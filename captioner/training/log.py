@@ -83,7 +83,7 @@ class RunLog:
 
 
 def summary_writer() -> Any:
-    """Torch's writer for TensorBoard. Raises `UserError` when the package is missing."""
+    """Torch's writer for TensorBoard."""
     try:
         # Imported here: an optional package.
         from torch.utils.tensorboard import SummaryWriter
