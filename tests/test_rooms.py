@@ -20,7 +20,7 @@ EDGES = {
     "render": "text",
     "caption": "cpu attention text vision decoding render",
     "translate": "cpu attention text decoding render caption",
-    "data": "text",
+    "data": "text vision",
     "training": "",
     "evaluation": "text vision decoding render caption translate data",
     "runs": "attention text vision decoding render caption translate data training evaluation",

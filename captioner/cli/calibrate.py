@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from itertools import chain
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
@@ -28,7 +29,7 @@ model folder.
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
-    summary, usage = "fit a model's confidence", "MODEL --format FORMAT [options]"
+    summary, usage = "fit a model's confidence", "MODEL --annotations FILE [options]"
     parser = shared.add_parser(commands, "calibrate", run, summary, usage, DESCRIPTION)
     given = parser.add_argument_group("input")
     given.add_argument("model", metavar="MODEL", help="a model folder; it is written to")
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         problems.append(Problems(arguments.on_problem))
         source = (arguments.annotations, arguments.images, split)
         examples[split] = read_examples(arguments.format, *source, problems[-1])
-    for sentence in dict.fromkeys(each.summary() for each in problems if len(each)):
+    for sentence in dict.fromkeys(chain.from_iterable(each.sentences for each in problems)):
         report(sentence)
     results = folder.parent / RESULTS  # Of the photos that chose the epoch, in a run.
     if folder.name == MODEL and results.is_file():

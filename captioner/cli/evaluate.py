@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from captioner.cli import shared_options as shared
@@ -31,7 +32,8 @@ The exit code is 2 if a photo or record was skipped.
 """
 
 SCORE_DESCRIPTION = """\
-Scores captions in COCO's result format against references: BLEU-1 to BLEU-4,
+Scores captions, in COCO's result format or as `captioner caption --json` writes
+them, against references: BLEU-1 to BLEU-4,
 ROUGE-L, CIDEr-D, word-precision, and how varied they are.
 
   captioner score out.json captions.json --confidence --csv scores.csv
@@ -52,7 +54,7 @@ If a photo or record was skipped, the exit code is 2.
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
-    summary, usage = "score a model's captions on data", "MODEL --format FORMAT [options]"
+    summary, usage = "score a model's captions on data", "MODEL --annotations FILE [options]"
     parser = shared.add_parser(commands, "evaluate", run, summary, usage, DESCRIPTION)
     _add_photos(parser)
     shared.add_search(parser, SearchOptions, explained_in="caption")
@@ -62,12 +64,22 @@ def add_commands(commands: shared.Commands) -> None:
 
     summary, usage = "score captions in a file", "RESULTS REFERENCES [options]"
     parser = shared.add_parser(commands, "score", run_score, summary, usage, SCORE_DESCRIPTION)
-    add = parser.add_argument_group("input").add_argument
-    add("results", metavar="RESULTS", help="captions, in COCO's result format")
-    add("references", metavar="REFERENCES", help="captions, in --format")
-    about = f"{', '.join(shared.FILES)} (default: coco)"
-    add("--format", choices=shared.FILES, metavar="FORMAT", default="coco", help=about)
+    group = parser.add_argument_group("input")
+    add = group.add_argument
+    add(
+        "results",
+        metavar="RESULTS",
+        help="captions, in COCO's result format, or those of `captioner caption --json`",
+    )
+    add(
+        "references",
+        metavar="REFERENCES",
+        help="captions: a table, a folder of photos with texts, or a file in --format",
+    )
+    about = f"{', '.join(shared.FILES)} (default: by their fields)"
+    add("--format", choices=shared.FILES, metavar="FORMAT", help=about)
     add("--split", help="as the format names it (default: all)")
+    shared.add_on_problem(group, "captions that cannot be used")
     about = "captions over which CIDEr-D counts rarity (default: the references)"
     _add_scores(parser).add_argument("--document-frequency", metavar="FILE", help=about)
     add = parser.add_argument_group("comparison").add_argument
@@ -78,7 +90,7 @@ def add_commands(commands: shared.Commands) -> None:
     _add_instances(things, "COCO's instances: the things in the photos")
 
     summary = "score a model's attention maps"
-    usage = "MODEL (--format FORMAT | --images FOLDER) [options]"
+    usage = "MODEL (--annotations FILE | --images FOLDER) [options]"
     parser = shared.add_parser(commands, "maps", run_maps, summary, usage, MAPS_DESCRIPTION)
     _add_instances(_add_photos(parser), "COCO's boxes and segments")
     shared.add_search(parser, SearchOptions, explained_in="caption")
@@ -161,7 +173,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_score(arguments: argparse.Namespace) -> int:
-    """Score, print the tables, write the files."""
+    """Score, print the tables, write the files; 2 if a record was skipped."""
     shared.check_outputs(arguments, "--json", "--csv")
 
     from captioner.evaluation.scorer import Scorer, score_results
@@ -176,19 +188,22 @@ def run_score(arguments: argparse.Namespace) -> int:
         instances=arguments.instances,
         synonyms=arguments.synonyms,
         fluency=arguments.fluency,
+        on_problem=arguments.on_problem,
     )
-    files = (arguments.results, arguments.references)
-    shared.write_scores(score_results(*files, scorer, arguments.format, arguments.split), arguments)
-    return 0
+    scores = score_results(arguments.results, arguments.references, scorer, arguments.split)
+    for sentence in chain.from_iterable(each.sentences for each in scorer.problems):
+        report(sentence)
+    shared.write_scores(scores, arguments)
+    return 2 if any(map(len, scorer.problems)) else 0
 
 
 def run_maps(arguments: argparse.Namespace) -> int:
     """Score the maps, print the tables, write the files; 2 if a photo or record was left out."""
     shared.check_outputs(arguments, "--json", "--csv")
-    if arguments.format is not None or not arguments.images:
+    if arguments.format or arguments.annotations or not arguments.images:
         shared.check_data_set(arguments)
     elif arguments.instances:  # They are of photos that are named as there.
-        raise UserError("--instances needs the photos as a data set: --format coco, say")
+        raise UserError("--instances needs the photos as a data set: give --annotations")
 
     from captioner import load
     from captioner.data.instances import Grounding, read_instances
@@ -234,7 +249,7 @@ def _read_photos(
         pictures = unseen_shapes(model.preprocessing.size, arguments.count or 500)
         return shapes_examples(pictures), pictures, False
     problems = Problems(arguments.on_problem)
-    if arguments.format is None:
+    if not arguments.annotations:
         examples = [Example(str(file), file) for file in find_images([arguments.images])]
     else:
         source = (arguments.annotations, arguments.images, arguments.split)

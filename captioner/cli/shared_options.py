@@ -86,8 +86,15 @@ def add_model(group: Group, default: str = "default") -> None:
 def add_data_set(group: Group, formats: Sequence[str], problems: str) -> None:
     """Add the options of a data set but --split. problems: what --on-problem skip skips."""
     group.add_argument("--format", choices=formats, metavar="FORMAT", help=", ".join(formats))
-    group.add_argument("--annotations", metavar="FILE", help="the captions, in that format")
-    group.add_argument("--images", metavar="FOLDER", help="the photos; optional for a table")
+    about = "the captions: a table, a folder of photos with texts, or a file in --format"
+    group.add_argument("--annotations", metavar="FILE", help=about)
+    about = "the photos (default: where the captions are)"
+    group.add_argument("--images", metavar="FOLDER", help=about)
+    add_on_problem(group, problems)
+
+
+def add_on_problem(group: Group, problems: str) -> None:
+    """Add --on-problem. problems: what its `skip` skips."""
     group.add_argument(
         "--on-problem",
         choices=("refuse", "skip"),
@@ -99,10 +106,8 @@ def add_data_set(group: Group, formats: Sequence[str], problems: str) -> None:
 
 def check_data_set(arguments: argparse.Namespace) -> None:
     """Raise `UserError` unless the options name a data set."""
-    if arguments.format is None:
-        raise UserError("give the data set: --format and --annotations")
     if arguments.format != "shapes" and not arguments.annotations:
-        raise UserError(f"--format {arguments.format} needs --annotations")
+        raise UserError("give the data set: --annotations")
 
 
 def add_machine(

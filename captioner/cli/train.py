@@ -11,7 +11,8 @@ from captioner.errors import UserError
 
 DESCRIPTION = """\
 Trains the captioner of a config or, with `task: translate`, the translator. docs/configuration.md
-documents every field. A table of photos and captions adapts a model to them.
+documents every field. Photos and captions adapt a model to them: a table, a folder of photos
+with texts (photo.txt) or metadata.jsonl, or a file in the format of COCO or Karpathy.
 
   captioner train mine.csv --start-from default --out runs/mine
   captioner train configs/shapes_soft.yaml --out runs/shapes
@@ -47,7 +48,9 @@ def add_commands(commands: shared.Commands) -> None:
     """Add both commands to the command line."""
     summary, usage = "train a captioner or a translator", "CONFIG [options]"
     parser = shared.add_parser(commands, "train", run, summary, usage, DESCRIPTION)
-    given = _add_config(parser, "a YAML file; or a .csv, .tsv or .jsonl table")
+    given = _add_config(
+        parser, "a YAML file; or photos and captions: a table, a folder, a JSON file"
+    )
     given.add_argument(
         "--start-from",
         metavar="MODEL",
@@ -93,7 +96,7 @@ def _add_config(parser: argparse.ArgumentParser, about: str) -> shared.Group:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train."""
-    from captioner.data.table import SUFFIXES
+    from captioner.data.readers import format_of
     from captioner.devices import choose_device
     from captioner.runs.read_recipe import read_any_recipe
     from captioner.runs.run import train_run
@@ -102,12 +105,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.start_from is not None:
         changes = [_change("start_from", arguments.start_from), *changes]
     if arguments.encoder is not None:
-        if config.suffix.lower() in SUFFIXES:
+        if format_of(config) is not None:
             raise UserError(f"--encoder: the encoder for {config} is that of --start-from")
         # Sizes and stored annotation vectors of the config belong to the encoder it names.
         changes = [_encoder_change(arguments), "features.folder=null", *changes]
     recipe = read_any_recipe(arguments.config, changes)
-    folder = Path(arguments.out or Path("runs") / config.stem)
+    folder = Path(arguments.out or Path("runs") / config.resolve().stem)
     train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
     return 0
 

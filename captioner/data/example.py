@@ -62,13 +62,14 @@ class Problems:
 
     on_problem: for `settle`. skipping: the options that skip them, for its refusal.
     source: the file's name, set by the reader. note: how photos were chosen, where the source does
-    not say it.
+    not say it. counts: a sentence on the photos of a folder.
     """
 
     on_problem: OnProblem = "refuse"
     source: str = ""
     skipping: str = f"--on-problem skip, {IN_TRAINING},"
     note: str = ""
+    counts: str = ""
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, kind: str, sentence: str) -> None:
@@ -79,8 +80,9 @@ class Problems:
 
     @property
     def sentences(self) -> list[str]:
-        """The note and the summary; empty if there is nothing to say."""
-        return [each for each in (self.note, self.summary() if self.kinds else "") if each]
+        """The counts, the note and the summary; empty if there is nothing to say."""
+        summary = self.summary() if self.kinds else ""
+        return [each for each in (self.counts, self.note, summary) if each]
 
     def summary(self) -> str:
         """One sentence: the source, the count of each kind, and the first few of each."""

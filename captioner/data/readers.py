@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,7 @@ from pydantic import FailFast, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.example import Collector, Example, Problems, id_matcher
-from captioner.data.table import read_table
+from captioner.data.table import SUFFIXES, photo_folder, read_table
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
 from captioner.schema import RECORD, Id, Instance, Records, Text, from_mapping
@@ -39,8 +40,22 @@ _LISTS = {
 }
 
 
+def format_of(path: Path) -> str | None:
+    """The format of captions by their name and fields: coco, karpathy or table; None of others."""
+    suffix = path.suffix.lower()
+    if suffix != ".json" or path.is_dir():
+        return "table" if suffix in SUFFIXES or path.is_dir() else None
+    with suppress(UserError):  # Its reader says what is wrong.
+        document = read_json(path)
+        if isinstance(document, list):
+            return "table"
+        if isinstance(document, dict) and isinstance(document.get("images"), list):
+            return "coco" if "annotations" in document else "karpathy"
+    return None
+
+
 def read_examples(
-    format: str,
+    format: str | None,
     annotations: str | os.PathLike[str],
     images: str | os.PathLike[str] | None = None,
     split: str | os.PathLike[str] | None = None,
@@ -49,16 +64,17 @@ def read_examples(
 ) -> list[Example]:
     """Read one split of a data set on disk; it has one photo at least.
 
-    images: the folder of the photos; optional for a table and where photos need not exist.
+    format: None for that of `format_of`, else coco.
+    images: the folder of the photos; by default that of the annotations.
     problems: counts those of the records, and says whether they are refused (default) or skipped.
     check_files: whether the photos must exist.
     """
-    if images is None and format != "table" and check_files:
-        raise UserError(f"data format {format!r} needs the folder of the photos")
     file = Path(annotations)
-    folder = file.parent if images is None else Path(images)
+    folder = photo_folder(file, images)
     collector = Collector(Problems() if problems is None else problems, check_files)
-    READERS[format](file, folder, None if split is None else os.fspath(split), collector)
+    READERS[format or format_of(file) or "coco"](
+        file, folder, None if split is None else os.fspath(split), collector
+    )
     return collector.examples()
 
 

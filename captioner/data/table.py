@@ -1,4 +1,4 @@
-"""A table of photos and captions: CSV, TSV or JSONL, one row a caption."""
+"""A table of photos and captions, one row a caption: CSV, TSV, JSONL, JSON, or a folder."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioner.data.example import Collector, Example, Problems
 from captioner.errors import UserError
-from captioner.files import read_text
+from captioner.files import read_json, read_text
+from captioner.vision.find_images import find_images
 
-SUFFIXES = (".csv", ".tsv", ".jsonl")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
+
+_METADATA = ("metadata.jsonl", "metadata.csv")
+"""The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them."""
+
+_BY_CAPTIONER = {"log_probability", "model"}
+"""Columns by which captioner's own captions are known."""
 
 _COLUMNS = {
     "image": ("image", "filename", "file_name", "file", "path", "photo"),
@@ -30,11 +38,15 @@ _SEPARATORS = ",;\t"
 TRAIN, VALIDATION = "train", "val"
 """The splits that are drawn from a table without splits."""
 
+TOO_FEW = "has too few photos for validation: it takes 4 at least"
+
 _SEED = 0
 
 
 class _Row(NamedTuple):
-    line: int
+    """record: its name, for messages."""
+
+    record: str
     image: str
     caption: str
     split: str | None
@@ -43,9 +55,10 @@ class _Row(NamedTuple):
 def read_table(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
     """Read a table.
 
-    annotations: a `.csv` or `.tsv` file with a header, separated by commas, semicolons or tabs, or
-        a `.jsonl` file with an object a line. `_COLUMNS` has the names of the columns; others are
-        ignored, and the split is optional. Duplicate rows are allowed.
+    annotations: a `.csv` or `.tsv` file with a header, separated by commas, semicolons or tabs; a
+        `.jsonl` file with an object a line, or a `.json` file with a list of them. `_COLUMNS` has
+        the names of the columns; others are ignored, and the split is optional. Duplicate rows are
+        allowed. Or a folder: see `_of_folder`.
     images: the folder of relative image paths.
     split: None: every row. `train` and `val` of a table without splits are drawn by photo, as the
         note of the problems says.
@@ -60,7 +73,7 @@ def read_splits(
 ) -> list[list[Example]]:
     """Read several splits of a table as `read_table` does; one error has all their problems."""
     collector = Collector(problems)
-    _collect(annotations, images or annotations.parent, splits, collector)
+    _collect(annotations, photo_folder(annotations, images), splits, collector)
     examples = collector.examples()
     return [
         [each for each in examples if split in (None, collector.splits[each.image_id])]
@@ -68,69 +81,114 @@ def read_splits(
     ]
 
 
+def photo_folder(annotations: Path, images: str | os.PathLike[str] | None) -> Path:
+    """The folder of the photos: if not given, of the annotations."""
+    if images is not None:
+        return Path(images)
+    return annotations if annotations.is_dir() else annotations.parent
+
+
 def _collect(file: Path, images: Path, splits: Sequence[str | None], collector: Collector) -> None:
     problems = collector.problems
-    problems.source = f"table {file}"
-    rows = _read_rows(file, problems)
+    problems.source = f"folder {file}" if file.is_dir() else f"table {file}"
+    rows = (
+        _of_folder(file, problems) if file.is_dir() else _rows(_records(file, problems), problems)
+    )
     if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
-        rows, problems.note = _with_drawn_splits(rows, file)
+        rows, problems.note = _with_drawn_splits(rows, problems.source)
     if splits != [None] and any(row.split for row in rows):
         for row in rows:
             if row.split is None:
-                problems.add("row without a split", f"line {row.line} has no split")
+                problems.add("row without a split", f"{row.record} has no split")
     is_refused = problems.on_problem == "refuse" and len(problems) > 0  # `examples` says why.
     for split in splits:
         if split is not None and not is_refused:
-            _require_split(rows, split, file, bool(problems.note))
+            _require_split(rows, split, problems.source, bool(problems.note))
     for row in rows:
-        record = f"line {row.line}"
-        image_record = f"image {row.image} ({record})"
+        image_record = f"image {row.image} ({row.record})"
         if not collector.is_in_split(row.image, row.split, image_record):
             continue
         if row.split in splits or None in splits:
             if row.image not in collector:
                 collector.add_image(row.image, images / row.image, image_record)
-            collector.add_caption(row.image, row.caption, record)
+            collector.add_caption(row.image, row.caption, row.record)
 
 
-def _with_drawn_splits(rows: list[_Row], file: Path) -> tuple[list[_Row], str]:
-    """The rows with a tenth of the photos for validation, and a sentence that says so.
+def draw_validation(images: Iterable[str], source: str) -> tuple[set[str], str]:
+    """A tenth of the photos, for validation, and a sentence that says so. source: their file.
 
-    At least 50 photos, but at most a quarter, and two in any case, are for validation. They are
-    drawn by a hash of their path, so that most keep their split when others are added.
+    At least 50 photos, but at most a quarter, and two in any case, or none of fewer than four. They
+    are drawn by a hash of their path, so that most keep their split when others are added.
     """
     photos = sorted(
-        {row.image for row in rows},
+        set(images),
         key=lambda image: hashlib.sha256(f"{_SEED} {image}".encode("utf-8", "replace")).digest(),
     )
     count = max(len(photos) // 10, min(50, max(2, len(photos) // 4))) if len(photos) >= 4 else 0
-    drawn = set(photos[:count])
-    rows = [row._replace(split=VALIDATION if row.image in drawn else TRAIN) for row in rows]
-    return rows, (
-        f"table {file} has no splits: {count:,} of its {len(photos):,} photos, drawn with seed "
+    return set(photos[:count]), (
+        f"{source} has no splits: {count:,} of its {len(photos):,} photos, drawn with seed "
         f"{_SEED}, are the split {VALIDATION}, the others {TRAIN}"
     )
 
 
-def _require_split(rows: list[_Row], split: str, file: Path, is_drawn: bool) -> None:
+def _with_drawn_splits(rows: list[_Row], source: str) -> tuple[list[_Row], str]:
+    drawn, note = draw_validation((row.image for row in rows), source)
+    split_of = {row.image: VALIDATION if row.image in drawn else TRAIN for row in rows}
+    return [row._replace(split=split_of[row.image]) for row in rows], note
+
+
+def _require_split(rows: list[_Row], split: str, source: str, is_drawn: bool) -> None:
     present = sorted({row.split for row in rows if row.split is not None})
     if split in present:
         return
     if is_drawn and split == VALIDATION and present:
-        raise UserError(f"table {file} has too few photos for validation: it takes 4 at least")
+        raise UserError(f"{source} {TOO_FEW}")
     lacking = 'no "split" column' if rows else "no rows"
     only = f", only {', '.join(present)}" if present else f": it has {lacking}"
-    raise UserError(f"table {file} has no split {split!r}{only}")
+    raise UserError(f"{source} has no split {split!r}{only}")
 
 
-def _read_rows(file: Path, problems: Problems) -> list[_Row]:
+def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
+    """A row for each line of the text `photo.txt` beside a photo, in the folder or below it.
+
+    A photo without a text has its rows of `_METADATA` in the folder, but for those that captioner
+    wrote.
+    """
+    table = next((folder / name for name in _METADATA if (folder / name).is_file()), None)
+    records = [] if table is None else list(_records(table, problems))
+    by_others = [each for each in records if not each[1].keys() >= _BY_CAPTIONER]
+    rows_of = defaultdict(list)
+    for row in _rows(by_others, problems):
+        rows_of[row.image].append(row)
+    counts: Counter[str] = Counter()
+    for photo in find_images([folder]):
+        image, text = photo.relative_to(folder).as_posix(), photo.with_suffix(".txt")
+        lines = read_text(text).split("\n") if text.is_file() else []
+        if own := [_Row(f"{text}", image, line, None) for line in lines if line.strip()]:
+            rows_of[image] = own
+        kind = f"in {table.name}" if table is not None and image in rows_of else "without"
+        counts["with a text beside them" if own else kind] += 1
+    listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+    problems.counts = f"folder {folder}: {counts.total():,} photos, {listed}"
+    if left_out := len(records) - len(by_others):
+        problems.counts += f"; captions by captioner left out: {left_out:,}"
+    return [row for rows in rows_of.values() for row in rows]
+
+
+def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The name, for messages, and the cells by column of each row."""
     suffix = file.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(f"table {file} is none of {', '.join(SUFFIXES)}")
+    if suffix == ".json":
+        return _of_json(file, problems)
     text = read_text(file, "table")
-    records = _of_jsonl(text, problems) if suffix == ".jsonl" else _of_csv(text, file, problems)
+    return _of_jsonl(text, problems) if suffix == ".jsonl" else _of_csv(text, file, problems)
+
+
+def _rows(records: Iterable[tuple[str, Mapping[str, Any]]], problems: Problems) -> list[_Row]:
     rows = []
-    for line, record in records:
+    for where, record in records:
         columns = _columns(tuple(record))
         values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
         image, caption, split = values
@@ -142,10 +200,10 @@ def _read_rows(file: Path, problems: Problems) -> list[_Row]:
         bad = [column for column, is_valid in are_valid.items() if not is_valid]
         if bad:
             name = columns.get(bad[0], bad[0]).strip()
-            problems.add("ill-formed line", f'line {line} has no text in its "{name}"')
+            problems.add("ill-formed line", f'{where} has no text in its "{name}"')
             continue
         path = os.path.normpath(image.strip().replace("\\", "/"))
-        rows.append(_Row(line, path, caption, (split or "").strip() or None))
+        rows.append(_Row(where, path, caption, (split or "").strip() or None))
     return rows
 
 
@@ -160,8 +218,7 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The line and the cells by column of each row of a CSV."""
+def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
     names = text.partition("\n")[0].replace('"', "")
     separator = max(_SEPARATORS, key=lambda each: len(_columns(tuple(names.split(each)))))
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
@@ -175,22 +232,32 @@ def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[int, Ma
         for cells in reader:
             if not any(map(str.strip, cells)):
                 continue  # Spreadsheets write rows of separators below a table.
-            line = reader.line_num
+            line = f"line {reader.line_num}"
             if len(cells) == len(header):
                 yield line, dict(zip(header, cells, strict=True))
             else:
                 kind = "ill-formed line"
                 if len(cells) > len(header):
                     kind = f"line with too many cells (put captions with {separator!r} in quotes)"
-                sentence = f"line {line} has {len(cells)} cells, the header {len(header)}"
+                sentence = f"{line} has {len(cells)} cells, the header {len(header)}"
                 problems.add(kind, sentence)
     except csv.Error as error:
         where = f"line {reader.line_num}"
         raise UserError(f"table {file} is not valid CSV ({where}: {error})") from None
 
 
-def _of_jsonl(text: str, problems: Problems) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The number and the object of each line of a JSONL."""
+def _of_json(file: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    document = read_json(file, "table")
+    if not isinstance(document, list):
+        raise UserError(f"table {file} is not a list of rows")
+    for number, record in enumerate(document):
+        if isinstance(record, dict):
+            yield f"record {number}", record
+        else:
+            problems.add("ill-formed line", f"record {number} is not a JSON object")
+
+
+def _of_jsonl(text: str, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for line, content in enumerate(text.split("\n"), start=1):
         if not content.strip():
             continue
@@ -200,6 +267,6 @@ def _of_jsonl(text: str, problems: Problems) -> Iterator[tuple[int, Mapping[str,
             problems.add("ill-formed line", f"line {line} is not valid JSON")
             continue
         if isinstance(record, dict):
-            yield line, record
+            yield f"line {line}", record
         else:
             problems.add("ill-formed line", f"line {line} is not a JSON object")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from captioner.caption.photos import caption_photos
-from captioner.data.example import ImageId
+from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import read_instances
 from captioner.data.parallel import read_lines
-from captioner.data.readers import read_examples
+from captioner.data.readers import format_of, read_examples
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS
@@ -36,7 +37,6 @@ from captioner.text.tokenizer import tokenize, tokenize_unsplit
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.caption import Caption, Captioner
-    from captioner.data.example import Example
     from captioner.decoding import SearchOptions
 
 
@@ -45,6 +45,7 @@ class Scorer:
     """Scores captions as its fields say.
 
     metrics: some of `METRICS`.
+    format: of the files of captions; None for each file's own, by its fields.
     document_frequency: a file of captions in `format`, all splits, over which CIDEr-D counts how
         rare n-grams are; None counts over the references.
     confidence: the share of the scores' confidence intervals; None for no intervals.
@@ -53,6 +54,7 @@ class Scorer:
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
     fluency: a file of people's captions that the model has not learned from, one a line.
+    on_problem: refuse or skip bad records of the files of captions; `problems` has them.
     """
 
     metrics: Sequence[str] = DEFAULT_METRICS
@@ -60,10 +62,12 @@ class Scorer:
     confidence: float | None = None
     against: str | Path | None = None
     training: str | Path | None = None
-    format: str = "coco"
+    format: str | None = None
     instances: Sequence[str | Path] = ()
     synonyms: str | Path | None = None
     fluency: str | Path | None = None
+    on_problem: OnProblem = "refuse"
+    problems: list[Problems] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         check_metrics(self.metrics)
@@ -79,18 +83,26 @@ class Scorer:
             self.people = PeoplesNgrams(people)
 
     def score(
-        self, captions: Mapping[ImageId, str], references: Sequence[Sequence[str]], name: str
+        self,
+        captions: Mapping[ImageId, str],
+        references: Sequence[Sequence[str]],
+        name: str,
+        images: Sequence[Example] = (),
     ) -> CaptionScores:
-        """Score captions, by image, against the references of each. name: of their system."""
+        """Score captions, by image, against the references of each.
+
+        name: of their system. images: those of `against`, where it names files.
+        """
         frequency, training, others = None, None, None
         if self.document_frequency is not None:
             of_images = self._tokenised(self.document_frequency, None, tokenize)
             frequency = DocumentFrequency.from_references(list(of_images))
         if self.training is not None:
-            split = None if self.format == "coco" else "train"  # A file of COCO is of one split.
+            file_format = self.format or format_of(Path(self.training)) or "coco"
+            split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
             training = chain.from_iterable(self._tokenised(self.training, split, tokenize_unsplit))
         if self.against is not None:
-            others = self._others(captions, name)
+            others = self._others(captions, name, images)
 
         def scored(texts: Sequence[str]) -> CaptionScores:
             return evaluate_captions(texts, references, frequency, self.metrics, list(captions))
@@ -117,16 +129,23 @@ class Scorer:
             more["confidence"] = confidence
         return replace(scores, **more)
 
+    def read(self, file: str | Path, split: str | None) -> list[Example]:
+        """The images and captions of a file in `format`; no photo needs to exist."""
+        self.problems.append(Problems(self.on_problem))
+        return read_examples(self.format, file, None, split, self.problems[-1], check_files=False)
+
     def _tokenised(
         self, file: str | Path, split: str | None, split_words: Callable[[str], list[str]]
     ) -> Iterator[list[list[str]]]:
         """The words of each image's captions in a file."""
-        for image in read_examples(self.format, file, None, split, check_files=False):
+        for image in self.read(file, split):
             yield list(map(split_words, image.captions))
 
-    def _others(self, captions: Mapping[ImageId, str], name: str) -> list[str]:
+    def _others(
+        self, captions: Mapping[ImageId, str], name: str, images: Sequence[Example]
+    ) -> list[str]:
         """The captions to compare with, in the same order of images."""
-        others = read_results(str(self.against))
+        others = read_results(str(self.against), images)
         if differing := others.keys() ^ set(map(str, captions)):
             raise UserError(
                 f"only the same images can be compared: {name} and {self.against} differ in "
@@ -139,26 +158,31 @@ def score_results(
     results: str | Path,
     references: str | Path,
     scorer: Scorer | None = None,
-    format: str = "coco",
     split: str | None = None,
 ) -> CaptionScores:
-    """Score captions in COCO's result format against references.
+    """Score captions in COCO's result format, or of `captioner caption`, against references.
 
-    Scores the images of the results only, as the COCO evaluation does.
+    Scores the images of the results only, as the COCO evaluation does. An image that is not named
+    as in the references has those of its file name, if it is the only one.
 
-    references: as the reader of `format` takes its annotations, of the split `split`.
+    references: as the reader of the scorer's `format` takes its annotations, of the split `split`.
     """
-    captions = read_results(results)
-    found = read_examples(format, references, None, split, check_files=False)
+    scorer = scorer or Scorer()
+    found = scorer.read(references, split)
     known = {example.name: example for example in found}
+    captions = read_results(results, found)
+    place = f"{references}" if split is None else f"the split {split!r} of {references}"
+    problems = Problems(scorer.on_problem, f"results file {results}")
     for name in captions:
         if name not in known:
-            place = f"{references}" if split is None else f"the split {split!r} of {references}"
-            raise UserError(f"{results}: image {name} has no references in {place}")
-    own = {known[name].image_id: caption for name, caption in captions.items()}
-    truth = [known[name].captions for name in captions]
-    scores = (scorer or Scorer()).score(own, truth, str(results))
-    return replace(scores, references_without_caption=len(found) - len(captions))
+            sentence = f"image {name} has no references in {place}"
+            problems.add("image without references", sentence)
+    problems.settle()
+    scorer.problems.append(problems)
+    own = {known[name].image_id: caption for name, caption in captions.items() if name in known}
+    truth = [known[name].captions for name in captions if name in known]
+    scores = scorer.score(own, truth, str(results), found)
+    return replace(scores, references_without_caption=len(found) - len(own))
 
 
 def score_model(
@@ -235,14 +259,26 @@ def caption_examples(
         raise UserError(f"not one of {len(examples):,} photos could be read")
 
 
-def read_results(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read one caption an image, by the image's name as text; other fields are ignored."""
+def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -> dict[str, str]:
+    """Read one caption an image, by the image's name as text; other fields are ignored.
+
+    Of `captioner caption --json`, the names are paths, and records of failed photos are left out.
+
+    images: a caption of another name is of the only one with a file so named.
+    """
+    names = {image.name for image in images}
+    files = Counter(Path(str(image.path)).name for image in images)
+    of_file = {Path(str(image.path)).name: image.name for image in images}
     records = read_json(path, "results file")
     if not isinstance(records, list) or not records:
         raise UserError(f"results file {path} is not a list of captions")
     captions: dict[str, str] = {}
     for index, record in enumerate(records):
         where = f"results file {path}, record {index}"
+        if isinstance(record, dict) and "image" in record:
+            if "error" in record and "caption" not in record:
+                continue
+            record = {"image_id": record["image"], **record}
         if not isinstance(record, dict) or not record.keys() >= {"image_id", "caption"}:
             raise UserError(f"{where} does not have image_id and caption")
         image, caption = record["image_id"], record["caption"]
@@ -250,9 +286,12 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, str]:
             raise UserError(f"{where}: image_id {image!r} is neither a whole number nor a string")
         if not isinstance(caption, str):
             raise UserError(f"{where}: the caption of image {image!r} is not a string")
-        if str(image) in captions:
+        name, file = str(image), Path(str(image)).name
+        if name not in names and files[file] == 1:
+            name = of_file[file]
+        if name in captions:
             raise UserError(f"{where}: image {image!r} already has a caption")
-        captions[str(image)] = caption
+        captions[name] = caption
     return captions
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
@@ -14,7 +16,7 @@ from captioner.caption.folder import decoder_config
 from captioner.data.example import Example, Problems
 from captioner.data.readers import read_examples
 from captioner.data.shapes import ShapesConfig, generate, shapes_examples
-from captioner.data.table import read_splits
+from captioner.data.table import TOO_FEW, draw_validation, photo_folder, read_splits
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError, counted
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
@@ -47,11 +49,14 @@ class DataConfig(Config):
 
     format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
         description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
-        "also of Flickr30k), table (.csv, .tsv or .jsonl, a row a caption; without a split column "
-        "validation photos are drawn), or shapes (generated, no files)"
+        "also of Flickr30k), table (.csv, .tsv, .jsonl or .json, a row a caption; or a folder of "
+        "photos with texts or metadata.jsonl), or shapes (generated, no files); "
+        "validation photos are drawn where there are no splits"
     )
     annotations: FilePath | None = Field(None, description="the captions")
-    images: FilePath | None = Field(None, description="the folder of the photos")
+    images: FilePath | None = Field(
+        None, description="the folder of the photos; by default that of the captions"
+    )
     train: str | None = Field("train", description="training split, as the format names it")
     validation: str | None = Field("val", description="validation split, as the format names it")
     validation_annotations: FilePath | None = Field(
@@ -264,6 +269,17 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
         for examples, split in zip((train, val), splits, strict=True):
             if not examples:
                 raise UserError(f"{data.annotations}: no captioned images are left in {split!r}")
+    elif (
+        data.format == "coco" and data.validation_annotations is None and data.annotations.is_file()
+    ):
+        examples = read_examples("coco", data.annotations, data.images, None, problems[0])
+        folder = photo_folder(data.annotations, data.images)
+        by_name = {Path(os.path.relpath(str(e.path), folder)).as_posix(): e for e in examples}
+        drawn, problems[0].note = draw_validation(by_name, problems[0].source)
+        if not drawn:
+            raise UserError(f"{problems[0].source} {TOO_FEW}")
+        train = [each for name, each in by_name.items() if name not in drawn]
+        val = [each for name, each in by_name.items() if name in drawn]
     else:
         files = (data.annotations, data.validation_annotations or data.annotations)
         train, val = (

@@ -1,4 +1,4 @@
-"""Reads a config of either task, or makes one for a table of photos."""
+"""Reads a config of either task, or makes one for photos and captions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from captioner.caption.folder import FORMAT, read_config
+from captioner.data.readers import format_of
 from captioner.data.table import SUFFIXES
 from captioner.errors import UserError
 from captioner.files import read_text
@@ -25,7 +26,6 @@ from captioner.vision.preprocessing import Preprocessing
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 FINE_TUNING: dict[str, Any] = {
-    "data": {"format": "table"},
     "start_from": "default",  # Its sizes, words, encoder, preprocessing and search are the run's.
     "minimum_count": 3,  # of a new word
     "objective": {"doubly_stochastic": 0.0, "label_smoothing": 0.1},  # the packaged model's
@@ -37,7 +37,7 @@ FINE_TUNING: dict[str, Any] = {
         "patience": 5,
     },
 }
-"""Adapts a model to a table of photos."""
+"""Adapts a model to photos and captions."""
 
 
 def read_any_recipe(
@@ -45,19 +45,18 @@ def read_any_recipe(
 ) -> CaptioningRecipe | TranslationRecipe:
     """Read and validate a YAML config of a captioner or, with `task: translate`, a translator.
 
-    path: also a table of photos and captions, which is `FINE_TUNING` on this table.
+    path: also photos and captions that `format_of` knows, which is `FINE_TUNING` on them.
     changes: see `read_recipe`.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in (*CONFIG_SUFFIXES, *SUFFIXES, ""):
+    suffix, format = Path(path).suffix.lower(), format_of(Path(path))
+    if format is None and suffix not in (*CONFIG_SUFFIXES, ""):
         raise UserError(
             f"{path} is neither a config ({', '.join(CONFIG_SUFFIXES)}) nor a table "
-            f"({', '.join(SUFFIXES)})"
+            f"({', '.join(SUFFIXES)}), nor a folder of photos"
         )
-    if suffix in SUFFIXES:
-        mapping = deepcopy(FINE_TUNING)
-        mapping["data"]["annotations"] = str(path)
-        mapping, where = with_changes(mapping, changes), f"table {path}"
+    if format is not None:
+        mapping = deepcopy(FINE_TUNING) | {"data": {"format": format, "annotations": str(path)}}
+        mapping, where = with_changes(mapping, changes), f"data {path}"
     else:
         mapping, where = read_mapping(path, changes), f"config {path}"
     if not isinstance(mapping, dict) or "task" not in mapping:

@@ -18,7 +18,7 @@ class Found(NamedTuple):
 
 
 def read(
-    format: str,
+    format: str | None,
     annotations: Path,
     images: Path | None = None,
     split: Any = None,

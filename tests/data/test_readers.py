@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from data_samples import counts, read, write_json
 
+from captioner.data.readers import format_of
 from captioner.errors import UserError
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -118,6 +119,31 @@ def test_ids_of_coco_are_numbers_or_text(
             (each.image_id, each.captions) for each in read("coco", file, check_files=False)[0]
         ]
         assert captions == [(each, (f"Photo {each}",)) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format"),
+    [
+        ("c.json", {"images": [], "annotations": []}, "coco"),
+        ("c.json", {"images": []}, "karpathy"),
+        ("c.json", [], "table"),
+        ("c.json", {"data": {"format": "coco"}}, None),
+        ("c.yaml", {"images": []}, None),
+        ("c.csv", "image", "table"),
+    ],
+)
+def test_a_format_is_known_by_its_fields(
+    tmp_path: Path, name: str, content: Any, format: str | None
+) -> None:
+    assert format_of(write_json(tmp_path / name, content)) == format
+    assert format_of(tmp_path) == "table"
+    assert format_of(tmp_path / "missing.json") is None
+
+
+def test_without_a_format_or_a_folder_both_are_found(tmp_path: Path) -> None:
+    photos(tmp_path, *NAMES)
+    file = write_json(tmp_path / "c.json", coco())
+    assert read(None, file).images == read("coco", file, tmp_path).images
 
 
 @pytest.mark.data

@@ -125,6 +125,44 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
         read("table", file)
 
 
+def test_a_list_of_rows_in_json(tmp_path: Path) -> None:
+    rows = [{"file_name": "a.jpg", "text": "A dog"}, 3, {"file_name": "b.jpg"}]
+    images, problems = read(None, table(tmp_path, "t.json", json.dumps(rows)), on_problem="skip")
+    assert captions(images) == [("a.jpg", ("A dog",))]
+    assert problems.kinds["ill-formed line"] == [
+        "record 1 is not a JSON object",
+        'record 2 has no text in its "caption"',
+    ]
+
+
+def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
+    (tmp_path / "trip").mkdir()
+    for name in ("trip/c.jpg", "d.jpg", "e.jpg"):
+        (tmp_path / name).touch()
+    (tmp_path / "trip" / "c.txt").write_text("A cat\n\nOne cat\n")
+    (tmp_path / "a.txt").write_text("A horse\n")
+    (tmp_path / "d.txt").write_text(" \n")
+    by_captioner = {"file_name": "d.jpg", "text": "x", "model": "default", "log_probability": -1}
+    rows = [{"file_name": "a.jpg", "text": "A dog"}, {"file_name": "b.jpg", "text": "A bird"}]
+    lines = [json.dumps(row) for row in (*rows, by_captioner)]
+    table(tmp_path, "metadata.jsonl", "\n".join(lines))
+    images, problems = read(None, tmp_path)
+    assert sorted(captions(images)) == [
+        ("a.jpg", ("A horse",)),
+        ("b.jpg", ("A bird",)),
+        ("trip/c.jpg", ("A cat", "One cat")),
+    ]
+    assert problems.sentences == [
+        f"folder {tmp_path}: 5 photos, 2 with a text beside them, 1 in metadata.jsonl, 2 without; "
+        "captions by captioner left out: 1"
+    ]
+    with pytest.raises(UserError, match=f"folder {tmp_path} has too few photos for validation"):
+        read_splits(tmp_path, None, ["train", "val"], Problems())
+    (tmp_path / "metadata.jsonl").write_text('{"file_name": "gone.jpg", "text": "A fox"}')
+    with pytest.raises(UserError, match=r"1 missing image \(image gone.jpg \(line 1\) has no file"):
+        read(None, tmp_path)
+
+
 def drawn(file: Path) -> dict[str, set[str]]:
     names = ["train", "val"]
     splits = read_splits(file, None, names, Problems())

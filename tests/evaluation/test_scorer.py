@@ -159,6 +159,38 @@ def test_results_are_scored_as_their_captions_are(
     assert [row["image_id"] for row in rows] == [4, 2, 1]
 
 
+def test_captions_of_the_caption_command_are_scored_by_their_file_names(
+    references: Path, tmp_path: Path
+) -> None:
+    records: list[dict[str, Any]] = [
+        {"image": f"trip/photo {number}.png", "caption": text, "log_probability": -1.0}
+        for number, text in CAPTIONS.items()
+    ]
+    file = tmp_path / "captions.json"
+    file.write_text(json.dumps([*records, {"image": "trip/photo 5.png", "error": "damaged"}]))
+    scores = score_results(file, references, Scorer(against=file))
+    assert [row["image_id"] for row in scores.per_image()] == [1, 2, 3, 4]
+    assert scores.by_name() == scored(CAPTIONS).by_name()
+    assert scores.references_without_caption == 1
+    file.write_text(json.dumps([*records, {**records[0], "image": "home/photo 1.png"}]))
+    with pytest.raises(UserError, match=r"image 'home/photo 1\.png' already has a caption"):
+        score_results(file, references)
+
+
+def test_an_empty_reference_is_left_out_on_request(results: Path, tmp_path: Path) -> None:
+    texts = {**REFERENCES, 1: ["", *REFERENCES[1]], 4: [" "]}
+    references = write_captions(tmp_path / "references.json", texts)
+    with pytest.raises(UserError, match=r"2 empty captions .*--on-problem skip"):
+        score_results(results, references)
+    scorer = Scorer(on_problem="skip")
+    scores = score_results(results, references, scorer)
+    assert [row["image_id"] for row in scores.per_image()] == [1, 2, 3]
+    assert [list(each.kinds) for each in scorer.problems] == [
+        ["empty caption", "image without captions"],
+        ["image without references"],
+    ]
+
+
 def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: Path) -> None:
     turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
     other = saved(tmp_path / "other.json", turned)
@@ -188,7 +220,7 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
 def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
     coco = write_captions(tmp_path / "captions_val2014.json", {70: ["A dog runs!", "a dog"]})
-    for training, name in ((tmp_path / "t.csv", "table"), (coco, "coco")):
+    for training, name in ((tmp_path / "t.csv", None), (coco, "coco"), (coco, None)):
         options = Scorer(training=training, format=name)
         assert score_results(results, references, options).diversity["seen_in_training"] == 1 / 4
 

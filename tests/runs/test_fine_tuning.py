@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from coco_samples import write_captions
 from run_samples import assert_resumes, log_of
 from safetensors.torch import load_file
 from samples import Output, save_photo
@@ -23,10 +24,11 @@ from captioner.caption import (
 from captioner.cli.main import main
 from captioner.data.example import Example
 from captioner.decoding.constraints import trigram_keys
+from captioner.errors import UserError
 from captioner.evaluation.scorer import write_results
 from captioner.model_folders import model_folder
 from captioner.runs.caption_task import CaptionTask, copy_weights, known_trigrams
-from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.runs.read_recipe import (
     captioning_recipe,
     read_any_recipe,
@@ -74,6 +76,27 @@ def test_a_table_is_learned_by_the_packaged_model() -> None:
     assert to_mapping(model.encoder.config).items() <= own["encoder"].items()
     assert own["preprocessing"] == to_mapping(model.preprocessing)
     assert own["decoder"] == to_mapping(DecoderConfig())
+
+
+def test_a_folder_and_a_file_of_coco_need_no_config(tmp_path: Path) -> None:
+    for number in range(8):
+        save_photo(tmp_path / f"{number}.png", seed=number)
+        (tmp_path / f"{number}.txt").write_text("Bello on the red dog")
+    numbered = {number: ["Bello on the red dog"] for number in range(8)}
+    coco = write_captions(tmp_path / "c.json", numbered)
+    drawn = []
+    for path, form in ((tmp_path, "table"), (coco, "coco")):
+        recipe = read_any_recipe(path)
+        assert isinstance(recipe, CaptioningRecipe)
+        assert (recipe.data.format, recipe.data.annotations) == (form, path)
+        train, validation, sentences = read_training(recipe.data)
+        assert (len(train), len(validation)) == (6, 2)
+        assert "has no splits: 2 of its 8 photos, drawn" in sentences[-1]
+        drawn.append([each.path for each in validation])
+    assert drawn[0] == drawn[1]
+    write_captions(coco, {1: ["A dog"]})
+    with pytest.raises(UserError, match=r"c\.json has too few photos for validation"):
+        read_training(recipe.data)
 
 
 def test_what_a_config_leaves_out_comes_from_the_model_that_it_names(run: Path) -> None:
