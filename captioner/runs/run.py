@@ -115,12 +115,11 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
             continue
         reason = _epochs_matter(saved) if name == "training.epochs" else ""
         if reason or name not in CHANGEABLE:
+            advice = f"; to train its model further: --start-from {folder}, another --out"
             raise UserError(
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
                 f"not {now.get(name)!r}{reason}; to keep what it was made with: "
-                f"captioner train {path} --out {folder} --resume"
-                + f"; to train its best model further: --start-from {folder}"
-                * bool(reason)
+                f"captioner train {path} --out {folder} --resume" + advice * bool(reason)
             )
     read_checkpoint(folder / CHECKPOINT, engine.world_size)
 

@@ -137,12 +137,12 @@ def test_a_draw_from_what_is_no_number_is_a_sentence(
         (
             {"training": {"schedule": "cosine"}},
             {"training": {"epochs": 2}},
-            r"training.epochs 1, not 2, which the schedule cosine .*: --start-from .*/run$",
+            r"training.epochs 1, not 2, which the schedule cosine .*: --start-from .*/run, another",
         ),
         (
             {"objective": {"scheduled_sampling": 0.5}},
             {"training": {"epochs": 2}},
-            r"training.epochs 1, not 2, which scheduled sampling follows; .*: --start-from .*/run$",
+            r"training.epochs 1, not 2, which scheduled sampling .*: --start-from .*/run, another",
         ),
     ],
 )
