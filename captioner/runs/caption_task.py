@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,11 @@ class CaptionTask:
         self.loss = self._make_loss(words)
         self.map_targets = None
         if recipe.data.instances is not None:
+            instances, synonyms = read_instances([recipe.data.instances]), read_synonyms()
+            instances.known_categories(synonyms)
             self.map_targets = MapTargets(
-                read_instances([recipe.data.instances]).grounding(read_synonyms()),
+                instances,
+                synonyms,
                 [each.image_id for each in self.train],
                 vocabulary,
                 recipe.preprocessing,
@@ -213,7 +217,8 @@ class CaptionTask:
             _check_validation(len(self.kept))
             if recipe.start_from is None and not resumed and standardisation is not None:
                 few = [rows.tolist() for rows in torch.split(_some_rows(self.captions), 32)]
-                standardisation.fit(annotation_batches(train_rows, few))
+                # Workers would wait for another such call until the run ends.
+                standardisation.fit(annotation_batches(replace(train_rows, workers=0), few))
         self.batches = CaptionBatches(self.captions, train_rows, recipe, self.map_targets)
 
     def _make_rows(self, folder: Path, engine: Engine) -> Rows:

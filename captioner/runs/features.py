@@ -7,15 +7,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from captioner.background import loading_workers
-from captioner.data.batches import load_ahead
+from captioner.data.batches import Loader
 from captioner.data.example import Example
 from captioner.devices import autocast
 from captioner.errors import UserError, counted
@@ -85,10 +87,12 @@ class ExampleStore:
             what, count = f"features, {self.folder.name}", sum(map(len, batches))
             with (
                 progress_bar(what, count, "images", shown=engine.is_main) as progress,
-                closing(load_ahead(self._pixels, batches, workers)) as loaded,
+                closing(Loader(self._pixels, workers)(batches)) as loaded,
             ):
                 for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
-                    writer.write(rows, encoder.encode(pixels), unreadable)
+                    pixels = pixels.to(engine.device, non_blocking=True)
+                    normalised = self.recipe.preprocessing.normalise(pixels)
+                    writer.write(rows, encoder.encode(normalised), unreadable)
                     progress.update(len(rows))
 
     def open(self) -> FeatureStore:
@@ -106,7 +110,7 @@ class ExampleStore:
         return store
 
     def _pixels(self, rows: Sequence[int]) -> tuple[Tensor, list[int]]:
-        """Preprocessed photos (B, 3, size, size), and the rows whose photos are unreadable.
+        """Photos (B, 3, size, size), uint8, and the rows whose photos are unreadable.
 
         The photos of rows from N on are mirrored; unreadable photos are black.
         """
@@ -115,14 +119,14 @@ class ExampleStore:
         for row in rows:
             path = self.examples[row % len(self.examples)].path
             try:
-                photos.append(preprocessing(preprocessing.load(path)))
+                photos.append(preprocessing.pixels(preprocessing.load(path)))
             except UserError as error:
                 reasons[row] = str(error)
-                photos.append(preprocessing(Image.new("RGB", (1, 1))))
+                photos.append(preprocessing.pixels(Image.new("RGB", (1, 1))))
         if reasons and self.recipe.data.on_problem == "refuse":
             advice = "--set data.on_problem=skip leaves such photos out"
             raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
-        pixels = torch.stack(photos)
+        pixels = torch.from_numpy(numpy.stack(photos))  # (B, 3, size, size)
         is_mirrored = torch.tensor([row >= len(self.examples) for row in rows])  # (B,)
         pixels[is_mirrored] = pixels[is_mirrored].flip(-1)
         return pixels, list(reasons)
@@ -230,7 +234,7 @@ def _why_unreadable(examples: Sequence[Example], row: int) -> str:
 class StoredRows:
     """Annotation vectors from a feature store, mirrored at random if it has mirrored photos.
 
-    dtype: of the result; float16 needs no conversion. workers: see `load_ahead`.
+    dtype: of the result; float16 needs no conversion. workers: see `Loader`.
     """
 
     store: FeatureStore
@@ -239,7 +243,7 @@ class StoredRows:
 
     def read(
         self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, None]:
         """A part of the rows (B,) -> annotation vectors (B, L, D), and None: a photo a row.
 
         generator: mirrors rows at random; which ones does not depend on the part.
@@ -248,6 +252,11 @@ class StoredRows:
             flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
             rows = rows + flips * len(self.store.record.images)
         return self.store.read(rows[part], self.dtype), None  # (B, L, D)
+
+    @cached_property
+    def loader(self) -> Loader[Tensor, tuple[Tensor, None]]:
+        """Reads rows ahead."""
+        return Loader(self.read, self.workers)
 
     def encode(self, annotations: Tensor) -> Tensor:
         """The annotation vectors (B, L, D), unchanged."""
@@ -259,7 +268,7 @@ class PixelRows:
     """Photos for an encoder, trained or frozen, that reads them in every step.
 
     encoder, precision: for `encode`. augmentation: of photos read with a generator. workers: see
-        `load_ahead`.
+        `Loader`.
     """
 
     examples: Sequence[Example]
@@ -272,7 +281,7 @@ class PixelRows:
     def read(
         self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """A part of the rows (B,) -> preprocessed photos (P, 3, size, size), each read once.
+        """A part of the rows (B,) -> photos (P, 3, size, size), uint8, each read once.
 
         Also the photo (B,) of each row; None where every row has its own.
         generator: augments photos; how does not depend on the others.
@@ -283,20 +292,32 @@ class PixelRows:
         seed: int | None = None
         if generator is not None and self.augmentation.changes:
             seed = int(torch.randint(2**62, (), generator=generator))
-        pixels = torch.stack([self._photo(row, seed) for row in chosen.tolist()])
-        return pixels.to(memory_format=torch.channels_last), photos
+        pixels = numpy.stack([self._photo(row, seed) for row in chosen.tolist()])
+        return torch.from_numpy(pixels).to(memory_format=torch.channels_last), photos
 
-    def _photo(self, row: int, seed: int | None) -> Tensor:
-        """A preprocessed photo (3, size, size); augmented if there is a seed."""
+    def _photo(self, row: int, seed: int | None) -> numpy.ndarray[Any, Any]:
+        """`Preprocessing.pixels` of a photo; augmented if there is a seed."""
         photo = self.preprocessing.load(self.examples[row].path)
         if seed is not None:
             photo = self.augmentation(photo, torch.Generator().manual_seed(seed ^ row))
-        return self.preprocessing(photo)
+        return self.preprocessing.pixels(photo)
+
+    @cached_property
+    def loader(self) -> Loader[Tensor, tuple[Tensor, Tensor | None]]:
+        """Reads rows ahead."""
+        return Loader(self.read, self.workers)
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """Photos (B, 3, size, size), uint8 -> float32, on the encoder's device."""
+        assert self.encoder is not None
+        device = next(self.encoder.parameters()).device
+        normalised: Tensor = self.preprocessing.normalise(pixels.to(device, non_blocking=True))
+        return normalised
 
     def encode(self, pixels: Tensor) -> Tensor:
-        """Photos (B, 3, size, size) -> annotation vectors (B, L, D), without a gradient."""
+        """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D), without a gradient."""
         assert self.encoder is not None
-        return encode(self.encoder, pixels, self.precision)
+        return encode(self.encoder, self.normalise(pixels), self.precision)
 
 
 Rows = StoredRows | PixelRows
@@ -304,7 +325,5 @@ Rows = StoredRows | PixelRows
 
 def annotation_batches(rows: Rows, batches: Sequence[Sequence[int]]) -> Iterator[Tensor]:
     """The annotation vectors (B, L, D) of each batch of distinct rows, without augmentation."""
-    for vectors, _ in load_ahead(
-        rows.read, [torch.tensor(batch) for batch in batches], rows.workers
-    ):
-        yield rows.encode(vectors)
+    for source, _ in rows.loader(torch.tensor(batch) for batch in batches):
+        yield rows.encode(source)

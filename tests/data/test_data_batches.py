@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import captioner.data.batches as batches_module
 from captioner.data.batches import (
+    Loader,
     PairExample,
     batches_by_photo,
     batches_by_tokens,
@@ -21,8 +22,6 @@ from captioner.data.batches import (
     collate_pairs,
     encode_captions,
     encode_pairs,
-    length_bucketed_batches,
-    load_ahead,
     report_cut,
 )
 from captioner.data.parallel import SentencePair
@@ -36,7 +35,7 @@ def seeded(seed: int) -> torch.Generator:
 
 @given(st.lists(st.integers(0, 20), max_size=700), st.integers(1, 9), st.integers(0, 2**32))
 def test_every_example_is_in_exactly_one_batch(lengths: list[int], size: int, seed: int) -> None:
-    batches = length_bucketed_batches(lengths, size, seeded(seed))
+    batches = batches_by_photo([n // 5 for n in range(len(lengths))], size, seeded(seed), lengths)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     assert len(batches) == -(-len(lengths) // size)
     assert sum(len(batch) < size for batch in batches) <= 1
@@ -45,15 +44,29 @@ def test_every_example_is_in_exactly_one_batch(lengths: list[int], size: int, se
 
 def test_batches_have_similar_lengths_in_random_order() -> None:
     lengths = torch.randint(5, 25, (5000,), generator=seeded(0)).tolist()
-    generator = seeded(1)
-    batches = length_bucketed_batches(lengths, 20, generator)
+    rows, generator = [number // 5 for number in range(5000)], seeded(1)
+    batches = batches_by_photo(rows, 20, generator, lengths)
     spans = [max(lengths[i] for i in b) - min(lengths[i] for i in b) for b in batches]
     assert sum(spans) / len(spans) < 1  # of about 18 without buckets
     shortest = [min(lengths[index] for index in batch) for batch in batches]
     rises = sum(after > before for before, after in itertools.pairwise(shortest))
     assert 0.3 < rises / len(shortest) < 0.7
-    assert length_bucketed_batches(lengths, 20, seeded(1)) == batches
-    assert length_bucketed_batches(lengths, 20, generator) != batches
+    assert batches_by_photo(rows, 20, seeded(1), lengths) == batches
+    assert batches_by_photo(rows, 20, generator, lengths) != batches
+
+
+def test_captions_of_a_photo_are_within_a_hundred_batches_and_not_side_by_side() -> None:
+    """So that a disk is read once an epoch, and a batch has many photos."""
+    rows = [number // 5 for number in range(8000)]
+    lengths = torch.randint(8, 14, (8000,), generator=seeded(0)).tolist()
+    batches = batches_by_photo(rows, 8, seeded(1), lengths)
+    places: dict[int, list[int]] = {}
+    for number, batch in enumerate(batches):
+        for index in batch:
+            places.setdefault(rows[index], []).append(number // 100)
+    scattered = sum(len(set(each)) > 1 for each in places.values())
+    assert scattered <= len(batches) // 100 - 1  # Where one hundred ends amid a photo's.
+    assert sum(len({rows[index] for index in batch}) for batch in batches) > 0.95 * len(rows)
 
 
 @given(st.lists(st.integers(0, 30), max_size=200), st.integers(1, 9), st.integers(0, 2**32))
@@ -147,27 +160,32 @@ def load(number: int) -> tuple[int, torch.Tensor]:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_items_come_in_the_order_of_the_keys(workers: int) -> None:
-    state = torch.get_rng_state()
-    keys = [3, 0, 2, 4, 0]
-    items = list(load_ahead(load, keys, workers))
+def test_items_come_in_the_order_of_the_keys_from_the_same_processes(workers: int) -> None:
+    state, others = torch.get_rng_state(), multiprocessing.active_children()
+    loader, keys = Loader(load, workers), [3, 0, 2, 4, 0]
+    items = list(loader(keys))
     assert [int(item[1][0]) for item in items] == keys
-    assert len({process for process, _ in items} - {os.getpid()}) == workers
+    processes = {process for process, _ in items}
+    assert len(processes - {os.getpid()}) == workers
+    assert [int(item[1][0]) for item in loader(iter([1, 2]))] == [1, 2]
+    assert {process for process, _ in loader(keys)} == processes  # Also of the next epoch.
     assert torch.equal(torch.get_rng_state(), state)  # Or dropout would depend on loading.
-    assert list(load_ahead(load, [], workers)) == []
-    assert multiprocessing.active_children() == []
+    assert list(loader([])) == []
+    del loader
+    assert set(multiprocessing.active_children()) <= set(others)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_is_raised_in_the_place_of_its_item(workers: int) -> None:
-    items = load_ahead(load, [1, 2, 5, 4], workers)
+    loader = Loader(load, workers)
+    items = loader([1, 2, 5, 4])
     assert [int(next(items)[1][0]) for _ in range(2)] == [1, 2]
     with pytest.raises(UserError, match=r"^photo 5 is gone$"):
         next(items)
-    assert multiprocessing.active_children() == []
+    assert [int(item[1][0]) for item in loader([4, 3])] == [4, 3]
     if not workers:  # torch waits 5 seconds for a worker after any other error.
         with pytest.raises(KeyError, match="a mistake"):
-            list(load_ahead(load, [7], workers))
+            list(loader([7]))
 
 
 def test_workers_load_into_pinned_memory_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,20 +198,24 @@ def test_workers_load_into_pinned_memory_for_a_gpu(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(batches_module, "DataLoader", loader)
     for has_gpu, workers in ((True, 2), (False, 2), (True, 0)):
         monkeypatch.setattr(torch.cuda, "is_available", lambda has_gpu=has_gpu: has_gpu)
-        assert list(load_ahead(load, [1], workers)) == []
+        assert list(Loader(load, workers)([1])) == []
     assert asked == [hasattr(os, "fork"), False, False]
 
 
-def test_workers_load_two_items_ahead_and_end_when_the_items_are_closed(tmp_path: Path) -> None:
+def test_workers_load_an_item_ahead_each_and_go_on_after_an_epoch_is_left(tmp_path: Path) -> None:
     def note(number: int) -> int:
         (tmp_path / str(number)).touch()
         return number
 
-    items = load_ahead(note, range(100), 2)
+    others = multiprocessing.active_children()
+    loader = Loader(note, 2)
+    items = loader(range(100))
     assert list(tmp_path.iterdir()) == []
     for number in range(10):
         assert next(items) == number
-        assert len(list(tmp_path.iterdir())) <= number + 1 + 2 * 2
+        assert len(list(tmp_path.iterdir())) <= number + 1 + 2
     items.close()
-    assert multiprocessing.active_children() == []
-    assert len(list(tmp_path.iterdir())) <= 15
+    assert list(loader([200, 201, 202])) == [200, 201, 202]
+    assert len(list(tmp_path.iterdir())) <= 12 + 3
+    del loader, items
+    assert set(multiprocessing.active_children()) <= set(others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from captioner.runs.batches import (
     examples_of_epoch,
 )
 from captioner.runs.captioning_recipe import read_training
-from captioner.runs.features import PixelRows, StoredRows
+from captioner.runs.features import PixelRows, StoredRows, encoder_of
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate import LuongConfig, TranslationLoss, TranslationModelConfig
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
@@ -52,7 +53,8 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Conf
     examples, *_ = read_training(recipe.data)
     words = Vocabulary.build(chain(*(each.words for each in examples)), 1)
     captions, _ = encode_captions((each.words for each in examples), words, 50)
-    data = CaptionBatches(captions, PixelRows(examples, recipe.preprocessing), recipe)
+    rows = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
+    data = CaptionBatches(captions, rows, recipe)
     (first, second), (again, _) = (whole_batches(data, epoch) for epoch in (0, 0))
     assert torch.equal(first.source, again.source)
     read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
@@ -136,7 +138,8 @@ def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(tmp_path: Path) ->
     file = write_instances(tmp_path / "instances.json", {7: ["dog"]}, ["dog", "cat"], **sizes)
     vocabulary = Vocabulary(["a", "dog", "puppy", "cat"])  # 4 to 7
     targets = MapTargets(
-        read_instances([file]).grounding(read_synonyms()),
+        read_instances([file]),
+        read_synonyms(),
         ["photos/a.jpg", "photos/b.jpg"],
         vocabulary,
         Preprocessing(size=32, resize="squash"),
@@ -150,9 +153,28 @@ def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(tmp_path: Path) ->
     assert not places[1].any()
     # The middle square, a half of the photo's width, is seen: half of it is in the box.
     cropped = Preprocessing(size=32, resize="crop", resize_shorter=32)
-    assert MapTargets(targets.grounding, targets.image_ids, vocabulary, cropped, (1, 4))([dog], 5)[
-        0, 1
-    ].tolist() == pytest.approx([0, 0, 1, 1])
+    seen = replace(targets, preprocessing=cropped, map_shape=(1, 4))
+    assert seen([dog], 5)[0, 1].tolist() == pytest.approx([0, 0, 1, 1])
+
+
+def test_the_objects_of_a_photo_are_laid_on_the_map_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_instances(tmp_path / "instances.json", {7: ["dog"], 8: ["dog"]}, ["dog", "cat"])
+    read = read_instances([file])
+    vocabulary = Vocabulary(["a", "dog", "puppy", "cat"])  # 4 to 7
+    targets = MapTargets(read, read_synonyms(), [7, 8], vocabulary, Preprocessing(size=32), (2, 2))
+    asked: list[tuple[object, str]] = []
+    target = read.target
+
+    def note(image: object, category: str) -> object:
+        asked.append((image, category))
+        return target(image, category)
+
+    monkeypatch.setattr(read, "target", note)
+    first = targets([(0, [4, 5]), (0, [6, 7]), (1, [5])], 2)
+    assert torch.equal(targets([(0, [4, 5]), (0, [6, 7]), (1, [5])], 2), first)
+    assert asked == [(7, "dog"), (7, "cat"), (8, "dog")]
 
 
 # Pairs.
