@@ -33,6 +33,7 @@ from captioner.runs.features import PixelRows, example_stores
 from captioner.schema import from_mapping
 from captioner.training import Engine
 from captioner.vision.images import original_size
+from captioner.vision.vgg import VGGEncoder
 
 
 @pytest.fixture
@@ -68,14 +69,21 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(
     assert list(read_results(kept)) == ["0.png"]
 
 
-def test_a_large_photo_has_the_same_pixels_everywhere_and_few_are_kept(tmp_path: Path) -> None:
+def test_a_large_photo_has_the_same_pixels_everywhere_and_few_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In evaluation, captioning, training and the feature store."""
     path = save_photo(tmp_path / "large.jpg", size=(1600, 1203))
     captioner = make_captioner()
     assert captioner.preprocessing.sufficient_side * 2 < 1203  # Decoded to fewer pixels.
     seen: list[Tensor] = []
-    hook = lambda _, arguments: seen.append(arguments[0].clone())  # noqa: E731
-    captioner.encoder.register_forward_pre_hook(hook)
+    forward = VGGEncoder.forward
+
+    def note(self: VGGEncoder, images: Tensor) -> Tensor:
+        seen.append(images.clone())
+        return forward(self, images)
+
+    monkeypatch.setattr(VGGEncoder, "forward", note)
     example = Example("large", path)
     ((_, caption),) = caption_examples(captioner, [example])
     assert original_size(caption.photo) == (1600, 1203)
