@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
+from captioner.data.example import Problems
 from captioner.data.parallel import is_gzip, text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
@@ -22,6 +23,7 @@ from captioner.files import refuse_os_errors, write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
+    from captioner.evaluation.translations import TranslationScores
     from captioner.render.alignment import Alignment
     from captioner.translate import Translation
 
@@ -113,6 +115,7 @@ def add_commands(commands: shared.Commands) -> None:
 
 def _add_references(group: shared.Group) -> None:
     group.add_argument("references", metavar="REFERENCES", help="text, line by line; .gz as well")
+    shared.add_on_problem(group, "empty references")
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
@@ -166,13 +169,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
-    """Translate, score, print the table, write the file."""
+    """Translate, score, print the table, write the file; 2 if a reference was skipped."""
     shared.check_outputs(arguments, "--json")
 
     from captioner.evaluation.translations import score_translator
     from captioner.models import load_translator
 
     translator = load_translator(arguments.model, arguments.device, arguments.precision)
+    problems = Problems(arguments.on_problem)
     search = shared.search_options(arguments, translator.search)
     scores = score_translator(
         translator,
@@ -181,24 +185,32 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
         search,
         arguments.batch_size,
         arguments.lower_case,
+        problems,
     )
     for line, lost in scores.truncated.items():
         report(_too_long(f"{arguments.source}, line {line}", lost))
     for line in scores.cut:
         report(_cut(f"{arguments.source}, line {line}", search))
-    shared.write_scores(scores, arguments)
-    return 0
+    return _finish(scores, problems, arguments)
 
 
 def run_score(arguments: argparse.Namespace) -> int:
-    """Score, print the table, write the file."""
+    """Score, print the table, write the file; 2 if a reference was skipped."""
     shared.check_outputs(arguments, "--json")
 
     from captioner.evaluation.translations import score_hypotheses
 
     files = (arguments.translations, arguments.references, arguments.source)
-    shared.write_scores(score_hypotheses(*files, arguments.lower_case), arguments)
-    return 0
+    problems = Problems(arguments.on_problem)
+    scores = score_hypotheses(*files, arguments.lower_case, problems)
+    return _finish(scores, problems, arguments)
+
+
+def _finish(scores: TranslationScores, problems: Problems, arguments: argparse.Namespace) -> int:
+    for sentence in problems.sentences:
+        report(sentence)
+    shared.write_scores(scores, arguments)
+    return 2 if problems.kinds else 0
 
 
 def _too_long(where: str, lost: int) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from captioner.csv_tables import Row, text_table
-from captioner.data.parallel import check_line_by_line, read_lines, read_parallel
+from captioner.data.example import Problems
+from captioner.data.parallel import check_line_by_line, read_lines
 from captioner.errors import UserError
 from captioner.translate import TranslationSearch, Translator
 
@@ -152,18 +153,40 @@ def score_hypotheses(
     references: str | Path,
     source: str | Path | None = None,
     lower_case: bool = False,
+    problems: Problems | None = None,
 ) -> TranslationScores:
     """Score the lines of a file against those of another.
 
     source: the text that was translated, for BLEU by its length. Files that end in .gz are
-        unpacked. A translation may be empty; a reference or a source may not.
+        unpacked. A translation or a source may be empty; a reference may not.
+    problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
-    pairs = read_parallel(source or references, references).pairs
-    sources = [pair.source for pair in pairs] if source else None
-    wanted = [pair.target for pair in pairs]
-    found = read_lines(hypotheses)
-    check_line_by_line(hypotheses, found, references, wanted)
-    return evaluate_translations(list(map(str.strip, found)), wanted, sources, lower_case)
+    files = [hypotheses] if source is None else [hypotheses, source]
+    wanted, *columns = zip(*_read_rows(references, files, problems).values(), strict=True)
+    sources = None if source is None else columns[1]
+    return evaluate_translations(columns[0], wanted, sources, lower_case)
+
+
+def _read_rows(
+    references: str | Path, others: Sequence[str | Path], problems: Problems | None
+) -> dict[int, list[str]]:
+    """The line of each file, stripped, by its number from 1, where the reference is not empty."""
+    problems = Problems() if problems is None else problems
+    problems.source, problems.skipping = f"text file {references}", "--on-problem skip"
+    columns = [read_lines(references)]
+    for other in others:
+        columns.append(read_lines(other))
+        check_line_by_line(other, columns[-1], references, columns[0])
+    rows = {}
+    for number, row in enumerate(zip(*columns, strict=True), start=1):
+        if row[0].strip():
+            rows[number] = list(map(str.strip, row))
+        else:
+            problems.add("empty sentence", f"line {number} is empty")
+    problems.settle()
+    if not rows:
+        raise UserError(f"there is no sentence in {references}")
+    return rows
 
 
 def score_translator(
@@ -173,20 +196,23 @@ def score_translator(
     search: TranslationSearch | None = None,
     batch_size: int = 32,
     lower_case: bool = False,
+    problems: Problems | None = None,
 ) -> TranslationScores:
     """Translate the lines of a file and score them against those of another.
 
-    search: by default the model's own options.
+    search: by default the model's own options. problems: as for `score_hypotheses`.
     """
     sacrebleu_metrics()  # Fails before the long translation if sacrebleu is missing.
-    pairs = read_parallel(source, references).pairs
-    sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    rows = _read_rows(references, [source], problems)
+    wanted, sources = zip(*rows.values(), strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # The scores have the long sources.
         found = translator.translate(sources, search, batch_size=batch_size)
     texts = [translation.text.strip() for translation in found]
     return replace(
         evaluate_translations(texts, wanted, sources, lower_case),
-        truncated={n: each.truncated for n, each in enumerate(found, start=1) if each.truncated},
-        cut=[n for n, each in enumerate(found, start=1) if each.cut],
+        truncated={
+            n: each.truncated for n, each in zip(rows, found, strict=True) if each.truncated
+        },
+        cut=[n for n, each in zip(rows, found, strict=True) if each.cut],
     )

@@ -234,6 +234,21 @@ def test_a_model_is_scored_on_what_a_user_would_get(capsys: Output) -> None:
     assert json.loads(Path("scores.json").read_text())["cut"] == 3
 
 
+def test_an_empty_reference_is_refused_or_skipped_and_an_empty_source_is_translated(
+    refused: Refused, capsys: Output
+) -> None:
+    save_translator(make_translator(SOURCE + REFERENCES), "model")
+    Path("source").write_text("\n".join(["", *SOURCE[1:]]))
+    Path("references").write_text("\n".join([REFERENCES[0], "", REFERENCES[2]]))
+    assert "references has 1 empty sentence (line 2 is empty)" in refused(EVALUATE)
+    assert main([*EVALUATE, "--on-problem", "skip", "--maximum-length", "1"]) == 2
+    said = capsys.readouterr().err
+    assert "source, line 3, is too long" in said
+    assert "text file references: left out 1 empty sentence (line 2 is empty)" in said
+    assert json.loads(Path("scores.json").read_text())["sentences"] == 2
+    assert main(["score-translations", "found", "references", "--on-problem", "skip"]) == 2
+
+
 def test_without_the_package_it_is_said_before_anything_is_translated(
     refused: Refused, monkeypatch: Patch
 ) -> None:

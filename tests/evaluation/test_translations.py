@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from captioner.data.example import Problems
+from captioner.errors import UserError
 from captioner.evaluation.translations import evaluate_translations, score_hypotheses
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
@@ -42,6 +44,27 @@ def test_files_without_case(tmp_path: Path) -> None:
     assert "case:lc" in plain["signatures"]["BLEU"]
     assert plain["sentences"] == sum(each["sentences"] for each in plain["lengths"]) == 5
     assert scores.table().splitlines()[-1].split() == ["11", "to", "15", "1", "100.00", "1.000"]
+
+
+def test_empty_references_are_left_out_on_request(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("found", "references", "sources")]
+    wanted = [REFERENCES[0], " ", *REFERENCES[2:]]
+    for file, lines in zip(files, (FOUND, wanted, SOURCES), strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with pytest.raises(
+        UserError,
+        match=r"references has 1 empty sentence \(line 2 is empty\) \(--on-problem skip leaves",
+    ):
+        score_hypotheses(*files)
+    problems = Problems("skip")
+    scores = score_hypotheses(*files, problems=problems)
+    kept = [0, 2, 3, 4]
+    texts = ([column[place] for place in kept] for column in (FOUND, REFERENCES, SOURCES))
+    assert scores == evaluate_translations(*texts)
+    assert problems.kinds == {"empty sentence": ["line 2 is empty"]}
+    files[1].write_text("\n" * 5)
+    with pytest.raises(UserError, match="there is no sentence in"):
+        score_hypotheses(*files, problems=Problems("skip"))
 
 
 def test_each_bucket_is_scored_as_a_corpus_of_its_own() -> None:
