@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from captioner.attention import Memory
@@ -21,6 +20,7 @@ from captioner.caption.base import CaptionDecoder, evaluation_mode
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropies, decode
+from captioner.text.token_batches import decoder_inputs
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
 
@@ -234,7 +234,6 @@ class SelfCriticalLoss(CaptioningLoss):
         mask = torch.arange(targets.shape[1]) < lengths  # (B * K, T)
         device = memory.values.device
         targets, mask = (each.to(device, non_blocking=True) for each in (targets, mask))
-        inputs = functional.pad(targets[:, :-1], (1, 0), value=Vocabulary.start)  # (B * K, T)
-        inputs = inputs.view(len(captions), -1, inputs.shape[1])  # (B, K, T)
+        inputs = decoder_inputs(targets).view(len(captions), -1, targets.shape[1])  # (B, K, T)
         logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
         return -cross_entropies(logits, targets, mask).smoothed.view(inputs.shape[:2])  # (B, K)

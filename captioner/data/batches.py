@@ -58,7 +58,7 @@ def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor,
     and the mask, False at the padding: (B, T) each.
     """
     targets, mask = collate_sources(captions)
-    return decoder_inputs(targets, mask), targets, mask
+    return decoder_inputs(targets), targets, mask
 
 
 class PairExample(NamedTuple):
@@ -102,7 +102,7 @@ def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
     """Batch pairs, one or more: adds start and end, pads each side to its longest."""
     source, source_mask = collate_sources([example.source for example in examples])
     targets, mask = collate_sources([example.target for example in examples])  # (B, T)
-    return TranslationBatch(source, source_mask, decoder_inputs(targets, mask), targets, mask)
+    return TranslationBatch(source, source_mask, decoder_inputs(targets), targets, mask)
 
 
 def report_cut(what: str, lines: Sequence[int], limit: str) -> str:

@@ -29,10 +29,7 @@ SUM_TOLERANCE = 0.01
 
 def check_maps(attention: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Attention maps (T, rows, columns) as float64, checked to be weights that sum to 1."""
-    try:
-        maps = np.asarray(attention).astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("attention is no array of numbers (T, rows, columns)") from None
+    maps = np.asarray(attention, dtype=np.float64)
     if maps.ndim != 3 or maps.size == 0:
         raise ValueError(f"attention must have shape (T, rows, columns), not {maps.shape}")
     for position, weights in enumerate(maps):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from captioner.text.vocabulary import Vocabulary
@@ -43,9 +44,6 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return tokens, torch.arange(tokens.shape[1]) < lengths.unsqueeze(1)  # (B, S) both
 
 
-def decoder_inputs(targets: Tensor, mask: Tensor) -> Tensor:
+def decoder_inputs(targets: Tensor) -> Tensor:
     """Shift targets (B, T) by one step, behind `<start>`."""
-    inputs = torch.full_like(targets, Vocabulary.pad)  # (B, T)
-    inputs[:, 0] = Vocabulary.start
-    inputs[:, 1:] = torch.where(mask[:, 1:], targets[:, :-1], inputs[:, 1:])
-    return inputs
+    return functional.pad(targets[:, :-1], (1, 0), value=Vocabulary.start)  # (B, T)

@@ -87,7 +87,7 @@ def test_captions_of_a_photo_are_together(rows: list[int], size: int, seed: int)
 
 def test_collate_adds_start_and_end_and_pads() -> None:
     inputs, targets, mask = collate_captions([[5, 6, 4], [], [9]])
-    assert inputs.tolist() == [[1, 5, 6, 4], [1, 0, 0, 0], [1, 9, 0, 0]]
+    assert inputs.tolist() == [[1, 5, 6, 4], [1, 2, 0, 0], [1, 9, 2, 0]]
     assert targets.tolist() == [[5, 6, 4, 2], [2, 0, 0, 0], [9, 2, 0, 0]]
     assert mask.tolist() == [
         [True, True, True, True],
@@ -126,7 +126,7 @@ def test_a_batch_of_pairs() -> None:
     )
     assert batch.source.tolist() == [[7, 8, 2], [2, 0, 0], [4, 2, 0]]
     assert batch.source_mask.int().tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
-    assert batch.inputs.tolist() == [[1, 4, 5, 6], [1, 9, 0, 0], [1, 0, 0, 0]]
+    assert batch.inputs.tolist() == [[1, 4, 5, 6], [1, 9, 2, 0], [1, 2, 0, 0]]
     assert batch.targets.tolist() == [[4, 5, 6, 2], [9, 2, 0, 0], [2, 0, 0, 0]]
     assert batch.mask.int().tolist() == [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]
 

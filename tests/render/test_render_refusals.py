@@ -62,7 +62,7 @@ def test_regions(region: Any) -> None:
         ([[-0.5, 1.5]], "not of weights >= 0"),
         ([[3.0, 4.0]], "that sum to 1"),
         ([0.5, 0.5], r"must have shape \(T, rows, columns\)"),
-        ([["a"]], "no array of numbers"),
+        ([["a"]], "could not convert string to float"),
         (np.zeros((0, 4)), r"must have shape \(T, rows, columns\)"),
     ],
 )
