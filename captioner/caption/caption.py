@@ -136,7 +136,13 @@ class Caption:
         """The part of a page that `html` writes."""
         photo, _, _, region = self.drawn()
         captions = [
-            PageCaption(each.words, each.attention, each.drawn_doubt, each.language or ENGLISH)
+            PageCaption(
+                each.words,
+                each.attention,
+                each.drawn_doubt,
+                each.language or ENGLISH,
+                each.confidence,
+            )
             for each in (self, *self.alternatives)
             if each.words
         ]

@@ -28,13 +28,14 @@ _LONGEST_SIDE = 1000
 class PageCaption:
     """One caption of a photo: T words and their maps (T, rows, columns).
 
-    doubt: shown below it, such as "not sure". language: its tag.
+    doubt: shown below it, such as "not sure". language: its tag. confidence: shown in colour.
     """
 
     words: Sequence[str]
     attention: npt.ArrayLike
     doubt: str = ""
     language: str = "en"
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class PageItem:
     """One photo of the page with its captions. Made by `PageItem.of`.
 
     address: the photo as a `data:` address. size: its width and height in pixels.
-    captions: for each caption its words, the doubt about it and its language.
+    captions: for each caption its words, the doubt about it, its language and its confidence.
     viewer_data: JSON that `captionViewer` reads: the region of the maps, as fractions of the
         photo's sides, their rows and columns, and for each caption its maps (T, rows * columns), in
         units of `UNIT`.
@@ -51,7 +52,7 @@ class PageItem:
 
     address: str
     size: tuple[int, int]
-    captions: Sequence[tuple[tuple[str, ...], str, str]]
+    captions: Sequence[tuple[tuple[str, ...], str, str, float | None]]
     viewer_data: str
     name: str = ""
 
@@ -77,7 +78,7 @@ class PageItem:
                 for weights in maps
             ],
         }
-        own = [(tuple(each.words), each.doubt, each.language) for each in captions]
+        own = [(tuple(each.words), each.doubt, each.language, each.confidence) for each in captions]
         encoded = json.dumps(data, separators=(",", ":"))
         return cls(jpeg_address(fitted), fitted.size, own, encoded, name)
 
@@ -104,7 +105,7 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
 {"hidden" if len(items) == 1 else ""}></div>
 <noscript><p>{wording.no_script}</p></noscript>
 </header>
-<main>
+<main{' class="gallery"' if len(items) > 1 else ""}>
 {articles}</main>
 <script id="data" type="application/json">{{"unit":{UNIT},"items":[{data}]}}</script>
 """
@@ -139,9 +140,14 @@ def _article(item: PageItem, position: int, wording: Phrases) -> str:
 """
 
 
-def _caption(words: Sequence[str], doubt: str, language: str, wording: Phrases) -> str:
+def _caption(
+    words: Sequence[str], doubt: str, language: str, confidence: float | None, wording: Phrases
+) -> str:
     spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in words)
     note = f'<span class="doubt">{escaped(doubt)}</span>' if doubt else ""
+    if confidence is not None:
+        style = f'style="--confidence:{confidence:.2f}" title="{wording.confidence}"'
+        note = f'<span class="confidence" {style}>{round(100 * confidence)} %</span>{note}'
     return f"""<li class="caption">
 <p class="words" dir="auto" lang="{escaped(language)}">{spans}</p>
 <div class="below">{_button("play", wording.play, wording.stop)}

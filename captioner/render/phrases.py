@@ -20,6 +20,7 @@ class Phrases:
     language: str
     not_sure: str
     sure: list[str]
+    confidence: str
     legend: str
     title: str
     usage: str

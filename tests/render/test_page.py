@@ -52,7 +52,7 @@ def test_holds_photo_words_maps_and_region() -> None:
 
 def test_several_photos_and_alternatives() -> None:
     captions = [
-        PageCaption(["a", "dog"], attention(2), "not sure"),
+        PageCaption(["a", "dog"], attention(2), "not sure", confidence=0.46),
         PageCaption(["cat"], attention(1)),
     ]
     text = html_page([PageItem.of(PHOTO, REGION, captions), _item(["sea"])])
@@ -62,11 +62,15 @@ def test_several_photos_and_alternatives() -> None:
     assert counts == [[2, 1], [1]]
     assert {attributes.get("id") for _, attributes in page.tags} >= {"item-0", "item-1"}
     assert page.of("doubt") == ["not sure"]
+    assert page.of("confidence") == ["46 %"]
+    assert '<span class="confidence" style="--confidence:0.46"' in text
+    assert [each.get("class") for tag, each in page.tags if tag == "main"] == ["gallery"]
+    assert '<main class="gallery">' not in html_page([_item(["sea"])])
 
 
 def test_a_page_is_in_the_language_of_its_first_caption() -> None:
     def page(language: str) -> str:
-        caption = PageCaption(["chat"], attention(1), language=language)
+        caption = PageCaption(["chat"], attention(1), language=language, confidence=0.5)
         return html_page([PageItem.of(PHOTO, REGION, [caption])])
 
     english, french = page("en"), page("fr-CA")
