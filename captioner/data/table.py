@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioner.data.example import Collector, Example, Problems
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.files import read_json, read_text
 from captioner.vision.find_images import find_images
 
@@ -169,9 +169,12 @@ def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
         kind = f"in {table.name}" if table is not None and image in rows_of else "without"
         counts["with a text beside them" if own else kind] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    problems.counts = f"folder {folder}: {counts.total():,} photos, {listed}"
+    problems.counts = f"folder {folder}: {counted(counts.total(), 'photo')}, {listed}"
     if left_out := len(records) - len(by_others):
         problems.counts += f"; captions by captioner left out: {left_out:,}"
+    if not rows_of:
+        named = f"photo.txt beside photo.jpg, or {' or '.join(_METADATA)}"
+        raise UserError(f"{problems.counts}; captions are in {named}")
     return [row for rows in rows_of.values() for row in rows]
 
 

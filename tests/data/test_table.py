@@ -158,6 +158,10 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
     ]
     with pytest.raises(UserError, match=f"folder {tmp_path} has too few photos for validation"):
         read_splits(tmp_path, None, ["train", "val"], Problems())
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "a.jpg").touch()
+    with pytest.raises(UserError, match=r"bare: 1 photo, 1 without; captions are in photo\.txt be"):
+        read(None, tmp_path / "bare")
     (tmp_path / "metadata.jsonl").write_text('{"file_name": "gone.jpg", "text": "A fox"}')
     with pytest.raises(UserError, match=r"1 missing image \(image gone.jpg \(line 1\) has no file"):
         read(None, tmp_path)
