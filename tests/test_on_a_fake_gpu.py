@@ -49,10 +49,14 @@ _COPY = torch.ops.aten._to_copy.default
 class Operations(TorchDispatchMode):
     """Refuses what waits for the GPU: reads of values, and copies without `non_blocking`.
 
-    copies: whether copies are allowed.
+    copies: whether copies are allowed. called: the operations on a GPU, in order.
     """
 
     copies = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.called: list[Any] = []
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -62,6 +66,7 @@ class Operations(TorchDispatchMode):
         if not fake and torch.device(kwargs.get("device") or "cpu").type == "cpu":
             with unset_fake_temporarily():
                 return function(*args, **kwargs)
+        self.called.append(function)
         assert function is not _READ, "a value is read"
         if function is _COPY and not self.copies:
             to = torch.device(kwargs.get("device") or args[0].device)
@@ -96,8 +101,12 @@ def make_steps(
     assert optimizer.defaults["fused"]
     stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Position())
     gpu.copies = False
+    gpu.called.clear()
     for _ in range(2):
         stepper.make([(batch, 0.6), (batch, 0.4)])
+    # A failed step is left out by the optimiser's kernel, not by one for each parameter.
+    filled = gpu.called.count(torch.ops.aten.masked_fill_.Scalar)
+    assert filled < len(list(loss.parameters()))
 
 
 @pytest.mark.parametrize("fields", [LSTM, TRANSFORMER])

@@ -75,8 +75,8 @@ class Stepper:
     The gradient of a step is that of the mean loss over its examples, however many parts and
     processes they are divided among. On a GPU, and with several processes, a step waits for no
     result: `check` raises its error later, and must be called before anything is saved. From the
-    failed step on, gradients are set to zero, so that the weights stay finite. One process on a
-    CPU raises the error before it changes the weights.
+    failed step on, steps are left out, or made with gradients of zero, so that the weights stay
+    finite. One process on a CPU raises the error before it changes the weights.
 
     In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
     *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
@@ -157,9 +157,13 @@ class Stepper:
                 raise failure
         else:
             has_failed = self._failure[0] >= 0
-            for parameter in self._parameters:
-                if parameter.grad is not None:
-                    parameter.grad.masked_fill_(has_failed, 0.0)
+            if self.optimizer.defaults.get("fused") and not self._scaler.is_enabled():
+                # The fused kernel leaves the step out, with no kernel a parameter more.
+                self.optimizer.found_inf = has_failed.float()  # type: ignore[attr-defined]
+            else:
+                for parameter in self._parameters:
+                    if parameter.grad is not None:
+                        parameter.grad.masked_fill_(has_failed, 0.0)
         self._scaler.step(self.optimizer)
         self._scaler.update()
         # All processes have the same norm, and their sums are added up.
