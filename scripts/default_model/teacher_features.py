@@ -35,6 +35,7 @@ from captioner.runs.features import (
 )
 from captioner.runs.read_recipe import read_recipe
 from captioner.training import Engine
+from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import make_encoder
 from captioner.weight_files import write_tensors
 
@@ -55,6 +56,12 @@ class NetworkEncoder(nn.Module):
         self.network = network
         self.mean = torch.tensor(preprocessing.mean).view(1, 3, 1, 1)
         self.deviation = torch.tensor(preprocessing.standard_deviation).view(1, 3, 1, 1)
+
+    encode = Encoder.encode
+
+    def for_inference(self, precision: torch.dtype) -> NetworkEncoder:
+        """Itself: the network has its own precision."""
+        return self
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Photos as the recipe preprocesses them, (B, 3, size, size) -> (B, L, D)."""
