@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +214,20 @@ def try_all(parts: Sequence[Callable[[], object]]) -> None:
             problems.append(str(error))
     if problems:
         raise UserError("; ".join(dict.fromkeys(problems)))
+
+
+def write_each(
+    files: Iterable[tuple[str, Path]], write: Callable[[str, Path], None]
+) -> tuple[dict[str, str], list[str]]:
+    """Write files; returns the paths by option, and the reasons of those that failed."""
+    written, problems = {}, []
+    for option, path in files:
+        try:
+            write(option, path)
+            written[option] = os.fspath(path)
+        except UserError as error:
+            problems.append(str(error))
+    return written, problems
 
 
 def real_path(path: str | os.PathLike[str]) -> str:

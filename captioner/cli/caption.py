@@ -148,8 +148,12 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         items = _caption(remaining, standard_input, language, arguments) if remaining else ()
         with progress_bar("captioning", total, "photos", shown=shown) as progress:
-            drawings = in_background(outputs.draw, chain(failures, items), outputs.workers)
-            for drawn in drawings:
+            drawn_items = in_background(
+                lambda item: outputs.drawings.draw(item, item.name in outputs.finished),
+                chain(failures, items),
+                outputs.drawings.workers,
+            )
+            for drawn in drawn_items:
                 item = drawn.item
                 with progress.external_write_mode():
                     is_new = item.name not in outputs.finished

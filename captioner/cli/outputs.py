@@ -5,28 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from captioner.background import MOST_WORKERS
-from captioner.caption import Caption
-from captioner.caption.caption import DRAWN_SIDE
 from captioner.caption.photos import Captioned
-from captioner.cli.embedding import Embedder
-from captioner.cli.program import on_a_line, report
+from captioner.cli.descriptions import PLACES, Descriptions
+from captioner.cli.drawings import Drawings, Drawn
 from captioner.cli.shared_options import check_files
-from captioner.cli.sidecars import shared_sidecars, sidecar_paths, write_caption_text, write_xmp
-from captioner.cli.xmp import Description
 from captioner.csv_tables import csv_text
-from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.files import (
     check_writable,
@@ -38,11 +30,9 @@ from captioner.files import (
     try_all,
     write_text,
 )
-from captioner.outcomes import Failed
-from captioner.render import PageItem, save_html, save_word_images
-from captioner.render.save import PAGE_SUFFIXES, PICTURE_SUFFIXES, WORD_PICTURE, check_suffix
-from captioner.text.languages import ENGLISH, nouns
-from captioner.vision.images import load_image
+from captioner.render import PageItem, save_html
+from captioner.render.save import PAGE_SUFFIXES, check_suffix
+from captioner.text.languages import ENGLISH
 
 Record = dict[str, Any]
 """A photo's `image`, `Caption.to_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
@@ -50,8 +40,7 @@ Record = dict[str, Any]
 _TABLES = ("jsonl", "json", "csv")
 _OF_CAPTION = ("caption", "log_probability", "score", "confidence", "sure", "language")
 _OF_PHOTO = ("model", "bytes", "modified", "error")
-_BESIDE = ("xmp", "text", "embed")
-_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *_BESIDE, *_OF_PHOTO)
+_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *PLACES, *_OF_PHOTO)
 _ALWAYS = _COLUMNS[:5]
 
 
@@ -68,18 +57,6 @@ def locked_tables(options: argparse.Namespace) -> Iterator[None]:
         for path in paths.values():
             stack.enter_context(file_lock(path))
         yield
-
-
-class Drawn(NamedTuple):
-    """A photo's caption or failure, and what was drawn: the files by option, its part of the page.
-
-    problems: why a drawing failed.
-    """
-
-    item: Captioned | Failed
-    files: Mapping[str, str] = {}
-    problems: Sequence[str] = ()
-    page: PageItem | None = None
 
 
 class Outputs:
@@ -100,19 +77,16 @@ class Outputs:
         language: str | None = None,
         standard_input: bytes | None = None,
     ) -> None:
-        _check_options(options, photos)
+        _check_options(options)
         self.finished: set[str] = set()
+        self.drawings = Drawings(options, photos, standard_input)
+        self._descriptions = Descriptions(options, photos)
         self._options = options
-        self._photos = photos
+        self._photos = frozenset(photos)
         self._language = language
-        self._standard_input = standard_input
-        self._names = _output_names(photos)
         self._records: list[Record] = []
         self._page: list[PageItem] = []
         self._has_lines = False
-        self._shared_sidecars = shared_sidecars(photos, options.xmp, options.text)
-        self._embedder: Embedder | None = None
-        self._notes: Counter[str] = Counter()
         continues = options.resume and os.path.exists(options.jsonl)
         if continues:
             self._read_finished()
@@ -120,7 +94,9 @@ class Outputs:
         files = [(option, path) for option, path in common if path not in (None, "-")]
         for photo in photos:
             if photo not in self.finished:
-                files += [(f"--{name}", os.fspath(path)) for name, path in self._drawings(photo)]
+                files += [
+                    (f"--{name}", os.fspath(path)) for name, path in self.drawings.files(photo)
+                ]
         check_files(files, options.overwrite or continues, folders=("--words",))
         folders = {path if option == "--words" else Path(path).parent for option, path in files}
         for folder in map(Path, folders):
@@ -131,49 +107,25 @@ class Outputs:
         """Whether a table goes to standard output, where nothing else should go then."""
         return "-" in (getattr(self._options, table) for table in _TABLES)
 
-    @property
-    def workers(self) -> int:
-        """How many threads should `draw`; 0 if there is nothing to draw."""
-        options = self._options
-        is_drawn = options.overlay or options.gif or options.words or options.html
-        return min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
-
-    def draw(self, item: Captioned | Failed) -> Drawn:
-        """Write a photo's drawings, and prepare its part of the page. May run in threads."""
-        if isinstance(item, Failed) or not item.caption.words or not self.workers:
-            return Drawn(item)
-        name = item.name
-        title = "" if name == "-" else Path(name).name
-        try:
-            caption = self._with_photo(name, item.caption)
-            page = caption.page_item(title) if self._options.html else None
-        except UserError as error:
-            return Drawn(item, problems=(str(error),))
-        drawings = () if name in self.finished else self._drawings(name)
-        write = partial(self._draw, caption=caption, title=title)
-        files, problems = _write_files(drawings, write)
-        return Drawn(item, files, problems, page)
-
     def add(self, drawn: Drawn) -> str:
         """Write what is beside a photo and its JSON line; collect its record for the tables.
 
         Returns why it failed or what could not be written, which the record has as well; "" if all
         went well.
         """
-        item = drawn.item
-        record: Record = {"image": item.name}
+        item, problems = drawn.item, [*drawn.problems]
         if drawn.page:
             self._page.append(drawn.page)
         if item.name in self.finished:  # It was captioned for the page.
-            return "; ".join(drawn.problems)
-        if isinstance(item, Failed):
-            error = item.reason
-        else:
+            return "; ".join(problems)
+        record: Record = {"image": item.name}
+        if isinstance(item, Captioned):
             record |= item.caption.to_dict()
-            files, problems = self._write_beside(item.name, item.caption)
+            files, more = self._descriptions.write(item.name, item.caption)
+            problems += more
             if files := {**drawn.files, **files}:
                 record["files"] = files
-            error = "; ".join([*drawn.problems, *problems])
+        error = "; ".join(problems)
         if error:
             record["error"] = error
         self._records.append({**record, "model": self._options.model, **_state(item.name)})
@@ -183,11 +135,7 @@ class Outputs:
     def finish(self) -> None:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
         options, writers = self._options, []
-        if self._embedder:
-            self._embedder.close()
-        for note, count in self._notes.items():
-            if not options.quiet:
-                report(f"{note}: {count:,}")
+        self._descriptions.close()
         # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
         is_for_excel = options.csv_for == "excel"
         csv_form = partial(_csv_text, delimiter="\t" if is_for_excel else ",")
@@ -231,7 +179,7 @@ class Outputs:
             if "error" in record:
                 continue
             self._check_origin(record)
-            if photo not in self._names:
+            if photo not in self._photos:
                 self._records.append(record)
             elif self._is_finished(photo, record):
                 self._records.append(record)
@@ -242,7 +190,8 @@ class Outputs:
         return bool(state and state.items() <= record.items()) and all(
             files.get(option) == os.fspath(path) and path.exists()
             for option, path in chain(
-                self._drawings(photo), self._beside(photo, record.get("confidence"))
+                self.drawings.files(photo),
+                self._descriptions.files(photo, record.get("confidence")),
             )
         )
 
@@ -256,171 +205,17 @@ class Outputs:
                 f"{language}; give another file, or --overwrite in place of --resume"
             )
 
-    def _drawings(self, photo: str) -> Iterator[tuple[str, Path]]:
-        """A photo's drawings, and the folder of its words, with their options."""
-        options, name = self._options, self._names[photo]
-        if options.overlay:
-            yield "overlay", _output_path(options.overlay, name, ".png")
-        if options.gif:
-            yield "gif", _output_path(options.gif, name, ".gif")
-        if options.words:
-            yield "words", Path(options.words) / name
 
-    def _beside(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
-        """If its caption is sure enough, a photo's sidecars and itself, with their options."""
-        if self._is_sure_enough(confidence):
-            yield from sidecar_paths(photo, self._options.xmp, self._options.text)
-            if self._options.embed:
-                yield "embed", Path(photo)
-
-    def _is_sure_enough(self, confidence: float | None) -> bool:
-        return (confidence or 0) >= (self._options.min_confidence or 0)
-
-    def _write_beside(self, photo: str, caption: Caption) -> tuple[dict[str, str], list[str]]:
-        """Write `_beside`, or say what would be written."""
-        if not caption.words:
-            return {}, []
-        if not self._is_sure_enough(caption.confidence):
-            self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
-        files = self._beside(photo, caption.confidence)
-        if not self._options.dry_run:
-            return _write_files(files, partial(self._describe, caption=caption))
-        for option, path in files:
-            keywords = () if option == "text" else _description(caption).keywords
-            what = f"{path} would get {', '.join(map(repr, (caption.text, *keywords)))}"
-            report(self._shared_sidecars.get(path, what))
-        return {}, []
-
-    def _with_photo(self, photo: str, caption: Caption) -> Caption:
-        """The caption with its photo as large as drawings are; the model may see fewer pixels."""
-        source = self._standard_input if photo == "-" else photo
-        assert source is not None
-        assert caption.region is not None
-        loaded = load_image(source, sufficient_side=DRAWN_SIDE)
-        return caption.of_photo(loaded, caption.region)
-
-    def _draw(self, option: str, path: Path, caption: Caption, title: str) -> None:
-        """Write one of `_drawings`."""
-        strength = self._options.strength
-        if option == "overlay":
-            caption.overlay(path, title, strength)
-        elif option == "gif":
-            caption.gif(path, strength)
-        else:
-            self._remove_word_pictures(path)
-            save_word_images(path, *caption.drawn(), strength=strength)
-
-    def _describe(self, option: str, path: Path, caption: Caption) -> None:
-        """Write one of `_beside`."""
-        overwrite, description = self._options.overwrite, _description(caption)
-        if problem := self._shared_sidecars.get(path):
-            raise UserError(problem)
-        if option == "text":
-            write_caption_text(path, caption.text, overwrite)
-            return
-        if option == "embed":
-            self._embedder = self._embedder or Embedder()
-            is_set = self._embedder.embed(str(path), description, overwrite)
-        else:
-            is_set = write_xmp(path, description, overwrite)
-        if not is_set:
-            self._notes["descriptions by others that stay; --overwrite replaces them"] += 1
-
-    def _remove_word_pictures(self, folder: Path) -> None:
-        """Remove what an earlier caption left; such a folder needs --overwrite or --resume."""
-        photos = set(map(real_path, self._photos))
-        with refuse_os_errors(f"cannot replace the pictures in {folder}"):
-            for path in folder.glob("*_*"):
-                if WORD_PICTURE.fullmatch(path.name) and real_path(path) not in photos:
-                    path.unlink()
-
-
-def _write_files(
-    files: Iterable[tuple[str, Path]], write: Callable[[str, Path], None]
-) -> tuple[dict[str, str], list[str]]:
-    """Write files; returns the paths by option, and the reasons of those that failed."""
-    written, problems = {}, []
-    for option, path in files:
-        try:
-            write(option, path)
-            written[option] = os.fspath(path)
-        except UserError as error:
-            problems.append(str(error))
-    return written, problems
-
-
-def _description(caption: Caption) -> Description:
-    """Its keywords are English nouns; `Caption.doubt` is one, for photo managers to search by."""
-    keywords = nouns((caption.original or caption).words)
-    if caption.doubt:
-        keywords = [*keywords, caption.doubt]
-    text, language = on_a_line(caption.text), caption.language or ENGLISH
-    return Description(text, keywords, language, caption.confidence)
-
-
-def _check_options(options: argparse.Namespace, photos: Sequence[str]) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     """Raise `UserError` for outputs that cannot be, or not together."""
-    if not 0 <= options.strength <= 1:
-        raise UserError(f"--strength {options.strength} is not between 0 and 1")
-    beside = [f"--{name}" for name in _BESIDE if getattr(options, name)]
-    if beside and {"-", str(DEMO_PHOTO)}.intersection(photos):
-        raise UserError(f"{beside[0]} needs photo files of yours; - and --demo are none")
-    if not beside and (options.dry_run or options.min_confidence is not None):
-        raise UserError("--dry-run and --min-confidence are for --xmp, --text and --embed")
-    if options.embed and not options.dry_run and not shutil.which("exiftool"):
-        raise UserError(
-            "--embed needs exiftool; see https://exiftool.org or, on Debian, apt install "
-            "libimage-exiftool-perl"
-        )
-    if options.min_confidence is not None and not 0 <= options.min_confidence <= 1:
-        raise UserError(f"--min-confidence {options.min_confidence} is not between 0 and 1")
     if [options.jsonl, options.json, options.csv].count("-") > 1:
         raise UserError("two tables cannot both be standard output")
-    if "-" in (options.overlay, options.gif, options.words):
-        raise UserError("a drawing cannot go to standard output; name a file or folder")
     if options.resume and options.jsonl in (None, "-"):
         raise UserError("--resume needs --jsonl FILE; --json and --csv are written from it")
     if options.csv_for and options.csv in (None, "-"):
         raise UserError("--csv-for needs --csv FILE")
     if options.html:
         check_suffix(options.html, PAGE_SUFFIXES)
-    for path, suffixes in ((options.overlay, PICTURE_SUFFIXES), (options.gif, (".gif",))):
-        if path and _names_a_file(path):
-            check_suffix(path, suffixes)
-            if len(photos) > 1:
-                raise UserError(
-                    f"{path} is one file, but there are {len(photos)} photos; give a folder, with "
-                    "a slash at its end"
-                )
-
-
-def _names_a_file(path: str) -> bool:
-    return bool(Path(path).suffix) and not path.endswith(("/", os.sep)) and not Path(path).is_dir()
-
-
-def _output_path(path: str, name: str, suffix: str) -> Path:
-    return Path(path) if _names_a_file(path) else Path(path) / f"{name}{suffix}"
-
-
-def _output_names(photos: Sequence[str]) -> dict[str, str]:
-    """The path of every photo below the folder that holds all of them, without its suffix.
-
-    Photos that would share a name keep their suffix. Names that differ in case alone count as
-    shared, as on many file systems. `-` is standard input.
-    """
-    folders = {photo: Path(os.path.abspath(photo)).parent.parts[1:] for photo in photos}
-    folders.pop("-", None)
-    is_common = [len(set(level)) == 1 for level in zip(*folders.values(), strict=False)]
-    top = [*is_common, False].index(False)
-    names = {}
-    for photo in photos:
-        stem = "standard_input" if photo == "-" else Path(photo).stem
-        names[photo] = os.path.join(*folders.get(photo, ())[top:], stem)
-    shared = Counter(map(str.casefold, names.values()))
-    return {
-        photo: name + Path(photo).suffix if shared[name.casefold()] > 1 else name
-        for photo, name in names.items()
-    }
 
 
 def _state(photo: str) -> Record:

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 from samples import Output, Patch, save_photo
 
+from captioner.cli.drawings import output_names
 from captioner.cli.main import build_parser, main
-from captioner.cli.outputs import Outputs, _output_names
+from captioner.cli.outputs import Outputs
 from captioner.files import file_lock
 from captioner.outcomes import Failed
 
@@ -70,7 +71,7 @@ def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> N
     outputs = outputs_of(["a.jpg", "b.jpg"], *options)
     for number, photo in enumerate(("a.jpg", "b.jpg"), start=1):
         reason = f"{photo} is not an image"
-        assert outputs.add(outputs.draw(Failed(photo, reason))) == reason
+        assert outputs.add(outputs.drawings.draw(Failed(photo, reason))) == reason
         assert len(lines("out.jsonl")) == number
     assert not Path("out.json").exists()
     outputs.finish()
@@ -207,7 +208,7 @@ def test_a_large_photo_is_drawn_as_such_and_captioned_as_without_a_drawing(folde
 
 def test_names_are_those_of_the_photos_below_their_common_folder() -> None:
     def names(*paths: str) -> list[str]:
-        return list(_output_names(paths).values())
+        return list(output_names(paths).values())
 
     assert names("p/a/x.jpg") == ["x"]
     assert names("p/x.jpg", "p/y.jpg", "p/x.jpg") == ["x", "y"]

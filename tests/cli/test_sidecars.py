@@ -196,7 +196,7 @@ def written(photo: str, confidence: float | None, sure: bool, *options: str) -> 
     before = set(Path().iterdir())
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
     caption = replace(caption, confidence=confidence, sure=sure)
-    assert not outputs.add(outputs.draw(Captioned(photo, caption)))
+    assert not outputs.add(outputs.drawings.draw(Captioned(photo, caption)))
     outputs.finish()
     return sorted(str(path) for path in set(Path().iterdir()) - before)
 
