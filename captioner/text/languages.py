@@ -24,18 +24,18 @@ def language_tag(text: str, where: str) -> str:
     return "-".join([language, *(cases.get(len(part), str)(part) for part in rest)])
 
 
-def _words(name: str) -> frozenset[str]:
+def word_list(name: str) -> frozenset[str]:
     """The words of a file of the folder `words`, whose first lines say what they are."""
     text = (Path(__file__).parent / "words" / f"{name}.txt").read_text(encoding="utf-8")
     return frozenset(re.sub("^#.*", "", text, flags=re.MULTILINE).split())
 
 
-_FUNCTION_WORDS = {language: _words(language) for language in ("en", "de", "fr")}
+_FUNCTION_WORDS = {language: word_list(language) for language in ("en", "de", "fr")}
 
 FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 """English function words, tokenised as by `tokenize`; all others are content words."""
 
-_NOUNS, _NO_NOUNS = _words("nouns"), _words("no_nouns")
+_NOUNS, _NO_NOUNS = word_list("nouns"), word_list("no_nouns")
 
 
 def is_function_word(word: str, language: str) -> bool:

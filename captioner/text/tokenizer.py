@@ -9,39 +9,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from string import ascii_lowercase
 
-ENDING = r"""
-    al ala apr ariz assn aug bancorp bhd bldg blvd bros calif co colo conn cont'd corp cos ct dak
-    dec ed\.d esq est etc ext feb fla fri ga inc ind intl jan jr jul jun kan kans ky ltd mar md mich
-    minn mo mon mont neb nev nov oct okla penn ph\.d plc rd rt sep sept seq sq sr sys tel tenn thu
-    thurs tue tues univ va vt wed wis wisc wyo
-"""
-"""Months, days, states, companies: abbreviations that may end a sentence."""
+from captioner.text.languages import word_list
 
-STATES = "ark az del ill la mass miss ore pa tex wash"
-"""As `ENDING`, but the first letter must be upper case: in lower case they are words."""
+ENDING, STATES, TITLES, BEFORE_NUMBER, SENTENCE_STARTS = map(
+    word_list, ("ending", "states", "titles", "before_number", "sentence_starts")
+)
+"""Abbreviations, and words that begin a sentence; each file says what its words are."""
 
-TITLES = """
-    adj adm adv alex assoc asst atty attys ave brig capt cf cie cmdr col comdr cpl dept det dr drs
-    elec ens ft gen gov govs hon insp invt jos lieut lt maj messrs mfg mlle mme mr mrs ms msgr mt
-    mtg natl pfc ph pres prof profs pvt rep reps rev sen sens sfc sgt spc st ste supt supts treas
-    vs wm
-"""
-"""Titles and other abbreviations that a name or more follows."""
-
-BEFORE_NUMBER = "art ca fig figs no nos op pp prop"
-"""Abbreviations that keep their period only before a number."""
-
-SENTENCE_STARTS = """
-    A About According Additionally After An As At But Earlier He Her Here However If In It
-    Last Many More Now Once One Other Our She Since So Some Such That The Their Then There
-    These They This We What When While Yet You
-"""
-"""Words that begin a sentence: before one, "K." is a letter and the end of a sentence."""
-
-SPLIT_WORDS = "cannot gonna gotta gimme lemme wanna"
+SPLIT_WORDS = frozenset(["cannot", "gonna", "gotta", "gimme", "lemme", "wanna"])
 """Words split after three letters: "can not"."""
 
 PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"})
@@ -49,8 +28,7 @@ PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--
 after lower-casing and misses "-lrb-": brackets stay."""
 
 _PLAIN = re.compile(r"[A-Za-z]+(?:(?:,? |-)[A-Za-z]+)* ?\.?[ \n]*")
-_KEEP_PERIOD = {*ascii_lowercase, *f"{ENDING} {STATES} {TITLES} {BEFORE_NUMBER}".split()}
-_SPLIT = frozenset(SPLIT_WORDS.split())
+_KEEP_PERIOD = {*ascii_lowercase, *ENDING, *STATES, *TITLES, *BEFORE_NUMBER}
 
 
 def tokenize(caption: str) -> list[str]:
@@ -83,7 +61,7 @@ def tokenize_unsplit(caption: str) -> list[str]:
     """
     if _PLAIN.fullmatch(caption):  # As most captions: these are split in a tenth of the time.
         words = caption.lower().rstrip(" \n.").replace(",", "").split()
-        if words[-1] not in _KEEP_PERIOD and _SPLIT.isdisjoint(words):
+        if words[-1] not in _KEEP_PERIOD and SPLIT_WORDS.isdisjoint(words):
             return words
     return words_by_rules(caption)
 
@@ -101,8 +79,8 @@ SIGNS = {
 }
 
 
-def _any_of(words: str) -> str:
-    return "|".join(words.split())
+def _any_of(words: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(words)))
 
 
 @cache
