@@ -6,7 +6,6 @@ Vaswani et al. 2017, *Attention Is All You Need*, section 3.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -59,9 +58,8 @@ class Residual(nn.Module):
         return total if self.norm_first else self.norm(total)
 
 
-@dataclass(frozen=True)
-class LayerParts:
-    """Makes the parts of a layer, all of the same sizes.
+class LayerSizes(NamedTuple):
+    """Sizes and options of a layer.
 
     size: H. heads: N. inner_size: of `FeedForward`. norm_first: of `Residual`. dropout:
     probability on the output of each part; inner_dropout: on attention weights and inside
@@ -75,28 +73,20 @@ class LayerParts:
     dropout: float
     inner_dropout: float
 
-    def attention(self) -> MultiHeadAttention:
-        """Make multi-head attention from H to H."""
-        return MultiHeadAttention(self.size, self.size, self.heads, dropout=self.inner_dropout)
 
-    def feed_forward(self) -> FeedForward:
-        """Make a feed-forward network."""
-        return FeedForward(self.size, self.inner_size, self.inner_dropout)
-
-    def residual(self) -> Residual:
-        """Make the residual connection around a part."""
-        return Residual(self.size, self.norm_first, self.dropout)
+def _attention(sizes: LayerSizes) -> MultiHeadAttention:
+    return MultiHeadAttention(sizes.size, sizes.size, sizes.heads, sizes.inner_dropout)
 
 
 class EncoderLayer(nn.Module):
     """Self-attention over the source, then a feed-forward network. Section 3.1."""
 
-    def __init__(self, parts: LayerParts) -> None:
+    def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.self_attention = parts.attention()
-        self.feed_forward = parts.feed_forward()
-        self.around_attention = parts.residual()
-        self.around_network = parts.residual()
+        self.self_attention = _attention(sizes)
+        self.feed_forward = FeedForward(sizes.size, sizes.inner_size, sizes.inner_dropout)
+        self.around_attention = Residual(sizes.size, sizes.norm_first, sizes.dropout)
+        self.around_network = Residual(sizes.size, sizes.norm_first, sizes.dropout)
 
     def forward(self, vectors: Tensor, mask: Tensor | None) -> Tensor:
         """Source vectors (B, S, H) and their mask (B, S) -> (B, S, H)."""
@@ -111,14 +101,14 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention over the target, attention over the source, feed-forward. Section 3.1."""
 
-    def __init__(self, parts: LayerParts) -> None:
+    def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.self_attention = parts.attention()
-        self.cross_attention = parts.attention()
-        self.feed_forward = parts.feed_forward()
-        self.around_attention = parts.residual()
-        self.around_cross = parts.residual()
-        self.around_network = parts.residual()
+        self.self_attention = _attention(sizes)
+        self.cross_attention = _attention(sizes)
+        self.feed_forward = FeedForward(sizes.size, sizes.inner_size, sizes.inner_dropout)
+        self.around_attention = Residual(sizes.size, sizes.norm_first, sizes.dropout)
+        self.around_cross = Residual(sizes.size, sizes.norm_first, sizes.dropout)
+        self.around_network = Residual(sizes.size, sizes.norm_first, sizes.dropout)
 
     def forward(
         self,
@@ -186,8 +176,8 @@ class DecoderStack(nn.ModuleList):
     rows selects of the mask, not of the cache of every layer.
     """
 
-    def __init__(self, parts: LayerParts, layers: int) -> None:
-        super().__init__(DecoderLayer(parts) for _ in range(layers))
+    def __init__(self, sizes: LayerSizes, layers: int) -> None:
+        super().__init__(DecoderLayer(sizes) for _ in range(layers))
 
     def start(self, memory: Memory) -> StackState:
         """Project keys and values of a memory with values (B, S, H) for each layer; no token yet.

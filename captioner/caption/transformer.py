@@ -17,7 +17,7 @@ from captioner import cpu
 from captioner.attention import Memory
 from captioner.attention.transformer import (
     DecoderStack,
-    LayerParts,
+    LayerSizes,
     StackState,
     sinusoidal_positions,
 )
@@ -73,14 +73,14 @@ class TransformerDecoder(SequenceDecoder, CaptionDecoder):
         super().__init__()
         self.config: TransformerDecoderConfig = config
         size, dropout = config.embedding_size, config.dropout
-        parts = LayerParts(size, config.heads, config.inner_size, True, dropout, dropout)
+        sizes = LayerSizes(size, config.heads, config.inner_size, True, dropout, dropout)
         # from_pretrained draws no weights: on the meta device drawing imports torch's compiler.
         self.embedding: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
             torch.empty(vocabulary_size, size), freeze=False
         )
         self.annotation = nn.Linear(config.memory_size, size)
         self.annotation_norm = nn.LayerNorm(size)
-        self.stack = DecoderStack(parts, config.layers)
+        self.stack = DecoderStack(sizes, config.layers)
         self.norm = nn.LayerNorm(size)
         self.output = cpu.Linear(size, vocabulary_size)
         self.dropout = nn.Dropout(dropout)

@@ -47,11 +47,6 @@ class Metric:
         """The scores (M,) of all captions together."""
         return self.of_totals(self.terms.sum(axis=0))
 
-    @property
-    def score(self) -> float:
-        """The first of `scores`."""
-        return float(self.scores[0])
-
 
 @dataclass(frozen=True)
 class Corpus:

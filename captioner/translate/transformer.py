@@ -13,7 +13,7 @@ from captioner.attention import Memory, checked_mask
 from captioner.attention.transformer import (
     DecoderStack,
     EncoderLayer,
-    LayerParts,
+    LayerSizes,
     StackState,
     sinusoidal_positions,
 )
@@ -95,7 +95,7 @@ class Transformer(TranslationModel):
         super().__init__()
         self.config = config
         size, inner = config.embedding_size, config.inner_dropout
-        parts = LayerParts(
+        sizes = LayerSizes(
             size,
             config.heads,
             config.inner_size,
@@ -106,8 +106,8 @@ class Transformer(TranslationModel):
         self.embeddings = Embeddings(
             source_size, target_size, size, size, config.tie_embeddings, scale=True
         )
-        self.encoder = nn.ModuleList(EncoderLayer(parts) for _ in range(config.encoder_layers))
-        self.decoder = DecoderStack(parts, config.decoder_layers)
+        self.encoder = nn.ModuleList(EncoderLayer(sizes) for _ in range(config.encoder_layers))
+        self.decoder = DecoderStack(sizes, config.decoder_layers)
         self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)

@@ -57,8 +57,8 @@ def test_meteor_is_that_of_the_coco_evaluation(monkeypatch: pytest.MonkeyPatch) 
     scorer.meteor_p.stdout.close()
     scorer.meteor_p.stderr.close()
     assert scores.per_image.tolist() == pytest.approx(per_image, abs=1e-12)
-    assert scores.score == pytest.approx(expected, abs=1e-12)
-    assert scores.score != pytest.approx(scores.per_image.mean(), abs=1e-3)
+    assert scores.scores[0] == pytest.approx(expected, abs=1e-12)
+    assert scores.scores[0] != pytest.approx(scores.per_image.mean(), abs=1e-3)
     assert hostile.per_image.tolist() == [1.0, 0.0, 1.0]
 
 
@@ -90,7 +90,7 @@ def test_spice_gets_the_words_and_gives_the_scores(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(package, "get_stanford_models", lambda: None)
     monkeypatch.setattr(package.subprocess, "check_call", run)
     found = spice(PAIR)
-    assert found.score == 0.5
+    assert found.scores[0] == 0.5
     assert found.per_image.tolist() == [0.25, 0.75]
 
 

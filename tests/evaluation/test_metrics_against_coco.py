@@ -51,14 +51,14 @@ def assert_equal_to_coco(hypotheses: list[Tokens], references: list[list[Tokens]
 
     expected, per_image = Rouge().compute_score(truth, results)
     rouge = rouge_l(corpus)
-    assert rouge.score == pytest.approx(expected, abs=1e-9)
+    assert rouge.scores[0] == pytest.approx(expected, abs=1e-9)
     np.testing.assert_allclose(rouge.per_image, per_image, rtol=0, atol=1e-9)
 
     if len(hypotheses) > 1 and any(tokens for candidates in references for tokens in candidates):
         expected, per_image = Cider().compute_score(truth, results)
         for frequency in (None, DocumentFrequency.from_references(references)):
             cider = cider_d(corpus, frequency)
-            assert cider.score == pytest.approx(expected, abs=1e-9)
+            assert cider.scores[0] == pytest.approx(expected, abs=1e-9)
             np.testing.assert_allclose(cider.per_image, per_image, rtol=0, atol=1e-9)
 
 

@@ -42,7 +42,7 @@ def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
         cider_d(
             Corpus.of([[*words, *["<end>"] * whole]], [texts[row]]),
             DocumentFrequency.from_references(texts),
-        ).score
+        ).scores[0]
         for row, both, wholes in zip(rows.tolist(), said, ended, strict=True)
         for words, whole in zip(both, wholes, strict=True)
     ]
