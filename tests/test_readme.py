@@ -27,8 +27,8 @@ from captioner.runs.read_recipe import read_any_recipe
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
-    *("captioning", "training", "translation", "serving", "onnx", "evaluation", "extending"),
-    *("how_it_works", "questions", "results/index"),
+    *("captioning", "training", "translation", "serving", "onnx", "scale", "evaluation"),
+    *("extending", "how_it_works", "questions", "results/index"),
 )
 """Of docs/, in the order in which their commands can be run."""
 
@@ -59,6 +59,8 @@ NOT_RUN = {
     "unzip": "likewise",
     "rm": "likewise",
     "torchrun": "tests/training/test_several_processes.py starts several processes",
+    "ray": "tests/test_scale.py starts a cluster and runs the program of docs/scale.md",
+    "RAY_ADDRESS=auto": "likewise",
 }
 """Commands that these tests leave out, by their first word, and why."""
 
