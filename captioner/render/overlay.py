@@ -158,9 +158,11 @@ def place(
     down = (np.arange(first_row, end_row) + 0.5 - top) / (bottom - top) * rows
     across = (np.arange(first_column, end_column) + 0.5 - left) / (right - left) * columns
     placed = np.zeros((photo_size[1], photo_size[0]))
-    placed[first_row:end_row, first_column:end_column] = (
-        _spline_weights(rows, down) @ weights @ _spline_weights(columns, across).T
-    )
+    by_row = _spline_weights(rows, down) @ weights  # (height, columns)
+    # Not `@`: the threads of NumPy's BLAS wait for each other where drawings run in threads.
+    placed[first_row:end_row, first_column:end_column] = np.einsum(
+        "yc,xc->yx", by_row, _spline_weights(columns, across)
+    )  # (height, width)
     return placed
 
 
