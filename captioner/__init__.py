@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from captioner.translate import Translator as Translator
     from captioner.translate.translated_captions import translate_captions as translate_captions
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _MODULES = {
     "caption": ("Caption", "Captioner"),
