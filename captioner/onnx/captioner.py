@@ -88,6 +88,8 @@ class OnnxCaptioner(PhotoCaptioner):
         search = search or self.search
         if search.sample:
             raise UserError("a captioner of ONNX graphs does not sample")
+        if not len(annotations):
+            return []
         values, keys, hidden, cell = self._start.run(None, {"annotations": annotations})
         memory = {"values": values, "keys": keys}
 

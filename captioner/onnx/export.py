@@ -43,7 +43,7 @@ Precision = Literal["float32", "float16", "int8"]
 
 OPSET = 18
 _LEAST_ELEMENTS = 4_096
-"""Smaller tensors, such as biases and a first convolution, stay float32."""
+"""Smaller tensors, such as a first convolution, stay float32, and so do biases."""
 
 
 class _Start(nn.Module):
@@ -86,10 +86,13 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
         raise UserError(
             f"a decoder of kind {model.decoder.config.kind!r} cannot be exported, only 'lstm'"
         )
+    if model.trigrams is not None and len(model.vocabulary) > 2**16:
+        raise UserError("a captioner with trigrams of more than 65,536 words cannot be exported")
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / TRIGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
     decoder = deepcopy(model.decoder).float().eval()
     size = model.preprocessing.size
-    encoder = deepcopy(model.encoder).float().fold_batch_norm()
+    encoder = model.encoder.for_inference(torch.float32)
     pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
     annotations = encoder(pixels)  # (2, L, D)
     values, keys, hidden, cell = _Start(decoder)(annotations)
@@ -121,6 +124,8 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
             )
         assert program is not None
         graph = program.model_proto
+        if not graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+            raise UserError(f"{name}.onnx would take batches of 2 only; use another encoder")
         _store_weights(graph, precision)
         write_bytes(folder / f"{name}.onnx", graph.SerializeToString())
     _describe(model, folder, precision)
@@ -163,7 +168,8 @@ def _store_weights(graph: Any, precision: Precision) -> None:
     restoring = []
     for tensor in list(graph.graph.initializer):
         weight = numpy_helper.to_array(tensor)
-        if tensor.data_type != TensorProto.FLOAT or weight.size < _LEAST_ELEMENTS:
+        is_large = weight.ndim > 1 and weight.size >= _LEAST_ELEMENTS
+        if tensor.data_type != TensorProto.FLOAT or not is_large:
             continue
         name, stored = tensor.name, f"{tensor.name}.stored"
         graph.graph.initializer.remove(tensor)
@@ -185,12 +191,12 @@ def _store_weights(graph: Any, precision: Precision) -> None:
 
 
 def quantised(weight: numpy.ndarray[Any, Any]) -> tuple[Any, Any]:
-    """Weights (O, I) or (O, I, 3, 3) -> int8, and the float16 scales that restore them.
+    """Weights (O, I) or (O, I, ...) -> int8, and the float16 scales that restore them.
 
     A convolution's kernels have a scale each, (O, I, 1, 1): one for all of a channel would be as
-    coarse as the identity that dilated convolutions start from.
+    coarse as the identity that dilated convolutions start from. Kernels of 1x1 share a row's.
     """
-    axes = tuple(range(1 if weight.ndim == 2 else 2, weight.ndim))
+    axes = tuple(range(2 if weight[0, 0].size > 1 else 1, weight.ndim))
     scale = numpy.abs(weight).max(axis=axes, keepdims=True) / 127
     scale = numpy.where(scale > 1e-7, scale, 1).astype(numpy.float16)
     numbers = numpy.rint(weight / scale.astype(numpy.float32)).clip(-127, 127)

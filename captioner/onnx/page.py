@@ -64,13 +64,12 @@ def write_page(folder: Path) -> None:
 """,
     )
     digest = hashlib.sha256()
+    worker = folder / "service_worker.js"  # Of an earlier export, if it is there already.
     for path in sorted(folder.iterdir()):
-        digest.update(path.name.encode() + path.read_bytes())
+        if path.is_file() and path != worker:
+            digest.update(path.name.encode() + path.read_bytes())
     kept = f"captioner-{digest.hexdigest()[:16]}"
-    write_text(
-        folder / "service_worker.js",
-        f"const KEPT = {json.dumps(kept)};\n{_static('service_worker.js')}",
-    )
+    write_text(worker, f"const KEPT = {json.dumps(kept)};\n{_static('service_worker.js')}")
 
 
 def _static(name: str) -> str:

@@ -206,7 +206,7 @@ class TorchvisionEncoder(NetworkEncoder):
         features: Tensor = self.network(images)["map"]
         if features.ndim == 3:  # Tokens (B, 1 + L, D).
             side = math.isqrt(features.shape[1] - 1)
-            features = features[:, 1:].transpose(1, 2).reshape(len(features), -1, side, side)
+            features = features[:, 1:].transpose(1, 2).reshape(features.shape[0], -1, side, side)
         return features
 
     @classmethod

@@ -17,10 +17,19 @@ from samples import Refused, assert_same_captions, make_captioner, photo
 
 import captioner
 import captioner.onnx
-from captioner.caption import Captioner, TransformerDecoder, TransformerDecoderConfig, save_model
+from captioner.caption import (
+    Captioner,
+    DecoderConfig,
+    ShowAttendTellDecoder,
+    TransformerDecoder,
+    TransformerDecoderConfig,
+    save_model,
+)
 from captioner.caption.confidence import Confidence, ConfidenceWeights
 from captioner.errors import UserError
 from captioner.onnx.export import export_captioner, quantised
+from captioner.vision.network_encoder import NetworkConfig, TorchvisionEncoder
+from captioner.vision.preprocessing import Preprocessing
 
 ROOT = Path(captioner.__file__).parents[1]
 
@@ -97,14 +106,39 @@ def test_fewer_bits_make_smaller_files_and_nearly_the_same_annotation_vectors(
 
 
 def test_quantised_weights_are_within_half_a_step_of_a_row_or_a_kernel() -> None:
-    for shape, axes in (((5, 7), (1,)), ((5, 7, 3, 3), (2, 3))):
+    for shape, axes in (((5, 7), (1,)), ((5, 7, 3, 3), (2, 3)), ((5, 7, 1, 1), (1, 2, 3))):
         weight = numpy.random.default_rng(1).normal(size=shape).astype(numpy.float32)
         weight[0] = 0
         numbers, scale = quantised(weight)
         assert (numbers.dtype, scale.dtype) == (numpy.int8, numpy.float16)
+        assert scale.size == numpy.abs(weight).max(axis=axes).size
         step = numpy.abs(weight).max(axis=axes, keepdims=True) / 127
         assert (numpy.abs(numbers * scale.astype(numpy.float32) - weight) <= 0.6 * step).all()
         assert not numbers[0].any()
+
+
+@pytest.mark.parametrize(("name", "size"), [("resnet18", 64), ("vit_b_32", 224)])
+def test_torchvisions_encoders_are_exported_as_they_compute(
+    tmp_path: Path, name: str, size: int
+) -> None:
+    tiny = make_captioner()
+    encoder = TorchvisionEncoder(NetworkConfig(name=f"torchvision/{name}"))
+    config = DecoderConfig(memory_size=encoder.annotation_size, hidden_size=8, attention_size=8)
+    decoder = ShowAttendTellDecoder(config, len(tiny.vocabulary))
+    model = Captioner(encoder, decoder, tiny.vocabulary, Preprocessing(size=size))
+    export_captioner(model, tmp_path)
+    pixels = torch.rand(3, 3, size, size)  # Batches of 2 and 1.
+    found = torch.from_numpy(captioner.onnx.load(tmp_path).encode(pixels.numpy()))
+    torch.testing.assert_close(found, model.encode(pixels), rtol=1e-3, atol=1e-3)
+
+
+def test_trigrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path / "onnx")
+    export_captioner(make_captioner(), tmp_path / "onnx")
+    assert not (tmp_path / "onnx/trigrams.bin").exists()
+    graphs = captioner.onnx.load(tmp_path / "onnx")
+    assert graphs.caption(photo()).confidence is None
+    assert graphs.caption_annotations(numpy.zeros((0, 16, 25), numpy.float32)) == []
 
 
 def test_folders_and_decoders_that_do_not_work_are_refused(
@@ -122,6 +156,10 @@ def test_folders_and_decoders_that_do_not_work_are_refused(
     (broken / "captioner.json").write_text('{"format": "other"}')
     with pytest.raises(UserError, match=r"captioner.json is not of the format"):
         captioner.onnx.load(broken)
+    model = make_captioner(words=[f"w{number}" for number in range(2**16)])
+    model.trigrams = torch.tensor([5])
+    with pytest.raises(UserError, match="more than 65,536 words cannot be exported"):
+        export_captioner(model, tmp_path / "many")
     model = make_captioner()
     config = TransformerDecoderConfig(embedding_size=8, heads=2, layers=1, inner_size=8)
     model.decoder = TransformerDecoder(config, len(model.vocabulary))

@@ -9,6 +9,7 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,10 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "max-age=600")
+        super().end_headers()
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -73,13 +78,20 @@ def browser() -> Iterator[Browser]:
         yield playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
 
 
-@pytest.fixture
-def page(folder: Path, browser: Browser) -> Iterator[Page]:
-    """The open page; in the end, it asked its own server only."""
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The address of a folder on a server of files."""
     handler = functools.partial(_Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        own = f"http://localhost:{server.server_port}/"
+        yield f"http://localhost:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture
+def page(folder: Path, browser: Browser) -> Iterator[Page]:
+    """The open page; in the end, it asked its own server only."""
+    with serving(folder) as own:
         context = browser.new_context(viewport={"width": 1280, "height": 860})
         page = context.new_page()
         elsewhere: list[str] = []
@@ -91,7 +103,6 @@ def page(folder: Path, browser: Browser) -> Iterator[Page]:
         assert [url for url in elsewhere if not url.startswith((own, "blob:", "data:"))] == []
         assert problems == []
         context.close()
-        server.shutdown()
 
 
 def png(seed: int, size: tuple[int, int]) -> bytes:
@@ -143,7 +154,42 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page, folder
     add(page, content)
     assert page.locator(".word").all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
     page.set_input_files("#files", {"name": "b.png", "mimeType": "image/png", "buffer": b"none"})
-    expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be read")
+    expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned")
+
+
+def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
+    folder: Path, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(folder, site)
+    (site / "photos").mkdir()
+    with serving(site) as own:
+        page = browser.new_page()
+        page.goto(own)
+        ready(page)
+        monkeypatch.setattr("captioner.onnx.page._write_runtime", lambda folder: None)
+        worker = (site / "service_worker.js").read_bytes()
+        write_page(site)
+        assert (site / "service_worker.js").read_bytes() == worker  # Nothing has changed.
+        description = json.loads((site / "captioner.json").read_text())
+        description["words"] = [word.replace("cat", "tiger") for word in description["words"]]
+        (site / "captioner.json").write_text(json.dumps(description))
+        write_page(site)
+        page.reload()
+        name = (site / "service_worker.js").read_text().split('"')[1]
+        kept = len([*site.glob("*.*")]) - 2  # All but the licence and the service worker.
+        code = f"caches.open({name!r}).then((cache) => cache.keys())"
+        page.wait_for_function(f"{code}.then((keys) => keys.length === {kept})", timeout=60_000)
+        ready(page)
+        page.context.set_offline(True)
+        page.reload()
+        page.wait_for_load_state()
+        content = (Path(captioner.__file__).parent / "demo.jpg").read_bytes()
+        photos = [{"name": "a.jpg", "mimeType": "image/jpeg", "buffer": content}] * 3
+        page.set_input_files("#files", photos)  # Before the model is loaded.
+        expect(page.locator("[data-state=done]")).to_have_count(3, timeout=120_000)
+        assert page.locator(".words").all_inner_texts() == ["a close up of a tiger"] * 3
+        page.context.close()
 
 
 def test_the_page_is_small_and_has_what_it_needs(folder: Path) -> None:

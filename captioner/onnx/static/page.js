@@ -44,12 +44,9 @@ const regionOf = ({ width, height }) => {
   return [across, down, 1 - across, 1 - down];
 };
 
-const add = async (file) => {
-  const root = template.content.firstElementChild.cloneNode(true);
+const add = async (root, file) => {
   const words = root.querySelector(".words"), doubt = root.querySelector(".doubt");
   const picture = root.querySelector("img");
-  root.querySelector("figcaption").textContent = file.name;
-  list.prepend(root);
   try {
     const photo = await pixelsOf(file);
     picture.src = URL.createObjectURL(file);
@@ -61,6 +58,7 @@ const add = async (file) => {
     const { caption, failed } = await answered;
     waiting.delete(own);
     if (failed) throw new Error(failed);
+    if (!caption.words.length) throw new Error("the model wrote no words");
     words.replaceChildren(...caption.words.flatMap((word, place) => {
       const span = document.createElement("span");
       span.className = "word";
@@ -78,12 +76,20 @@ const add = async (file) => {
     });
     root.dataset.state = "done";
   } catch (error) {
-    words.textContent = `${file.name} cannot be read as a photo (${error.message}).`;
+    words.textContent = `${file.name} cannot be captioned (${error.message}).`;
     root.dataset.state = "failed";
   }
 };
 
-const addAll = (chosen) => { for (const file of chosen) add(file); };
+// One at a time: the pixels of a photo of 12 megapixels take 48 MB.
+const addAll = (chosen) => {
+  for (const file of chosen) {
+    const root = template.content.firstElementChild.cloneNode(true);
+    root.querySelector("figcaption").textContent = file.name;
+    list.prepend(root);
+    last = last.then(() => add(root, file));
+  }
+};
 
 files.addEventListener("change", () => { addAll(files.files); files.value = ""; });
 document.addEventListener("dragover", (event) => event.preventDefault());
@@ -93,14 +99,19 @@ document.addEventListener("drop", (event) => {
 });
 document.addEventListener("paste", (event) => addAll(event.clipboardData.files));
 
-// The worker begins once the service worker isolates the page, which it does from its second load.
+// The worker begins once the service worker keeps and isolates the page, from its second load.
 const isolate = async () => {
-  if (!("serviceWorker" in navigator)) return false;
-  await navigator.serviceWorker.register("service_worker.js");
-  await navigator.serviceWorker.ready;
-  if (crossOriginIsolated || sessionStorage.getItem("isReloaded")) return false;
+  const services = navigator.serviceWorker;
+  if (!services) return false;
+  const isKept = Boolean(services.controller);
+  services.addEventListener("controllerchange", () => { // A new export's: its files, not a mixture.
+    if (isKept && !list.children.length) location.reload();
+  });
+  await services.register("service_worker.js");
+  await services.ready;
+  if (isKept || sessionStorage.getItem("isReloaded")) return false;
   sessionStorage.setItem("isReloaded", "yes");
   location.reload();
   return true;
 };
-isolate().catch(() => false).then((reloads) => { if (!reloads) begin(); });
+let last = isolate().catch(() => false).then((reloads) => reloads ? new Promise(() => {}) : begin());

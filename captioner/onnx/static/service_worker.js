@@ -10,6 +10,7 @@ self.addEventListener("activate", (event) => event.waitUntil((async () => {
 })()));
 
 const isolated = (answer) => {
+  if (!answer.ok) return answer; // A redirect cannot be built anew.
   const headers = new Headers(answer.headers);
   headers.set("Cross-Origin-Opener-Policy", "same-origin");
   headers.set("Cross-Origin-Embedder-Policy", "require-corp");
@@ -23,7 +24,7 @@ self.addEventListener("fetch", (event) => {
     const cache = await caches.open(KEPT);
     const kept = await cache.match(request);
     if (kept) return isolated(kept);
-    const answer = await fetch(request);
+    const answer = await fetch(request, { cache: "no-cache" }); // None of an older export's.
     if (answer.ok) event.waitUntil(cache.put(request, answer.clone()));
     return isolated(answer);
   })());
