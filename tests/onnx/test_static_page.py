@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from samples import photo
 
@@ -155,6 +156,27 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page, folder
     assert page.locator(".word").all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
     page.set_input_files("#files", {"name": "b.png", "mimeType": "image/png", "buffer": b"none"})
     expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned")
+
+
+def test_large_turned_and_transparent_photos_are_read_as_in_python(
+    page: Page, folder: Path
+) -> None:
+    ready(page)
+    demo = Image.open(Path(captioner.__file__).parent / "demo.jpg")
+    turned = Image.Exif()
+    turned[0x0112] = 6  # Orientation: shown a quarter turn to the right.
+    clear = demo.copy()
+    clear.putalpha(Image.linear_gradient("L").resize(demo.size))
+    graphs = captioner.onnx.load(folder)
+    for image, options in (
+        (demo.resize((3000, 2400)).rotate(90, expand=True), {"exif": turned}),
+        (clear, {}),
+    ):
+        buffer = io.BytesIO()
+        image.save(buffer, "png", **options)
+        add(page, buffer.getvalue())
+        caption = page.locator(".words").first.inner_text()
+        assert caption == graphs.caption(buffer.getvalue()).text
 
 
 def test_a_new_export_replaces_the_old_one_and_works_without_a_network(

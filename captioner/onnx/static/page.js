@@ -29,11 +29,18 @@ const begin = () => {
 const pixelsOf = async (file) => {
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image" });
   const { width, height } = bitmap;
-  const pen = new OffscreenCanvas(width, height).getContext("2d");
+  const data = new Uint8ClampedArray(4 * width * height);
+  const rows = Math.min(height, Math.ceil(2 ** 22 / width)); // Telephones limit a canvas to 2 ** 24.
+  const pen = new OffscreenCanvas(width, rows).getContext("2d", { willReadFrequently: true });
   pen.fillStyle = "white";
-  pen.fillRect(0, 0, width, height);
-  pen.drawImage(bitmap, 0, 0);
-  return { data: pen.getImageData(0, 0, width, height).data, width, height };
+  for (let top = 0; top < height; top += rows) {
+    pen.fillRect(0, 0, width, rows);
+    pen.drawImage(bitmap, 0, -top);
+    const strip = pen.getImageData(0, 0, width, Math.min(rows, height - top));
+    data.set(strip.data, 4 * width * top);
+  }
+  bitmap.close();
+  return { data, width, height };
 };
 
 // Edges of what the model saw, as fractions of the photo's sides.
