@@ -105,7 +105,7 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
 {"hidden" if len(items) == 1 else ""}></div>
 <noscript><p>{wording.no_script}</p></noscript>
 </header>
-<main{' class="gallery"' if len(items) > 1 else ""}>
+<main class="gallery">
 {articles}</main>
 <script id="data" type="application/json">{{"unit":{UNIT},"items":[{data}]}}</script>
 """

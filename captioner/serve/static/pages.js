@@ -14,7 +14,7 @@ const split = (text, start, end) => {
 };
 
 const DATA = ['<script id="data" type="application/json">', "</script>"];
-const MAIN = ["<main>", "</main>"];
+const MAIN = ['<main class="gallery">', "</main>"];
 
 const join = (pages) => {
   const articles = pages.map((page) => split(page, ...MAIN)[1]).join("");
