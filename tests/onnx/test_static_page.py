@@ -9,13 +9,13 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 from samples import photo
 
 import captioner
@@ -200,8 +200,12 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         page.reload()
         name = (site / "service_worker.js").read_text().split('"')[1]
         kept = len([*site.glob("*.*")]) - 2  # All but the licence and the service worker.
-        code = f"caches.open({name!r}).then((cache) => cache.keys())"
-        page.wait_for_function(f"{code}.then((keys) => keys.length === {kept})", timeout=60_000)
+        count = "async (name) => (await (await caches.open(name)).keys()).length"
+        for _ in range(240):
+            with suppress(Error):  # The page loads itself anew meanwhile.
+                if page.evaluate(count, name) == kept:
+                    break
+            page.wait_for_timeout(250)
         ready(page)
         page.context.set_offline(True)
         page.reload()
