@@ -8,14 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from captioner.decoding.options import IMPOSSIBLE, LIKELIEST
+
 BLOCKED = float("-inf")
-
-LIKELIEST = 64
-"""Tokens of a step that are looked up among the known trigrams."""
-
-IMPOSSIBLE = -1e4
-"""Floor on an end token's log-probability where nothing else is left; finite, so that the
-hypothesis can be ranked and saved as JSON."""
 
 
 @dataclass(frozen=True)

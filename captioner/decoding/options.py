@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from captioner.decoding.constraints import Constraints
     from captioner.decoding.loop import BeamSearch, Sampling
 
+LIKELIEST = 64
+"""Tokens of a step that are looked up among the known trigrams."""
+
+IMPOSSIBLE = -1e4
+"""Floor on an end token's log-probability where nothing else is left; finite, so that the
+hypothesis can be ranked and saved as JSON."""
+
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 """The options that need `sample`."""
 

@@ -9,21 +9,15 @@ from typing import Any
 
 import numpy
 
-from captioner.decoding.options import SearchOptions
+from captioner.decoding.options import IMPOSSIBLE, LIKELIEST, SearchOptions
+from captioner.text.vocabulary import Vocabulary
 
 Array = numpy.ndarray[Any, Any]
 
 StepOutput = tuple[Array, Array, Mapping[str, Array]]
 """Log-probabilities (B, K, V), attention weights (B, K, L), the next state (B, K, ...)."""
 
-LIKELIEST = 64
-"""Tokens of a step that are looked up among the known trigrams, as in `Constraints`."""
-
-IMPOSSIBLE = -1e4
-"""Floor on an end token's log-probability where nothing else is left, as in `Constraints`."""
-
-PAD, START, END, UNKNOWN = range(4)
-"""Tokens of `captioner.text.vocabulary.Vocabulary`."""
+PAD, START, END, UNKNOWN = Vocabulary.pad, Vocabulary.start, Vocabulary.end, Vocabulary.unknown
 
 
 @dataclass(frozen=True)
