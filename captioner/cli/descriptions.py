@@ -13,7 +13,7 @@ from captioner.caption import Caption
 from captioner.cli.embedding import Embedder
 from captioner.cli.program import on_a_line, report
 from captioner.cli.sidecars import shared_sidecars, sidecar_paths, write_caption_text, write_xmp
-from captioner.cli.xmp import Description
+from captioner.data.xmp import Description
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.files import write_each

@@ -9,7 +9,7 @@ import tempfile
 from base64 import b64decode
 from pathlib import Path
 
-from captioner.cli.xmp import Description, XmpPacket
+from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
 from captioner.files import refuse_os_errors
 

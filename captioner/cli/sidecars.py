@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from captioner.cli.program import on_a_line
-from captioner.cli.xmp import Description, XmpPacket
+from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
 from captioner.files import read_text, real_path, refuse_os_errors, write_bytes, write_text
 

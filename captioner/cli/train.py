@@ -12,7 +12,7 @@ from captioner.errors import UserError
 DESCRIPTION = """\
 Trains the captioner of a config or, with `task: translate`, the translator. docs/configuration.md
 documents every field. Photos and captions adapt a model to them: a table, a folder of photos
-with texts (photo.txt) or metadata.jsonl, or a file in the format of COCO or Karpathy.
+with texts (photo.txt), metadata.jsonl or descriptions, or a file of COCO or Karpathy.
 
   captioner train mine.csv --start-from default --out runs/mine
   captioner train configs/shapes_soft.yaml --out runs/shapes

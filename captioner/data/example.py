@@ -62,7 +62,7 @@ class Problems:
 
     on_problem: for `settle`. skipping: the options that skip them, for its refusal.
     source: the file's name, set by the reader. note: how photos were chosen, where the source does
-    not say it. counts: a sentence on the photos of a folder.
+    not say it. counts: of the photos in a folder, in words.
     """
 
     on_problem: OnProblem = "refuse"
@@ -81,8 +81,9 @@ class Problems:
     @property
     def sentences(self) -> list[str]:
         """The counts, the note and the summary; empty if there is nothing to say."""
+        counts = f"{self.source}: {self.counts}" if self.counts else ""
         summary = self.summary() if self.kinds else ""
-        return [each for each in (self.counts, self.note, summary) if each]
+        return [each for each in (counts, self.note, summary) if each]
 
     def summary(self) -> str:
         """One sentence: the source, the count of each kind, and the first few of each."""
@@ -197,7 +198,8 @@ class Collector:
         if self._check_files and len(paths) > 1 and not any(map(os.path.isfile, paths)):
             raise UserError(
                 f"{self.problems.source}: none of its {len(paths):,} photos exists, the first "
-                f"would be {paths[0]}; give their folder (--images, in training data.images)"
+                f"would be {paths[0]}; give their folder (--images, in training --set "
+                "data.images=...)"
             )
         kept = []
         for image_id, photo in self._photos.items():

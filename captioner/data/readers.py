@@ -23,7 +23,15 @@ from pydantic import FailFast, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.example import Collector, Example, Problems, id_matcher
-from captioner.data.table import SUFFIXES, photo_folder, read_table
+from captioner.data.table import (
+    SUFFIXES,
+    TOO_FEW,
+    TRAIN,
+    VALIDATION,
+    draw_validation,
+    photo_folder,
+    read_table,
+)
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
 from captioner.schema import RECORD, Id, Instance, Records, Text, from_mapping
@@ -65,17 +73,36 @@ def read_examples(
     """Read one split of a data set on disk; it has one photo at least.
 
     format: None for that of `format_of`, else coco.
+    split: `train` and `val` of a file of COCO whose name says no split are drawn as a table's.
     images: the folder of the photos; by default that of the annotations.
     problems: counts those of the records, and says whether they are refused (default) or skipped.
     check_files: whether the photos must exist.
     """
     file = Path(annotations)
     folder = photo_folder(file, images)
+    format = format or format_of(file) or "coco"
     collector = Collector(Problems() if problems is None else problems, check_files)
-    READERS[format or format_of(file) or "coco"](
-        file, folder, None if split is None else os.fspath(split), collector
-    )
-    return collector.examples()
+    is_coco_file = format == "coco" and file.is_file()
+    is_drawn = is_coco_file and split in (TRAIN, VALIDATION) and not _SPLIT.search(file.name)
+    wanted = None if split is None or is_drawn else os.fspath(split)
+    READERS[format](file, folder, wanted, collector)
+    examples = collector.examples()
+    if not is_drawn:
+        return examples
+    train, validation = drawn_splits(examples, folder, collector.problems)
+    return train if split == TRAIN else validation
+
+
+def drawn_splits(
+    examples: Sequence[Example], folder: Path, problems: Problems
+) -> tuple[list[Example], list[Example]]:
+    """The photos of a source without splits as `train` and `val`. folder: of the photos."""
+    by_name = {Path(os.path.relpath(str(e.path), folder)).as_posix(): e for e in examples}
+    drawn, problems.note = draw_validation(by_name, problems.source)
+    if not drawn:
+        raise UserError(f"{problems.source} {TOO_FEW}")
+    train = [each for name, each in by_name.items() if name not in drawn]
+    return train, [each for name, each in by_name.items() if name in drawn]
 
 
 @with_config(RECORD)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioner.data.example import Collector, Example, Problems
+from captioner.data.photo_descriptions import PhotoDescription, photo_descriptions
 from captioner.errors import UserError, counted
 from captioner.files import read_json, read_text
 from captioner.vision.find_images import find_images
@@ -69,11 +70,18 @@ def read_table(annotations: Path, images: Path, split: str | None, collector: Co
 
 
 def read_splits(
-    annotations: Path, images: Path | None, splits: Sequence[str | None], problems: Problems
+    annotations: Path,
+    images: Path | None,
+    splits: Sequence[str | None],
+    problems: Problems,
+    by_captioner: bool = False,
 ) -> list[list[Example]]:
-    """Read several splits of a table as `read_table` does; one error has all their problems."""
+    """Read several splits of a table as `read_table` does; one error has all their problems.
+
+    by_captioner: also the captions in a folder that captioner wrote.
+    """
     collector = Collector(problems)
-    _collect(annotations, photo_folder(annotations, images), splits, collector)
+    _collect(annotations, photo_folder(annotations, images), splits, collector, by_captioner)
     examples = collector.examples()
     return [
         [each for each in examples if split in (None, collector.splits[each.image_id])]
@@ -88,12 +96,19 @@ def photo_folder(annotations: Path, images: str | os.PathLike[str] | None) -> Pa
     return annotations if annotations.is_dir() else annotations.parent
 
 
-def _collect(file: Path, images: Path, splits: Sequence[str | None], collector: Collector) -> None:
+def _collect(
+    file: Path,
+    images: Path,
+    splits: Sequence[str | None],
+    collector: Collector,
+    by_captioner: bool = False,
+) -> None:
     problems = collector.problems
     problems.source = f"folder {file}" if file.is_dir() else f"table {file}"
-    rows = (
-        _of_folder(file, problems) if file.is_dir() else _rows(_records(file, problems), problems)
-    )
+    if file.is_dir():
+        rows = _of_folder(file, problems, by_captioner)
+    else:
+        rows = _rows(_records(file, problems), problems)
     if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
         rows, problems.note = _with_drawn_splits(rows, problems.source)
     if splits != [None] and any(row.split for row in rows):
@@ -103,7 +118,7 @@ def _collect(file: Path, images: Path, splits: Sequence[str | None], collector: 
     is_refused = problems.on_problem == "refuse" and len(problems) > 0  # `examples` says why.
     for split in splits:
         if split is not None and not is_refused:
-            _require_split(rows, split, problems.source, bool(problems.note))
+            _require_split(rows, split, problems)
     for row in rows:
         image_record = f"image {row.image} ({row.record})"
         if not collector.is_in_split(row.image, row.split, image_record):
@@ -137,45 +152,64 @@ def _with_drawn_splits(rows: list[_Row], source: str) -> tuple[list[_Row], str]:
     return [row._replace(split=split_of[row.image]) for row in rows], note
 
 
-def _require_split(rows: list[_Row], split: str, source: str, is_drawn: bool) -> None:
-    present = sorted({row.split for row in rows if row.split is not None})
+def _require_split(rows: list[_Row], split: str, problems: Problems) -> None:
+    present, source = sorted({row.split for row in rows if row.split is not None}), problems.source
     if split in present:
         return
-    if is_drawn and split == VALIDATION and present:
-        raise UserError(f"{source} {TOO_FEW}")
+    if problems.note and split == VALIDATION and present:
+        counts = f" ({problems.counts})" if problems.counts else ""
+        raise UserError(f"{source} {TOO_FEW}{counts}")
     lacking = 'no "split" column' if rows else "no rows"
     only = f", only {', '.join(present)}" if present else f": it has {lacking}"
     raise UserError(f"{source} has no split {split!r}{only}")
 
 
-def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
+def _of_folder(folder: Path, problems: Problems, by_captioner: bool) -> list[_Row]:
     """A row for each line of the text `photo.txt` beside a photo, in the folder or below it.
 
-    A photo without a text has its rows of `_METADATA` in the folder, but for those that captioner
-    wrote.
+    A photo without a text has its rows of `_METADATA` in the folder, or else one of its
+    `photo_descriptions`; what captioner wrote counts if `by_captioner` says so.
     """
     table = next((folder / name for name in _METADATA if (folder / name).is_file()), None)
     records = [] if table is None else list(_records(table, problems))
-    by_others = [each for each in records if not each[1].keys() >= _BY_CAPTIONER]
+    kept = [each for each in records if by_captioner or not each[1].keys() >= _BY_CAPTIONER]
+    left_out = len(records) - len(kept)
     rows_of = defaultdict(list)
-    for row in _rows(by_others, problems):
+    for row in _rows(kept, problems):
         rows_of[row.image].append(row)
     counts: Counter[str] = Counter()
     for photo in find_images([folder]):
         image, text = photo.relative_to(folder).as_posix(), photo.with_suffix(".txt")
         lines = read_text(text).split("\n") if text.is_file() else []
         if own := [_Row(f"{text}", image, line, None) for line in lines if line.strip()]:
-            rows_of[image] = own
-        kind = f"in {table.name}" if table is not None and image in rows_of else "without"
-        counts["with a text beside them" if own else kind] += 1
+            kind, rows_of[image] = "with a text beside them", own
+        elif table is not None and image in rows_of:
+            kind = f"in {table.name}"
+        else:
+            found = _descriptions(photo, problems)
+            chosen = next((each for each in found if by_captioner or not each.is_own), None)
+            left_out += bool(found) and chosen is None
+            kind = chosen.place if chosen else "without"
+            if chosen:
+                rows_of[image] = [_Row(f"{photo}", image, chosen.text, None)]
+        counts[kind] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    problems.counts = f"folder {folder}: {counted(counts.total(), 'photo')}, {listed}"
-    if left_out := len(records) - len(by_others):
+    problems.counts = f"{counted(counts.total(), 'photo')}, {listed}"
+    if left_out:
         problems.counts += f"; captions by captioner left out: {left_out:,}"
     if not rows_of:
-        named = f"photo.txt beside photo.jpg, or {' or '.join(_METADATA)}"
-        raise UserError(f"{problems.counts}; captions are in {named}")
+        named = f"photo.txt beside photo.jpg, {', '.join(_METADATA)}"
+        where = f"captions are in {named}, XMP sidecars or the photos"
+        raise UserError(f"{problems.source}: {problems.counts}; {where}")
     return [row for rows in rows_of.values() for row in rows]
+
+
+def _descriptions(photo: Path, problems: Problems) -> list[PhotoDescription]:
+    try:
+        return list(photo_descriptions(photo))
+    except UserError as error:
+        problems.add("unreadable description", str(error))
+        return []
 
 
 def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
@@ -14,9 +12,9 @@ from captioner.caption import DecoderConfig, ObjectiveConfig
 from captioner.caption.base import CaptionDecoderConfig
 from captioner.caption.folder import decoder_config
 from captioner.data.example import Example, Problems
-from captioner.data.readers import read_examples
+from captioner.data.readers import drawn_splits, read_examples
 from captioner.data.shapes import ShapesConfig, generate, shapes_examples
-from captioner.data.table import TOO_FEW, draw_validation, photo_folder, read_splits
+from captioner.data.table import photo_folder, read_splits
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError, counted
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
@@ -50,7 +48,7 @@ class DataConfig(Config):
     format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
         description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
         "also of Flickr30k), table (.csv, .tsv, .jsonl or .json, a row a caption; or a folder of "
-        "photos with texts or metadata.jsonl), or shapes (generated, no files); "
+        "photos with texts, metadata.jsonl or descriptions), or shapes (generated, no files); "
         "validation photos are drawn where there are no splits"
     )
     annotations: FilePath | None = Field(None, description="the captions")
@@ -64,6 +62,9 @@ class DataConfig(Config):
     )
     on_problem: Literal["refuse", "skip"] = Field(
         "refuse", description="refuse to start when a record is bad, or skip and report it"
+    )
+    captions_by_captioner: bool = Field(
+        False, description="learn from captions in a folder that captioner wrote, too"
     )
     texts: FilePath | None = Field(
         None, description="captions, one a line, .gz or not, for self_critical.fluency_weight"
@@ -265,7 +266,8 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
     splits = (data.train, data.validation)
     problems = Problems(data.on_problem), Problems(data.on_problem)
     if data.format == "table" and data.validation_annotations is None:
-        train, val = read_splits(data.annotations, data.images, splits, problems[0])
+        by_captioner = data.captions_by_captioner
+        train, val = read_splits(data.annotations, data.images, splits, problems[0], by_captioner)
         for examples, split in zip((train, val), splits, strict=True):
             if not examples:
                 raise UserError(f"{data.annotations}: no captioned images are left in {split!r}")
@@ -274,12 +276,7 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
     ):
         examples = read_examples("coco", data.annotations, data.images, None, problems[0])
         folder = photo_folder(data.annotations, data.images)
-        by_name = {Path(os.path.relpath(str(e.path), folder)).as_posix(): e for e in examples}
-        drawn, problems[0].note = draw_validation(by_name, problems[0].source)
-        if not drawn:
-            raise UserError(f"{problems[0].source} {TOO_FEW}")
-        train = [each for name, each in by_name.items() if name not in drawn]
-        val = [each for name, each in by_name.items() if name in drawn]
+        train, val = drawn_splits(examples, folder, problems[0])
     else:
         files = (data.annotations, data.validation_annotations or data.annotations)
         train, val = (

@@ -7,12 +7,13 @@ import logging
 import os
 import re
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 import numpy
-from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
 from captioner.errors import UserError
 
@@ -122,14 +123,20 @@ def image_name(source: Any, unnamed: str = "the image") -> str:
     return os.fsdecode(name) if isinstance(name, (str, os.PathLike)) else unnamed
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
+    """A photo whose header has been read; raises `UserError` if it is none."""
+    with _binary_file(path, str(path)) as file:
+        yield _identify(file, str(path))
+
+
 def is_photo(path: Path) -> bool:
     """Whether a file begins as a photo that can be read does."""
     try:
-        with _binary_file(path, str(path)) as file:
-            _identify(file, str(path))
+        with opened(path):
+            return True
     except (UserError, OSError):
         return False
-    return True
 
 
 def is_address(name: str) -> bool:
@@ -175,7 +182,7 @@ def _binary_file(source: Any, name: str) -> BinaryIO:
     return io.BytesIO(source.read())
 
 
-def _identify(file: BinaryIO, name: str) -> Image.Image:
+def _identify(file: BinaryIO, name: str) -> ImageFile.ImageFile:
     """The image in `file`: reads the header, decodes nothing."""
     try:
         return Image.open(file, formats=_FORMATS)

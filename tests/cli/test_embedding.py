@@ -17,7 +17,7 @@ from samples import Output, Patch
 
 from captioner.cli.embedding import Embedder
 from captioner.cli.main import main
-from captioner.cli.xmp import Description
+from captioner.data.xmp import Description
 from captioner.errors import UserError
 
 FORMATS = ("jpg", "png", "webp", "tif", "heic")

@@ -19,7 +19,7 @@ from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs
 from captioner.cli.sidecars import write_caption_text
 from captioner.cli.sidecars import write_xmp as write_description
-from captioner.cli.xmp import Description
+from captioner.data.xmp import Description
 from captioner.errors import UserError
 
 needs_exiftool = pytest.mark.skipif(

@@ -23,6 +23,7 @@ from captioner.caption import (
 )
 from captioner.cli.main import main
 from captioner.data.example import Example
+from captioner.data.readers import read_examples
 from captioner.decoding.constraints import trigram_keys
 from captioner.errors import UserError
 from captioner.evaluation.scorer import write_results
@@ -93,6 +94,8 @@ def test_a_folder_and_a_file_of_coco_need_no_config(tmp_path: Path) -> None:
         assert (len(train), len(validation)) == (6, 2)
         assert "has no splits: 2 of its 8 photos, drawn" in sentences[-1]
         drawn.append([each.path for each in validation])
+        for split, own in (("train", train), ("val", validation)):
+            assert read_examples(None, path, split=split) == own
     assert drawn[0] == drawn[1]
     write_captions(coco, {1: ["A dog"]})
     with pytest.raises(UserError, match=r"c\.json has too few photos for validation"):

@@ -1,4 +1,4 @@
-"""XMP packets: merges captions and keywords into those of other programs.
+"""XMP packets: reads descriptions, merges captions and keywords into those of other programs.
 
 Adobe, *XMP Specification Part 1* (ISO 16684-1).
 """
@@ -58,6 +58,16 @@ class XmpPacket:
 
     def __init__(self, content: bytes | None, name: str) -> None:
         self._rdf = _parsed(_EMPTY if content is None else content, name)
+
+    @property
+    def description(self) -> str:
+        """The default for all languages, which stands first; "" if there is none."""
+        return next(iter(_texts(_items(self._rdf, f"{_DC}description", "Alt"))), "")
+
+    @property
+    def own_descriptions(self) -> list[str]:
+        """The descriptions that captioner wrote."""
+        return _texts(_items(self._rdf, f"{_OWN}description", "Bag"))
 
     @property
     def own_keywords(self) -> list[str]:
