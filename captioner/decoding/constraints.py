@@ -27,6 +27,7 @@ class Constraints:
     trigrams: (N,) keys of the triples of tokens that people wrote, sorted; see `trigram_keys`. No
         other triple occurs in a hypothesis, except before an end where nothing else is left. Only
         the `LIKELIEST` tokens of a step are candidates, also in sampling. None allows all.
+        With `start` in its middle, a triple is a clash: its last token never comes after its first.
     start: the token before the first one, twice, in `trigrams`.
     """
 
@@ -66,16 +67,21 @@ class Constraints:
         log_probabilities[..., end] = torch.where(nothing_left, ending, log_probabilities[..., end])
 
     def _block_unknown_trigrams(self, log_probabilities: Tensor, history: Tensor) -> None:
-        """Block all but the likeliest tokens that complete a known trigram."""
-        assert self.trigrams is not None
+        """Block all but the likeliest tokens that complete a known trigram and clash with none."""
         size = log_probabilities.shape[-1]
         before = functional.pad(history, (2, 0), value=self.start)[..., -2:]  # (B, K, 2)
         likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, n)
-        keys = trigram_keys(before[..., :1], before[..., 1:], tokens, size)  # (B, K, n)
-        place = torch.searchsorted(self.trigrams, keys).clamp(max=len(self.trigrams) - 1)
-        is_known = self.trigrams[place] == keys  # (B, K, n)
+        is_known = self._has(trigram_keys(before[..., :1], before[..., 1:], tokens, size))
+        clashes = trigram_keys(history[..., None], self.start, tokens[..., None, :], size)
+        is_known &= ~self._has(clashes).any(dim=-2)  # (B, K, t, n) -> (B, K, n)
         log_probabilities.fill_(BLOCKED)
         log_probabilities.scatter_(-1, tokens, likeliest.masked_fill(~is_known, BLOCKED))
+
+    def _has(self, keys: Tensor) -> Tensor:
+        """Whether each key is among `trigrams`, in the shape of `keys`."""
+        assert self.trigrams is not None
+        place = torch.searchsorted(self.trigrams, keys).clamp(max=len(self.trigrams) - 1)
+        return self.trigrams[place] == keys
 
     def _block_repeats(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
@@ -98,8 +104,10 @@ class Constraints:
         log_probabilities.scatter_add_(-1, windows[..., n - 1], penalties)
 
 
-def trigram_keys(first: Tensor, second: Tensor, third: Tensor, vocabulary_size: int) -> Tensor:
-    """A number for each triple of tokens, int64 and of one shape, in lexicographic order."""
+def trigram_keys(
+    first: Tensor, second: Tensor | int, third: Tensor, vocabulary_size: int
+) -> Tensor:
+    """A number for each triple of tokens (int64, broadcast), in lexicographic order."""
     return (first * vocabulary_size + second) * vocabulary_size + third
 
 

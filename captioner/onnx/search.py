@@ -70,15 +70,21 @@ class Rules:
         terms[..., END] = numpy.where(nothing_left, ending, terms[..., END])
 
     def _block_unknown_trigrams(self, terms: Array, history: Array, trigrams: Array) -> None:
-        """Block all but the likeliest tokens that complete a known trigram."""
+        """Block all but the likeliest tokens that complete a known trigram and clash with none."""
         size = terms.shape[-1]
         starts = numpy.full((*history.shape[:2], 2), START)
         before = numpy.concatenate([starts, history], axis=-1)[..., -2:]  # (B, K, 2)
         tokens = numpy.argpartition(-terms, min(LIKELIEST, size) - 1, axis=-1)[..., :LIKELIEST]
-        keys = (before[..., :1] * size + before[..., 1:]) * size + tokens  # (B, K, n)
-        place = numpy.searchsorted(trigrams, keys).clip(max=len(trigrams) - 1)
+
+        def has(keys: Array) -> Array:
+            place = numpy.searchsorted(trigrams, keys).clip(max=len(trigrams) - 1)
+            return numpy.asarray(trigrams[place] == keys)
+
+        is_known = has((before[..., :1] * size + before[..., 1:]) * size + tokens)  # (B, K, n)
+        clashes = (history[..., None] * size + START) * size + tokens[..., None, :]
+        is_known &= ~has(clashes).any(axis=-2)  # (B, K, t, n) -> (B, K, n)
         likeliest = numpy.take_along_axis(terms, tokens, axis=-1)  # (B, K, n)
-        likeliest[trigrams[place] != keys] = -math.inf
+        likeliest[~is_known] = -math.inf
         terms.fill(-math.inf)
         numpy.put_along_axis(terms, tokens, likeliest, axis=-1)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -132,7 +133,7 @@ class CaptionTask:
             self._use_word_vectors(recipe.word_vectors, resumed)
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
-            self.captioner.trigrams = known_trigrams(start, vocabulary, chain(*words))
+            self.captioner.trigrams = known_trigrams(start, vocabulary, list(chain(*words)))
         elif resumed and (folder / TRIGRAMS).exists():
             self.captioner.trigrams = read_tensors(folder / TRIGRAMS)["keys"]
         self.loss = self._make_loss(words)
@@ -352,18 +353,27 @@ def _check_validation(photos: int) -> None:
 
 
 def known_trigrams(
-    start: Captioner, vocabulary: Vocabulary, captions: Iterable[Sequence[str]]
+    start: Captioner, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
 ) -> Tensor | None:
     """The trigrams of a model to start from, and those of training captions: keys (N,), sorted.
 
-    vocabulary: that of `start` and new words. captions: tokenised. None where `start` knows none.
+    Words that a training caption has together do not clash. vocabulary: that of `start` and new
+    words. captions: tokenised. None where `start` knows none.
     """
     if start.trigrams is None:
         return None
-    known = trigrams_of_keys(start.trigrams, len(start.vocabulary))  # (N, 3)
-    triples = PeoplesNgrams(captions).token_trigrams(vocabulary)
-    new = torch.tensor(triples, dtype=torch.long).view(-1, 3)  # (M, 3), also where M is 0
-    first, second, third = torch.cat([known, new]).unbind(dim=1)  # (N + M,) each
+    together: defaultdict[int, set[int]] = defaultdict(set)
+    for words in captions:
+        tokens = set(vocabulary.encode(words))
+        for token in tokens:
+            together[token] |= tokens
+    triples = [
+        (first, second, third)
+        for first, second, third in trigrams_of_keys(start.trigrams, len(start.vocabulary)).tolist()
+        if second != vocabulary.start or third not in together[first]
+    ]
+    triples += PeoplesNgrams(captions).token_trigrams(vocabulary)
+    first, second, third = torch.tensor(triples, dtype=torch.long).unbind(dim=1)  # (N,) each
     keys: Tensor = torch.unique(trigram_keys(first, second, third, len(vocabulary)))
     return keys
 

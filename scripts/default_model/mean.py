@@ -1,8 +1,9 @@
-"""Average captioners, and add the trigrams that people write.
+"""Average captioners, and add the trigrams that people write and the words that they keep apart.
 
 The weights are the means of the models' (Izmailov et al. 2018, *Averaging Weights Leads to Wider
 Optima and Better Generalization*); a model given twice counts twice. Words that people's captions
-have less often than `LEAST_COUNT` times go; the search keeps to the triples that people wrote.
+have less often than `LEAST_COUNT` times go; the search keeps to the triples that people wrote,
+and never says two words that clash: "a surfboard on a snowboard", "a bicycle on a bike".
 
   python scripts/default_model/mean.py START START runs/self_critical/model \\
       --people runs/tables/people.jsonl --texts runs/tables/texts.txt \\
@@ -22,20 +23,32 @@ from itertools import chain
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from captioner.caption import Captioner, load_model, save_model
 from captioner.caption.folder import make_decoder
 from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
+from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import trigram_keys
 from captioner.files import read_text
 from captioner.runs.caption_task import copy_weights
+from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 LEAST_COUNT = 25
 """Of a word in the table, which has each caption of an everyday photo three times."""
+
+EXPECTED = 2
+"""Two words clash if no caption has both, though so many would if words were drawn by chance."""
+
+KIND_SHARE = 0.03
+"""Two words of one kind clash if no larger a share of the captions with the rarer one has both."""
+
+_KINDS = {"person": "", "motorcycle": "bicycle"}
+"""Of a category, where it is not a kind: people have none, and both kinds of bikes are one."""
 
 
 def average(models: Sequence[Captioner]) -> Captioner:
@@ -72,6 +85,33 @@ def with_words(model: Captioner, words: Container[str]) -> Captioner:
     return Captioner(model.encoder, decoder, vocabulary, model.preprocessing, model.search)
 
 
+def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor:
+    """The pairs of content words that people keep apart, with the start between them: (N, 3).
+
+    Of one kind are words that name the same category of COCO; see `EXPECTED` and `KIND_SHARE`.
+    """
+    size, synonyms = len(vocabulary), read_synonyms()
+    together = torch.zeros(size, size)
+    for first in range(0, len(captions), 5000):
+        part = captions[first : first + 5000]
+        has_word = torch.zeros(len(part), size)
+        for row, words in enumerate(part):
+            has_word[row, vocabulary.encode(words)] = 1
+        together += has_word.T @ has_word  # (V, V)
+    counts = together.diagonal()  # (V,)
+    clash = (together == 0) & (counts[:, None] * counts >= EXPECTED * len(captions))  # (V, V)
+    named = ((synonyms.mentions([word]) or [None])[0] for word in vocabulary.words)
+    names = [_KINDS.get(each.category, each.category) if each else "" for each in named]
+    kinds = torch.tensor([["", *synonyms.categories].index(name) for name in names])  # (V,)
+    rarer = torch.minimum(counts[:, None], counts)  # (V, V)
+    is_one_kind = (kinds[:, None] == kinds) & (kinds > 0)  # (V, V)
+    clash |= is_one_kind & (together <= KIND_SHARE * rarer)
+    content = [word not in {*FUNCTION_WORDS, *SPECIAL_WORDS} for word in vocabulary.words]
+    is_content = torch.tensor(content)  # (V,)
+    first, second = (clash & is_content[:, None] & is_content).nonzero().unbind(dim=1)  # (N,) each
+    return torch.stack([first, torch.full_like(first, vocabulary.start), second], dim=1)
+
+
 def main() -> None:
     """Write the mean."""
     parser = argparse.ArgumentParser(
@@ -90,11 +130,14 @@ def main() -> None:
     model = average([load_model(folder) for folder in arguments.models])
     model = with_words(model, {word for word, count in counts.items() if count >= LEAST_COUNT})
     triples = torch.tensor(PeoplesNgrams(captions).token_trigrams(model.vocabulary))  # (N, 3)
-    first, second, third = triples.unbind(dim=1)  # (N,) each
-    model.trigrams = trigram_keys(first, second, third, len(model.vocabulary))  # (N,)
+    apart = clashes(list({tuple(words) for words in captions}), model.vocabulary)  # (M, 3)
+    first, second, third = torch.cat([triples, apart]).unbind(dim=1)  # (N + M,) each
+    model.trigrams = trigram_keys(first, second, third, len(model.vocabulary)).sort().values
     model.search = model.search.override(length_normalisation=arguments.length_normalisation)
     save_model(model, arguments.out)
-    print(f"{len(model.vocabulary):,} words, {len(triples):,} triples of them")
+    print(
+        f"{len(model.vocabulary):,} words, {len(triples):,} triples of them, {len(apart):,} clashes"
+    )
 
 
 if __name__ == "__main__":

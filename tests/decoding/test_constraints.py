@@ -84,6 +84,18 @@ def test_only_trigrams_that_people_wrote_by_hand() -> None:
         assert left(constraints, list(tokens)) == expected
 
 
+def test_words_that_people_keep_apart_by_hand() -> None:
+    # With 0 for the start: every trigram of 2, 3 and 4 is known, and 4 does not come after 2.
+    triples = {(0, 0, a) for a in (2, 3, 4)} | {(0, a, b) for a in (2, 3, 4) for b in (2, 3, 4)}
+    triples |= {(a, b, c) for _, a, b in triples if a for c in (2, 3, 4)} | {(2, 0, 4)}
+    first, second, third = torch.tensor(sorted(triples)).unbind(dim=1)
+    constraints = Constraints(trigrams=trigram_keys(first, second, third, 5))
+    assert left(constraints, []) == [2, 3, 4]
+    assert left(constraints, [2]) == [2, 3]
+    assert left(constraints, [2, 3, 3]) == [2, 3]
+    assert left(constraints, [4, 3]) == [2, 3, 4]
+
+
 def test_rows_are_blocked_apart() -> None:
     history = torch.tensor([[[2, 3], [3, 4]], [[4, 0], [0, 0]]])
     values = torch.zeros(2, 2, 5)

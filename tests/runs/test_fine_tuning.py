@@ -244,3 +244,16 @@ def test_captions_without_a_known_word_add_no_trigrams(run: Path) -> None:
     assert start.trigrams is not None
     assert keys.dtype == torch.long
     assert torch.equal(keys, start.trigrams)
+
+
+def test_words_that_the_new_captions_put_together_clash_no_longer(run: Path) -> None:
+    start = load_model(run / "model")
+    words = start.vocabulary
+    dog, man, two = words.encode(["dog", "man", "two"])
+    pairs = torch.tensor([[dog, words.start, man], [dog, words.start, two]])
+    clashes = trigram_keys(*pairs.unbind(dim=1), len(words))
+    assert start.trigrams is not None
+    start.trigrams = torch.cat([start.trigrams, clashes])
+    keys = known_trigrams(start, words, [["a", "dog", "on", "a", "man"]])
+    assert keys is not None
+    assert torch.isin(clashes, keys).tolist() == [False, True]

@@ -16,11 +16,12 @@ from captioner.caption import DecoderConfig, ShowAttendTellDecoder
 from captioner.data.instances import read_instances
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.schema import from_mapping
+from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-NAMES = ("photos", "teachers", "teacher_features", "distill", "tables")
+NAMES = ("photos", "teachers", "teacher_features", "distill", "tables", "mean")
 
 
 @pytest.fixture
@@ -188,3 +189,17 @@ def test_a_network_in_place_of_an_encoder_sees_photos_as_they_are(
     expected = plain(load_image(tmp_path / "1.jpg")).mean(dim=(1, 2))  # (3,)
     stored = FeatureStore(tmp_path / "features/train").read([1])[0, 0, :3]
     torch.testing.assert_close(stored.float(), expected, atol=1e-3, rtol=0)
+
+
+def test_words_that_people_keep_apart(scripts: Any) -> None:
+    vocabulary = Vocabulary(["a", "man", "woman", "bike", "bicycle", "surfboard", "snow"])
+    texts = ["a man bike", "a woman bicycle", "a man surfboard", "a woman snow", "a man woman"]
+    texts += ["a man bike bicycle"]
+    captions = [text.split() for text in texts * 20 + texts[:2] * 700]
+    triples = scripts.mean.clashes(captions, vocabulary).tolist()
+    apart = {vocabulary.words[a] + " " + vocabulary.words[b] for a, _, b in triples}
+    # A thirtieth of the bikes have a bicycle. Nobody put snow and surfboards together: by chance.
+    assert {"bike bicycle", "woman bike", "snow man", "surfboard woman"} < apart
+    assert not apart & {"man bike", "man woman", "snow surfboard", "a surfboard"}
+    assert apart == {" ".join(pair.split()[::-1]) for pair in apart}
+    assert {middle for _, middle, _ in triples} == {vocabulary.start}

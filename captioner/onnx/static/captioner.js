@@ -40,11 +40,12 @@ export const makeCaptioner = (ort, description, sessions, trigrams) => {
     });
   };
 
-  // Blocks all but the likeliest tokens that complete a known trigram.
+  // Blocks all but the likeliest tokens that complete a known trigram and clash with none.
   const keepKnown = (own, history) => {
     const [first, second] = [START, START, ...history].slice(-2);
-    const kept = largest(own, LIKELIEST).filter(
-      (token) => has(known, (first * size + second) * size + token));
+    const hasTriple = (a, b, c) => has(known, (a * size + b) * size + c);
+    const kept = largest(own, LIKELIEST).filter((token) => hasTriple(first, second, token)
+      && !history.some((earlier) => hasTriple(earlier, START, token)));
     const values = kept.map((token) => own[token]);
     own.fill(-Infinity);
     kept.forEach((token, place) => { own[token] = values[place]; });
