@@ -49,6 +49,13 @@ class VGGConfig(EncoderConfig):
         description="factor on the channels of every convolution but the last; ImageNet weights "
         "need 1",
     )
+    rank: float = Field(
+        1.0,
+        ge=0.01,
+        le=1,
+        description="below 1, each convolution behind the first pooling is two: a 3x3 one with "
+        "this share of its channels, and a 1x1 one; those of the context stay whole",
+    )
     context: tuple[Annotated[int, Field(ge=1, le=14, strict=True)], ...] = Field(
         (),
         strict=False,
@@ -68,6 +75,8 @@ class VGGEncoder(Encoder):
     Dilated ones may stand behind them, so that a vector knows what lies around its place: the
     context module of Yu and Koltun 2016, *Multi-Scale Context Aggregation by Dilated Convolutions*,
     section 3. They begin as the identity (equation 4); so do they with weights that have none.
+    Split convolutions are those of Zhang et al. 2016, *Accelerating Very Deep Convolutional
+    Networks for Classification and Detection*, section 3.1.
     """
 
     annotation_size = ANNOTATION_SIZE
@@ -116,26 +125,24 @@ class VGGEncoder(Encoder):
         name = self.config.name.removesuffix("_bn")
         with torch.device("meta"):  # No initial weights.
             folded = VGGEncoder(self.config.replace(name=name))
-        norms = [layer for layer in self.modules() if isinstance(layer, nn.BatchNorm2d)]
-        for convolution, target, norm in zip(
-            _convolutions(self), _convolutions(folded), norms, strict=True
-        ):
-            fused = fuse_conv_bn_eval(convolution, norm)
-            target.weight, target.bias = fused.weight, fused.bias
+        targets = (layer for layer in folded.modules() if isinstance(layer, nn.Conv2d))
+        for layer, following in pairwise([*self.features, *self.context]):
+            if isinstance(layer, nn.Conv2d):
+                if isinstance(following, nn.BatchNorm2d):
+                    layer = fuse_conv_bn_eval(layer, following)
+                target = next(targets)
+                target.weight, target.bias = layer.weight, layer.bias
         return folded.eval()
 
     def pretrained_weights(self) -> dict[str, Tensor]:
         """Torchvision's, for networks as wide as the published ones."""
-        if self.config.width != 1.0:
+        if (self.config.width, self.config.rank) != (1.0, 1.0):
             raise UserError(
-                f"ImageNet weights exist for width 1.0 only, not for {self.config.name} of width "
-                f"{self.config.width}; give a weights file"
+                f"ImageNet weights exist for width 1.0 and rank 1.0 only, not for "
+                f"{self.config.name} of width {self.config.width} and rank {self.config.rank}; "
+                "give a weights file"
             )
         return torchvision_weights(self.config.name)
-
-
-def _convolutions(encoder: VGGEncoder) -> list[nn.Conv2d]:
-    return [layer for layer in encoder.modules() if isinstance(layer, nn.Conv2d)]
 
 
 def _layers(config: VGGConfig) -> list[nn.Module]:
@@ -148,7 +155,12 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
         if index > 0:
             layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
         for channels in stage:
-            layers += _convolution(config, channels_in, channels)
+            if config.rank < 1 and index > 0:
+                middle = max(1, round(channels * config.rank))
+                layers.append(nn.Conv2d(channels_in, middle, 3, padding=1, bias=False))
+                layers += _convolution(config, middle, channels, kernel_size=1)
+            else:
+                layers += _convolution(config, channels_in, channels)
             channels_in = channels
     return layers
 
@@ -156,7 +168,9 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
 def _context_layers(config: VGGConfig) -> list[nn.Module]:
     layers: list[nn.Module] = []
     for dilation in config.context:
-        convolution, *others = _convolution(config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation)
+        convolution, *others = _convolution(
+            config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation=dilation
+        )
         assert isinstance(convolution, nn.Conv2d)
         if not convolution.weight.is_meta:
             nn.init.dirac_(convolution.weight)
@@ -165,10 +179,12 @@ def _context_layers(config: VGGConfig) -> list[nn.Module]:
 
 
 def _convolution(
-    config: VGGConfig, channels_in: int, channels: int, dilation: int = 1
+    config: VGGConfig, channels_in: int, channels: int, kernel_size: int = 3, dilation: int = 1
 ) -> list[nn.Module]:
     """A convolution, its batch normalisation if any, and its ReLU."""
-    convolution = nn.Conv2d(channels_in, channels, 3, padding=dilation, dilation=dilation)
+    convolution = nn.Conv2d(
+        channels_in, channels, kernel_size, padding=dilation * (kernel_size // 2), dilation=dilation
+    )
     assert convolution.bias is not None
     if not convolution.weight.is_meta:  # There, drawing imports torch's compiler.
         nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")

@@ -2,7 +2,7 @@
 
 Each step is a program, whose command is printed, and has a folder in OUT. A finished step is not
 run again; an interrupted one goes on where it stopped; one that was begun with another command is
-refused. OUT/mean/model is packaged, with the card in captioner/models/default.
+refused. OUT/split/model is packaged, with the card in captioner/models/default.
 
   python scripts/default_model/build.py --flickr data/flickr8k --everyday data/everyday \\
       --teachers data/teachers --out runs/m
@@ -63,7 +63,8 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
     """The arguments of Python of each step, in order."""
     out = inputs.out
-    tables, maps, eyes, mean = (out / name for name in ("tables", "teacher_maps", "eyes", "mean"))
+    names = ("tables", "teacher_maps", "eyes", "mean", "split")
+    tables, maps, eyes, mean, split = (out / name for name in names)
     people = tables / "people.jsonl"
     teachers = ["--teachers", inputs.teachers]
     data = ["--flickr", inputs.flickr, "--everyday", inputs.everyday, *teachers]
@@ -123,8 +124,9 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
             *("--people", people, "--texts", tables / "texts.txt"),
             *("--length-normalisation", 1.8, "--out", mean / "model"),
         ),
+        "split": script("split.py", mean / "model", *data, "--epochs", 2, "--out", split),
         "confidence": [
-            *("-m", "captioner", "calibrate", str(mean / "model")),
+            *("-m", "captioner", "calibrate", str(split / "model")),
             *("--format", "table", "--annotations", str(people)),
             *("--split", "flickr", "everyday", "--unsure-below", "0.53"),
             *("--json", str(out / "confidence" / "calibration.json"), "--overwrite"),
@@ -162,7 +164,7 @@ def main() -> None:
     inputs = parsed()
     for name, command in commands(inputs).items():
         run_step(name, command, inputs.out / name)
-    print(f"the model is in {inputs.out / 'mean' / 'model'}")
+    print(f"the model is in {inputs.out / 'split' / 'model'}")
 
 
 if __name__ == "__main__":

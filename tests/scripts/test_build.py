@@ -168,7 +168,7 @@ def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
         *(f"--set={field}={value}" for field, value in small.items()),
     ]
     run(data, str(ROOT / "scripts/default_model/build.py"), *arguments)
-    model = load_model(data / "runs/mean/model")
+    model = load_model(data / "runs/split/model")
     (caption,) = model.caption([data / "flickr/images/6.jpg"])
     assert {"dog", "pizza", "ball"} <= set(model.vocabulary.words)
     assert caption.words

@@ -21,7 +21,7 @@ from captioner.vision.feature_store import FeatureStore
 from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-NAMES = ("photos", "teachers", "teacher_features", "distill", "tables", "mean")
+NAMES = ("photos", "teachers", "teacher_features", "distill", "tables", "mean", "split")
 
 
 @pytest.fixture
@@ -203,3 +203,45 @@ def test_words_that_people_keep_apart(scripts: Any) -> None:
     assert not apart & {"man bike", "man woman", "snow surfboard", "a surfboard"}
     assert apart == {" ".join(pair.split()[::-1]) for pair in apart}
     assert {middle for _, middle, _ in triples} == {vocabulary.start}
+
+
+def test_a_split_encoder_begins_as_the_best_of_its_rank_and_learns(scripts: Any) -> None:
+    torch.manual_seed(0)
+    whole = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.1, context=(2,))).eval()
+    photos = torch.randint(256, (12, 3, 64, 64), dtype=torch.uint8)
+    split = scripts.split.split_encoder(whole, photos)
+    assert split.config == VGGConfig(name="vgg11", width=0.1, context=(2,), rank=0.5)
+    folded = whole.for_inference(torch.float32)
+    vectors = folded.encode(photos[:4].float() / 255)  # (4, L, D)
+    deviation = vectors.std(dim=(0, 1)).clamp(min=1e-3)  # (D,)
+    pupil = scripts.split.Pupil(split, folded, deviation)
+    assert scripts.split.kept(pupil, photos) > 0.99
+    with torch.no_grad():
+        for parameter in pupil.parameters():
+            parameter += 0.1 * parameter.std() * torch.randn_like(parameter)
+    first = scripts.split.kept(pupil, photos)
+    optimizer = torch.optim.Adam(pupil.parameters(), lr=1e-4)
+    for (pixels, _), *_ in scripts.split.Photos(photos).batches(0):
+        for _ in range(20):
+            pupil.loss(pixels)["loss"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert scripts.split.kept(pupil, photos) > first
+    assert all(parameter.grad is None for parameter in folded.parameters())
+
+
+def test_no_rank_is_lost_where_there_is_none_to_lose(scripts: Any) -> None:
+    torch.manual_seed(0)
+    whole = VGGEncoder(VGGConfig(name="vgg11", width=0.1)).eval()
+    with torch.no_grad():
+        for layer in whole.features[1:]:
+            if isinstance(layer, torch.nn.Conv2d):  # Half of the channels are combinations.
+                half = len(layer.weight) // 2
+                mixed = torch.randn(len(layer.weight) - half, half) / half**0.5
+                layer.weight[half:] = (mixed @ layer.weight[:half].flatten(1)).view_as(
+                    layer.weight[half:]
+                )
+    photos = torch.randint(256, (24, 3, 64, 64), dtype=torch.uint8)
+    split = scripts.split.split_encoder(whole, photos)
+    pixels = torch.rand(2, 3, 64, 64)
+    torch.testing.assert_close(split.encode(pixels), whole.encode(pixels), rtol=1e-2, atol=1e-2)

@@ -54,6 +54,42 @@ def test_width_scales_all_convolutions_but_the_last() -> None:
     assert channels == [32, 64, 128, 128, 256, 256, 256, 512]
 
 
+def test_split_convolutions_by_hand() -> None:
+    with torch.device("meta"):
+        whole = VGGEncoder(VGGConfig(name="vgg11", context=(2,)))
+        split = VGGEncoder(VGGConfig(name="vgg11", context=(2,), rank=0.5))
+    convolutions = [layer for layer in split.modules() if isinstance(layer, nn.Conv2d)]
+    sizes = [(layer.out_channels, *layer.kernel_size) for layer in convolutions]
+    assert sizes[:5] == [(64, 3, 3), (64, 3, 3), (128, 1, 1), (128, 3, 3), (256, 1, 1)]
+    assert sizes[-3:] == [(256, 3, 3), (512, 1, 1), (512, 3, 3)]
+    assert [len(stage) for stage in split.stage_layers()] == [3, 4, 7, 7, 8]
+    assert len(list(whole.features)) + 7 == len(list(split.features))
+
+
+@pytest.mark.parametrize("name", ["vgg13", "vgg13_bn"])
+def test_a_split_encoder_computes_what_its_products_would(name: str) -> None:
+    torch.manual_seed(0)
+    split = VGGEncoder(VGGConfig(name=name, width=0.05, rank=0.5, context=(2,))).eval()
+    whole = VGGEncoder(VGGConfig(name=name, width=0.05, context=(2,))).eval()
+    draw_normalisation(split)
+    state, layers = {}, iter([*split.features, *split.context])
+    for key, target in whole.named_modules():
+        if isinstance(target, nn.Conv2d | nn.BatchNorm2d):
+            layer = next(each for each in layers if list(each.parameters()))
+            state |= {f"{key}.{part}": value for part, value in layer.state_dict().items()}
+            if isinstance(layer, nn.Conv2d) and layer.bias is None:
+                second = next(layers)
+                product = second.weight.flatten(1) @ layer.weight.flatten(1)
+                state[f"{key}.weight"] = product.view_as(target.weight)
+                state[f"{key}.bias"] = second.bias
+    whole.load_state_dict(state)
+    images = torch.randn(2, 3, 48, 48)
+    with torch.no_grad():
+        torch.testing.assert_close(split(images), whole(images), rtol=1e-4, atol=1e-4)
+        folded = split.fold_batch_norm()
+        torch.testing.assert_close(folded(images), split(images), rtol=1e-4, atol=1e-4)
+
+
 def tiny(name: str = "vgg13_bn") -> VGGEncoder:
     torch.manual_seed(0)
     encoder = VGGEncoder(VGGConfig(name=name, width=0.05))
