@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import re
+
+from pydantic import HttpUrl
 
 from captioner.cli import shared_options as shared
 from captioner.errors import UserError
+from captioner.files import read_text
 from captioner.models import LANGUAGES
 from captioner.serve.limits import Limits
 from captioner.text.languages import language_tag
@@ -14,7 +19,7 @@ from captioner.text.languages import language_tag
 DESCRIPTION = """\
 Opens a page on this machine: drop photos, read their captions, point at words
 to see attention maps; or translate sentences and see their alignments. The HTTP
-interface is described by /api/openapi.json.
+interface is described at /docs and by /api/openapi.json.
 
   captioner serve                    the page, at http://127.0.0.1:8765/
   captioner serve --host 0.0.0.0     for every machine that can reach this one
@@ -67,6 +72,10 @@ def add_commands(commands: shared.Commands) -> None:
     )
     about = "of the page behind a proxy, such as https://example.org/captions/"
     add("--public-url", metavar="URL", help=about)
+    about = "a site whose pages may use the interface, such as https://example.org; repeatable"
+    add("--allow-origin", action="append", default=[], metavar="URL", help=about)
+    about = "its token is needed to use the interface (default: that of CAPTIONER_TOKEN, if set)"
+    add("--token-file", metavar="FILE", help=about)
     add("--access-log", action="store_true", help="print a line for each request")
     add("--open", action="store_true", help="open the page in a browser")
     limits = parser.add_argument_group("limits")
@@ -95,9 +104,12 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner import __version__, load, load_translator
 
     limits = _limits(arguments)
-    public = arguments.public_url
-    if public is not None and not public.startswith(("http://", "https://")):
-        raise UserError(f"--public-url {public} is not the address of a page")
+    token = _token(arguments.token_file)
+    public, sites = arguments.public_url, arguments.allow_origin
+    if public is not None:
+        _check_url("--public-url", public)
+    for site in sites:
+        _check_url("--allow-origin", site)
     for name in arguments.allow_host:
         if "*" in name.removeprefix("*."):
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")
@@ -111,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         }
         service = Service(model, translators, limits, arguments.batch_size)
         hosts = (*listener.names, *arguments.allow_host)
-        app = make_app(service, hosts, __version__, public)
+        app = make_app(service, hosts, __version__, public, sites, token)
         # The socket listens already: who comes now waits for the server.
         print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
         if arguments.open:
@@ -135,6 +147,21 @@ def _limits(arguments: argparse.Namespace) -> Limits:
                 raise UserError(f"{option} {value:g} is not a number above 0")
             given[name] = type(Limits.model_fields[name].default)(value * unit)
     return Limits(**given)
+
+
+def _check_url(option: str, url: str) -> None:
+    try:
+        HttpUrl(url)
+    except ValueError:
+        raise UserError(f"{option} {url} is not the address of a page") from None
+
+
+def _token(file: str | None) -> str | None:
+    """The token of a file or else of the environment, which `ps` does not show."""
+    token = os.environ.get("CAPTIONER_TOKEN") if file is None else read_text(file, "token file")
+    if token is not None and not re.fullmatch(r"[!-~]+", token := token.strip()):
+        raise UserError(f"{file or 'CAPTIONER_TOKEN'} should hold a token, without spaces in it")
+    return token
 
 
 def _by_language(translators: list[str]) -> dict[str, str]:

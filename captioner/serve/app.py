@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Response
+import fastapi_offline
+from fastapi import Depends, FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
+from fastapi.security import HTTPBearer
+from pydantic import HttpUrl
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -21,11 +24,12 @@ from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.render.web_page import static_file, viewer_script
 from captioner.serve.messages import on_fault, on_invalid_request, on_problem
-from captioner.serve.middleware import Admission, AnswerHeaders
+from captioner.serve.middleware import Admission, AnswerHeaders, Authorization
 from captioner.serve.routes import router
 from captioner.serve.service import Service
 
 _STATIC = Path(__file__).parent / "static"
+_SWAGGER = Path(fastapi_offline.__file__).parent / "static"
 
 
 def make_app(
@@ -33,12 +37,16 @@ def make_app(
     names: Iterable[str] = (),
     version: str = "unknown",
     public_url: str | None = None,
+    allowed_urls: Iterable[str] = (),
+    token: str | None = None,
 ) -> ASGIApp:
     """The application over a service, which it closes when it ends.
 
     names: host names of this server besides `localhost`, as `TrustedHostMiddleware` takes them; a
         name that another site had lead here would let that site use the server.
     public_url: of the page behind a proxy that rewrites the host name.
+    allowed_urls: of other sites, whose pages may use the interface.
+    token: needed under /api/; None lets everybody in.
     version: of the package.
     """
 
@@ -47,9 +55,9 @@ def make_app(
         yield
         service.close()
 
-    public = urlsplit((public_url or "").lower())
-    port = "" if public.port in (None, 80, 443) else f":{public.port}"
-    hosts = ["localhost", "127.0.0.1", "[::1]", *names, *filter(None, [public.hostname])]
+    public = [HttpUrl(public_url)] if public_url else []
+    hosts = ["localhost", "127.0.0.1", "[::1]", *names, *(str(url.host) for url in public)]
+    allowed = [_origin(HttpUrl(url)) for url in allowed_urls]
     # Photos are private: forms stay in memory, which `Admission` bounds, however large.
     MultiPartParser.spool_max_size = 0
     app = FastAPI(
@@ -58,12 +66,20 @@ def make_app(
         description="Captions of photos with maps of where the model looked for each word, "
         "and translations with their alignments.",
         openapi_url="/api/openapi.json",
-        docs_url=None,  # Loads scripts from elsewhere.
+        docs_url=None,  # Loads scripts from elsewhere; below is one that does not.
         redoc_url=None,
         servers=[{"url": public_url}] if public_url else None,
         lifespan=lifespan,
         middleware=[
+            Middleware(
+                CORSMiddleware,  # First: another site's page can read refusals as well.
+                allow_origins=allowed,
+                allow_methods=["GET", "POST"],
+                allow_headers=["Authorization"],
+                expose_headers=["Retry-After"],
+            ),
             Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+            Middleware(Authorization, token=token),
             Middleware(Admission, limits=service.limits),
         ],
         exception_handlers={
@@ -75,8 +91,10 @@ def make_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.service = service
-    app.state.public_origin = f"{public.scheme}://{public.hostname}{port}"
-    app.include_router(router)
+    app.state.origins = {*allowed, *map(_origin, public)}
+    # Only described by this: `Authorization` checks the token, before a request's content is read.
+    described = [Depends(HTTPBearer(auto_error=False))] if token else None
+    app.include_router(router, dependencies=described)
 
     @app.get("/viewer.js", include_in_schema=False)
     async def script() -> Response:
@@ -90,6 +108,16 @@ def make_app(
     async def example() -> FileResponse:
         return FileResponse(DEMO_PHOTO, media_type="image/jpeg")
 
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(_STATIC / "docs.html")
+
+    app.mount("/swagger", StaticFiles(directory=_SWAGGER))
     # Not a mount at "/", which would match before a wrong method under /api/ is refused.
     app.router.default = StaticFiles(directory=_STATIC, html=True)
     return AnswerHeaders(app)
+
+
+def _origin(page: HttpUrl) -> str:
+    """The origin of a page, as browsers send it: without a default port."""
+    return str(HttpUrl.build(scheme=page.scheme, host=str(page.host), port=page.port)).rstrip("/")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 
 from fastapi import HTTPException
+from fastapi.security.utils import get_authorization_scheme_param
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -47,6 +49,26 @@ class AnswerHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+class Authorization:
+    """Refuses requests to the interface without its token, if there is one (RFC 6750)."""
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one ASGI connection. The page and the description need no token."""
+        app, path = self._app, scope.get("path", "")
+        if self._token and path.startswith("/api/") and path != "/api/openapi.json":
+            header = Headers(scope=scope).get("authorization")
+            scheme, given = get_authorization_scheme_param(header)
+            is_right = secrets.compare_digest(given.encode(), self._token.encode())
+            if scheme.lower() != "bearer" or not is_right:
+                reason = "the token is missing or wrong: the header is Authorization: Bearer TOKEN"
+                app = answer_problem(HTTPException(401, reason, {"WWW-Authenticate": "Bearer"}))
+        await app(scope, receive, send)
 
 
 class Admission:

@@ -57,15 +57,17 @@ _FILES: Any = {
 async def _refuse_other_sites(request: Request) -> None:
     """Refuse requests that other web sites make through a visitor's browser.
 
-    The server has no password, and any site can have a browser send requests to it; the browser
-    names the site (`Origin`, `Sec-Fetch-Site`).
+    Any site can have a browser send requests to the server; the browser names the site (`Origin`,
+    `Sec-Fetch-Site`).
     """
     host = request.headers.get("host", "").lower()
-    own = (f"http://{host}", f"https://{host}", request.app.state.public_origin)
+    own = (f"http://{host}", f"https://{host}")
     origin = request.headers.get("origin", own[0]).lower()
     site = request.headers.get("sec-fetch-site", "none")
+    if origin in request.app.state.origins:
+        return
     if origin not in own or site not in ("none", "same-origin"):
-        raise HTTPException(403, "other sites may not use this server")
+        raise HTTPException(403, "other sites may not use this server without --allow-origin")
 
 
 router = APIRouter(prefix="/api", responses=_REFUSED, dependencies=[Depends(_refuse_other_sites)])

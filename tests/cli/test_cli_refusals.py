@@ -115,6 +115,10 @@ OTHERS = [
     (f"calibrate {MODEL} --json kept.json", "--json kept.json exists; --overwrite replaces it"),
     ("calibrate default --format table --annotations mine.csv", "default is in the package"),
     ("serve --public-url example.org", "--public-url example.org is not the address of a page"),
+    ("serve --public-url https://[", "--public-url https://[ is not the address of a page"),
+    ("serve --allow-origin *", "--allow-origin * is not the address of a page"),
+    ("serve --token-file none.txt", "token file none.txt does not exist"),
+    ("serve --token-file text", "text should hold a token, without spaces in it"),
     ("serve --allow-host a*b", "--allow-host a*b is not a name"),
     ("serve --translator de=luong --translator de=plain", "two models for the language de"),
 ]

@@ -96,17 +96,24 @@ class Running:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[Running]:
-    """`captioner serve` with these arguments, on any port; it is killed if it has not ended.
+    """`captioner serve` with these arguments, on any port.
 
     In float32, in which a photo's numbers do not depend on those it shares a batch with.
     """
     command = [sys.executable, "-m", "captioner", "serve", "--port", "0", "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with started([*command, "--precision", "float32", *arguments], environment) as server:
+        yield server
+
+
+@contextmanager
+def started(
+    command: list[str], environment: dict[str, str], folder: Path | None = None
+) -> Iterator[Running]:
+    """The server that a command starts; it is killed if it has not ended."""
+    output = subprocess.PIPE
     process = subprocess.Popen(
-        [*command, "--precision", "float32", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        command, stdout=output, stderr=output, text=True, env=environment, cwd=folder
     )
     try:
         line = process.stdout.readline()

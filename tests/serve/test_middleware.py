@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import io
 import re
+import socket
 
 import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from serve_samples import asking, caption, make_captioner, photo_bytes
+from serve_samples import asking, caption, make_captioner, photo_bytes, problem
 
 from captioner.serve.app import make_app
 from captioner.serve.service import Service
@@ -59,7 +60,7 @@ def test_other_sites_cannot_use_it(
         client.get("/api/model", headers=all_headers),
     ):
         assert answer.status_code == (200 if own else 403)
-        assert not any(name.startswith("access-control") for name in answer.headers)
+        assert "access-control-allow-origin" not in answer.headers
     # A link on another site may lead to the page.
     assert client.get("/", headers=all_headers).status_code == 200
 
@@ -81,6 +82,96 @@ def test_the_public_page_may_use_it_through_a_proxy() -> None:
         assert client.get("/", headers={"Host": "photos.example"}).status_code == 200
         described = client.get("/api/openapi.json").json()
         assert described["servers"] == [{"url": "https://photos.example:443/captions/"}]
+
+
+def test_pages_of_allowed_sites_may_use_it() -> None:
+    allowed = [
+        "https://editor.example:443/photos/",
+        "http://LocalHost:5173",
+        "https://müller.example",
+    ]
+    app = make_app(Service(make_captioner()), allowed_urls=allowed)
+    wish = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+    }
+    sent = [("photo", ("a.png", photo_bytes()))]
+    own = ["https://editor.example", "http://localhost:5173", "https://xn--mller-kva.example"]
+    foreign = ["http://editor.example", "http://localhost:5174", "https://x.editor.example", "null"]
+    with asking(app) as client:
+        for origin in own + foreign:
+            headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+            preflight = client.options("/api/caption", headers=headers | wish)
+            good = client.post("/api/caption", files=sent, headers=headers)
+            bad = client.post("/api/caption", headers=headers)
+            found = [answer.status_code for answer in (preflight, good, bad)]
+            assert found == ([200, 200, 422] if origin in own else [400, 403, 403]), origin
+            for answer in (preflight, good, bad):
+                told = answer.headers.get("access-control-allow-origin")
+                assert told == (origin if origin in own else None)
+            assert "access-control-allow-credentials" not in preflight.headers
+        # Without the name of a site, nothing says that it is an allowed one.
+        assert client.get("/api/model", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("header", "is_right"),
+    [
+        ("Bearer right", True),
+        ("bearer right", True),
+        (None, False),
+        ("Bearer", False),
+        ("Bearer wrong", False),
+        ("Bearer right2", False),
+        ("Bearer r\xefght", False),
+        ("Basic right", False),
+        ("right", False),
+    ],
+)
+def test_the_interface_needs_the_token_and_the_page_does_not(
+    header: str | None, is_right: bool
+) -> None:
+    app = make_app(
+        Service(make_captioner()), allowed_urls=["https://editor.example"], token="right"
+    )
+    headers = {"Origin": "https://editor.example"}
+    given = {} if header is None else {"Authorization": header.encode("latin-1")}
+    with asking(app) as client:
+        for address in ("/", "/docs", "/api/openapi.json"):
+            assert client.get(address).status_code == 200
+        sent = [("photo", ("a.png", photo_bytes()))]
+        for answer in (
+            client.post("/api/caption", files=sent, headers={**headers, **given}),
+            client.get("/api/model", headers={**headers, **given}),
+        ):
+            # A page of the allowed site can read the refusal.
+            assert answer.headers["access-control-allow-origin"] == "https://editor.example"
+            if is_right:
+                assert answer.status_code == 200
+            else:
+                assert "token is missing or wrong" in problem(answer, 401)
+                assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_without_the_token_no_content_is_read() -> None:
+    app = make_app(Service(make_captioner()), token="right")
+    with asking(app) as client:
+        place = (client.base_url.host, client.base_url.port or 0)
+        with socket.create_connection(place, timeout=60) as line:
+            line.sendall(
+                b"POST /api/caption HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+                b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+            )
+            assert line.recv(65536).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize("token", [None, "right"])
+def test_the_description_has_the_token(token: str | None) -> None:
+    with asking(make_app(Service(make_captioner()), token=token)) as client:
+        described = client.get("/api/openapi.json").json()
+    for methods in described["paths"].values():
+        for operation in methods.values():
+            assert operation.get("security") == (token and [{"HTTPBearer": []}])
 
 
 def test_no_upload_is_written_to_a_temporary_file(

@@ -218,3 +218,10 @@ def test_a_port_in_use_is_named() -> None:
     sentence = f"port {port}: Address already in use; see --host"
     with taken.socket, pytest.raises(UserError, match=sentence):
         listen("127.0.0.1", port)
+
+
+def test_an_empty_token_is_not_taken_for_none(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPTIONER_TOKEN", " ")
+    assert "CAPTIONER_TOKEN should hold a token" in refused(["serve"])

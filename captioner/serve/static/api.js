@@ -19,17 +19,24 @@ const errorMessage = async (answer) => {
   }
 };
 
-// Sends a request; repeats it while the server is busy.
+// Sends a request; repeats it while the server is busy, and with the token that it may ask for.
 const request = async (address, options = {}) => {
   for (let attempt = 1; ; attempt++) {
+    const token = sessionStorage.getItem("token");
+    const headers = { ...options.headers, ...(token && { Authorization: `Bearer ${token}` }) };
     let answer;
     try {
-      answer = await fetch(address, options);
+      answer = await fetch(address, { ...options, headers });
     } catch (error) {
       if (options.signal?.aborted) throw error;
       throw new Error("the program that serves this page does not answer; is it still running?");
     }
     if (answer.ok) return answer;
+    const given = answer.status === 401 && prompt("The token of this server");
+    if (given) {
+      sessionStorage.setItem("token", given.trim());
+      continue;
+    }
     if (answer.status !== 503 || attempt === MAX_ATTEMPTS) {
       throw new Error(await errorMessage(answer));
     }
