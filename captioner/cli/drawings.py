@@ -6,6 +6,7 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -71,7 +72,7 @@ class Drawings:
         title = "" if name == "-" else Path(name).name
         try:
             caption = self._with_photo(name, item.caption)
-            page = caption.page_item(title) if self._options.html else None
+            page = self._page_item(name, caption, title) if self._options.html else None
         except UserError as error:
             return Drawn(item, problems=(str(error),))
         drawings = () if page_only else self.files(name)
@@ -96,6 +97,13 @@ class Drawings:
         assert caption.region is not None
         loaded = load_image(source, sufficient_side=DRAWN_SIDE)
         return caption.of_photo(loaded, caption.region)
+
+    def _page_item(self, photo: str, caption: Caption, title: str) -> PageItem:
+        """A photo's part of the page, with its file from there."""
+        page = os.path.dirname(self._options.html) or os.curdir
+        path = "" if photo == "-" else Path(os.path.relpath(photo, page)).as_posix()
+        folder = os.path.dirname(self._names[photo])
+        return replace(caption.page_item(title), path=path, folder=folder)
 
     def _draw(self, option: str, path: Path, caption: Caption, title: str) -> None:
         """Write one of `files`."""

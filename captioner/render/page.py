@@ -48,6 +48,8 @@ class PageItem:
         photo's sides, their rows and columns, and for each caption its maps (T, rows * columns), in
         units of `UNIT`.
     name: the line under the photo, such as the name of its file.
+    path: its file, from the page's folder, for the table of edited captions; without it, `name`.
+    folder: the heading above its photos.
     """
 
     address: str
@@ -55,6 +57,8 @@ class PageItem:
     captions: Sequence[tuple[tuple[str, ...], str, str, float | None]]
     viewer_data: str
     name: str = ""
+    path: str = ""
+    folder: str = ""
 
     @classmethod
     def of(
@@ -88,12 +92,19 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
 
     Pointing at a word, focusing it with the keyboard or tapping it shows its map over the photo,
     drawn as `overlay` draws it. The page's own words are in the language of the first caption.
+    Captions can be edited, and what was edited be downloaded as a table that training reads.
 
     strength: initial strength of the overlay, in [0, 1]; the page has a slider for it.
     """
     percent = round(100 * strength)
     wording = phrases(items[0].captions[0][2])
-    articles = "".join(_article(item, position, wording) for position, item in enumerate(items))
+    items = sorted(items, key=lambda item: item.folder)
+    articles, folder = [], ""
+    for position, item in enumerate(items):
+        if item.folder != folder:
+            folder = item.folder
+            articles.append(f"<h2>{escaped(folder)}</h2>\n")
+        articles.append(_article(item, position, wording))
     data = ",".join(item.viewer_data for item in items)
     body = f"""<header>
 <h1>{wording.title}</h1>
@@ -102,11 +113,12 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
 <input id="strength" type="range" min="0" max="100" value="{percent}" autocomplete="off">
 <output id="strength-shown" for="strength">{percent} %</output>
 <input id="search" type="search" placeholder="{wording.search}" aria-label="{wording.search}"
-{"hidden" if len(items) == 1 else ""}></div>
+{"hidden" if len(items) == 1 else ""}>
+<button id="save" type="button" data-label="{wording.save}" hidden></button></div>
 <noscript><p>{wording.no_script}</p></noscript>
 </header>
 <main class="gallery">
-{articles}</main>
+{"".join(articles)}</main>
 <script id="data" type="application/json">{{"unit":{UNIT},"items":[{data}]}}</script>
 """
     script = f"{viewer_script()}\n{static_file('overlay_page.js')}"
@@ -132,7 +144,7 @@ def _article(item: PageItem, position: int, wording: Phrases) -> str:
 <img src="{item.address}" width="{width}" height="{height}" alt="{alternative}">
 <canvas hidden></canvas>
 </div>
-<figcaption>{escaped(item.name)}</figcaption>
+<figcaption data-image="{escaped(item.path or item.name)}">{escaped(item.name)}</figcaption>
 </figure>
 <ol class="captions">
 {captions}</ol>
@@ -151,7 +163,9 @@ def _caption(
     return f"""<li class="caption">
 <p class="words" dir="auto" lang="{escaped(language)}">{spans}</p>
 <div class="below">{_button("play", wording.play, wording.stop)}
-{_button("copy", wording.copy, wording.copied)}{note}</div>
+{_button("copy", wording.copy, wording.copied)}
+{_button("edit", wording.edit, wording.discard)}{note}</div>
+<textarea class="edited" aria-label="{wording.edit}" dir="auto" rows="2" hidden></textarea>
 </li>
 """
 

@@ -31,6 +31,9 @@ class Phrases:
     stop: str
     copy: str
     copied: str
+    edit: str
+    discard: str
+    save: str
 
 
 def phrases(language: str) -> Phrases:

@@ -44,7 +44,9 @@ def test_standard_input_is_a_photo_or_a_list_of_names(
         "standard_input.png",
         "a.png",
     }
-    assert "<figcaption></figcaption>" in Path("page.html").read_text(encoding="utf-8")
+    assert '<figcaption data-image=""></figcaption>' in Path("page.html").read_text(
+        encoding="utf-8"
+    )
     give(content[:60])
     assert main(command) == 2
     assert capsys.readouterr().err.startswith("captioner: cannot read standard input: ")

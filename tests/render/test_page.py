@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,21 @@ def test_several_photos_and_alternatives() -> None:
     assert page.of("confidence") == ["46 %"]
     assert '<span class="confidence" style="--confidence:0.46"' in text
     assert [each.get("class") for tag, each in page.tags if tag == "main"] == ["gallery"]
+
+
+def test_folders_are_headings_above_their_photos() -> None:
+    def item(path: str, folder: str) -> PageItem:
+        name = path.rpartition("/")[2]
+        return replace(_item(["dog"] * int(name), name), path=path, folder=folder)
+
+    items = [item("a/b/1", "<b>"), item("a/2", ""), item("a/b/3", "<b>"), item("a/4", "")]
+    page = ParsedPage(html_page(items))
+    shown = [text for tag, _, text in page.texts if tag in ("h2", "figcaption")]
+    assert shown == ["2", "4", "<b>", "1", "3"]
+    files = [each["data-image"] for each in page.all("figcaption")]
+    assert files == ["a/2", "a/4", "a/b/1", "a/b/3"]
+    assert [len(each["captions"][0]) for each in _data(page)["items"]] == [2, 4, 1, 3]
+    assert ParsedPage(html_page([_item(["dog"])])).all("h2") == []
 
 
 def test_a_page_is_in_the_language_of_its_first_caption() -> None:
