@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             'captioner serve needs more packages: pip install "captioner[serve]"'
         ) from None
-    from captioner import __version__, load, load_translator
+    from captioner import load, load_translator
 
     limits = _limits(arguments)
     token = _token(arguments.token_file)
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         }
         service = Service(model, translators, limits, arguments.batch_size)
         hosts = (*listener.names, *arguments.allow_host)
-        app = make_app(service, hosts, __version__, public, sites, token)
+        app = make_app(service, hosts, public, sites, token)
         # The socket listens already: who comes now waits for the server.
         print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
         if arguments.open:

@@ -20,22 +20,21 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from captioner import __version__
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
-from captioner.render.web_page import static_file, viewer_script
+from captioner.render.web_page import viewer_script
 from captioner.serve.messages import on_fault, on_invalid_request, on_problem
 from captioner.serve.middleware import Admission, AnswerHeaders, Authorization
 from captioner.serve.routes import router
 from captioner.serve.service import Service
 
 _STATIC = Path(__file__).parent / "static"
-_SWAGGER = Path(fastapi_offline.__file__).parent / "static"
 
 
 def make_app(
     service: Service,
     names: Iterable[str] = (),
-    version: str = "unknown",
     public_url: str | None = None,
     allowed_urls: Iterable[str] = (),
     token: str | None = None,
@@ -47,7 +46,6 @@ def make_app(
     public_url: of the page behind a proxy that rewrites the host name.
     allowed_urls: of other sites, whose pages may use the interface.
     token: needed under /api/; None lets everybody in.
-    version: of the package.
     """
 
     @asynccontextmanager
@@ -62,7 +60,7 @@ def make_app(
     MultiPartParser.spool_max_size = 0
     app = FastAPI(
         title="captioner",
-        version=version,
+        version=__version__,
         description="Captions of photos with maps of where the model looked for each word, "
         "and translations with their alignments.",
         openapi_url="/api/openapi.json",
@@ -76,6 +74,7 @@ def make_app(
                 allow_origins=allowed,
                 allow_methods=["GET", "POST"],
                 allow_headers=["Authorization"],
+                allow_private_network=True,
                 expose_headers=["Retry-After"],
             ),
             Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
@@ -100,10 +99,6 @@ def make_app(
     async def script() -> Response:
         return Response(viewer_script(), media_type="text/javascript")
 
-    @app.get("/viewer.css", include_in_schema=False)
-    async def style() -> Response:
-        return Response(static_file("viewer.css"), media_type="text/css")
-
     @app.get("/demo.jpg", include_in_schema=False)
     async def example() -> FileResponse:
         return FileResponse(DEMO_PHOTO, media_type="image/jpeg")
@@ -112,9 +107,12 @@ def make_app(
     async def docs() -> FileResponse:
         return FileResponse(_STATIC / "docs.html")
 
-    app.mount("/swagger", StaticFiles(directory=_SWAGGER))
     # Not a mount at "/", which would match before a wrong method under /api/ is refused.
-    app.router.default = StaticFiles(directory=_STATIC, html=True)
+    app.router.default = StaticFiles(
+        directory=_STATIC,
+        packages=[("captioner", "render/static"), (fastapi_offline.__name__, "static")],
+        html=True,
+    )
     return AnswerHeaders(app)
 
 

@@ -94,6 +94,7 @@ def test_pages_of_allowed_sites_may_use_it() -> None:
     wish = {
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization,content-type",
+        "Access-Control-Request-Private-Network": "true",  # To a server beside the browser.
     }
     sent = [("photo", ("a.png", photo_bytes()))]
     own = ["https://editor.example", "http://localhost:5173", "https://xn--mller-kva.example"]
