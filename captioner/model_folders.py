@@ -114,6 +114,8 @@ def read_model_config(folder: Path, kind: str) -> Any:
     if not folder.is_dir():
         raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
+    if any(folder.glob("*.onnx")):
+        raise UserError(f"{folder} holds ONNX graphs, which captioner.onnx.load reads")
     mapping = read_json(path, "model config")
     if (named := _format_of(mapping)) != FORMATS[kind]:
         for other, format in FORMATS.items():

@@ -11,6 +11,12 @@ from captioner.errors import UserError
 if TYPE_CHECKING:
     from captioner.onnx.captioner import OnnxCaptioner
 
+FORMAT = "captioner-onnx-1"
+DESCRIPTION = "captioner.json"
+"""The file that describes the graphs of a folder."""
+
+TRIGRAMS = "trigrams.bin"
+
 
 def load(folder: str | os.PathLike[str]) -> OnnxCaptioner:
     """Load a folder that `captioner export` wrote; torch is not imported.

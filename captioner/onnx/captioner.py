@@ -18,7 +18,7 @@ from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_json
-from captioner.onnx.folder import DESCRIPTION, FORMAT, TRIGRAMS
+from captioner.onnx import DESCRIPTION, FORMAT, TRIGRAMS
 from captioner.onnx.search import Array, Hypothesis, Rules, beam_search
 from captioner.schema import Config, from_mapping
 from captioner.text.vocabulary import Vocabulary

@@ -36,7 +36,7 @@ from captioner.caption.lstm import DecoderState
 from captioner.decoding.constraints import trigrams_of_keys
 from captioner.errors import UserError
 from captioner.files import write_bytes, write_json
-from captioner.onnx.folder import DESCRIPTION, FORMAT, TRIGRAMS
+from captioner.onnx import DESCRIPTION, FORMAT, TRIGRAMS
 from captioner.text.languages import FUNCTION_WORDS
 
 Precision = Literal["float32", "float16", "int8"]

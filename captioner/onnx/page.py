@@ -12,7 +12,7 @@ from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.files import read_json, read_text, write_bytes, write_text
-from captioner.onnx.folder import DESCRIPTION
+from captioner.onnx import DESCRIPTION
 from captioner.render.web_page import static_file, viewer_script
 
 RUNTIME = "onnxruntime-web@1.22.0"

@@ -196,3 +196,8 @@ print(caption.text)
     wanted = captioner.onnx.load(exported).caption(ROOT / "captioner/demo.jpg").text
     assert shown.stdout.strip() == wanted
     assert (tmp_path / "drawn.png").is_file()
+
+
+def test_a_folder_of_graphs_is_no_model_folder(exported: Path) -> None:
+    with pytest.raises(UserError, match=r"holds ONNX graphs, which captioner\.onnx\.load reads"):
+        captioner.load(exported)
