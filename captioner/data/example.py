@@ -62,7 +62,8 @@ class Problems:
 
     on_problem: for `settle`. skipping: the options that skip them, for its refusal.
     source: the file's name, set by the reader. note: how photos were chosen, where the source does
-    not say it. counts: of the photos in a folder, in words.
+    not say it. counts: of the photos in a folder, in words. by_captioner: whether captions count
+    that captioner wrote in a folder.
     """
 
     on_problem: OnProblem = "refuse"
@@ -70,6 +71,7 @@ class Problems:
     skipping: str = f"--on-problem skip, {IN_TRAINING},"
     note: str = ""
     counts: str = ""
+    by_captioner: bool = False
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, kind: str, sentence: str) -> None:

@@ -1,6 +1,6 @@
 """Descriptions of photos in XMP sidecars and inside the photos: XMP, IPTC and EXIF.
 
-IPTC, *Information Interchange Model 4.2* (2:120); CIPA DC-008, *Exif 2.32* (ImageDescription).
+IPTC, *Information Interchange Model 4.2* (2:120, Caption-Abstract); CIPA DC-008, *Exif 2.32*.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from PIL import ExifTags
 from PIL.IptcImagePlugin import getiptcinfo
@@ -19,21 +18,12 @@ from captioner.data.xmp import XmpPacket
 from captioner.files import read_text, refuse_os_errors
 from captioner.vision.images import opened
 
-_CAPTION_ABSTRACT = (2, 120)
 
+def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
+    """Where the descriptions of a photo are, their texts, and whether captioner wrote them.
 
-class PhotoDescription(NamedTuple):
-    """place: where it is, for counts. is_own: whether captioner wrote it."""
-
-    place: str
-    text: str
-    is_own: bool
-
-
-def photo_descriptions(photo: Path) -> Iterator[PhotoDescription]:
-    """The descriptions of a photo, the first counts most, without those that cameras write.
-
-    Raises `UserError` for XMP that cannot be read.
+    The first counts most; those that cameras write are left out. Raises `UserError` for XMP that
+    cannot be read.
     """
     for sidecar in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
         if sidecar.is_file():
@@ -44,7 +34,7 @@ def photo_descriptions(photo: Path) -> Iterator[PhotoDescription]:
     with suppress(Exception), opened(photo) as image:  # The reader of its pixels names damage.
         xmp = image.info.get("xmp")
         block = xmp.rstrip(b"\0 ") if isinstance(xmp, bytes) else None
-        iptc = (getiptcinfo(image) or {}).get(_CAPTION_ABSTRACT, b"")
+        iptc = (getiptcinfo(image) or {}).get((2, 120), b"")
         texts.append(_decoded(iptc if isinstance(iptc, bytes) else iptc[0]))
         exif = image.getexif().get(ExifTags.Base.ImageDescription, "")
         texts.append(_decoded(exif.encode("latin-1")))  # As Pillow decodes it.
@@ -52,10 +42,10 @@ def photo_descriptions(photo: Path) -> Iterator[PhotoDescription]:
     yield from _found("described inside", packet, packet.description, *texts)
 
 
-def _found(place: str, packet: XmpPacket, *texts: str) -> Iterator[PhotoDescription]:
+def _found(place: str, packet: XmpPacket, *texts: str) -> Iterator[tuple[str, str, bool]]:
     for text in map(str.strip, texts):
         if text and not any(fnmatchcase(text.lower(), each) for each in _camera_descriptions()):
-            yield PhotoDescription(place, text, text in packet.own_descriptions)
+            yield place, text, text in packet.own_descriptions
 
 
 def _decoded(content: bytes) -> str:

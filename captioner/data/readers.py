@@ -23,15 +23,7 @@ from pydantic import FailFast, with_config
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.example import Collector, Example, Problems, id_matcher
-from captioner.data.table import (
-    SUFFIXES,
-    TOO_FEW,
-    TRAIN,
-    VALIDATION,
-    draw_validation,
-    photo_folder,
-    read_table,
-)
+from captioner.data.table import SUFFIXES, TRAIN, VALIDATION, drawn_splits, photo_folder, read_table
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
 from captioner.schema import RECORD, Id, Instance, Records, Text, from_mapping
@@ -91,18 +83,6 @@ def read_examples(
         return examples
     train, validation = drawn_splits(examples, folder, collector.problems)
     return train if split == TRAIN else validation
-
-
-def drawn_splits(
-    examples: Sequence[Example], folder: Path, problems: Problems
-) -> tuple[list[Example], list[Example]]:
-    """The photos of a source without splits as `train` and `val`. folder: of the photos."""
-    by_name = {Path(os.path.relpath(str(e.path), folder)).as_posix(): e for e in examples}
-    drawn, problems.note = draw_validation(by_name, problems.source)
-    if not drawn:
-        raise UserError(f"{problems.source} {TOO_FEW}")
-    train = [each for name, each in by_name.items() if name not in drawn]
-    return train, [each for name, each in by_name.items() if name in drawn]
 
 
 @with_config(RECORD)

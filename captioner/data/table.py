@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioner.data.example import Collector, Example, Problems
-from captioner.data.photo_descriptions import PhotoDescription, photo_descriptions
+from captioner.data.photo_descriptions import photo_descriptions
 from captioner.errors import UserError, counted
 from captioner.files import read_json, read_text
 from captioner.vision.find_images import find_images
@@ -39,7 +39,7 @@ _SEPARATORS = ",;\t"
 TRAIN, VALIDATION = "train", "val"
 """The splits that are drawn from a table without splits."""
 
-TOO_FEW = "has too few photos for validation: it takes 4 at least"
+_TOO_FEW = "has too few photos for validation: it takes 4 at least"
 
 _SEED = 0
 
@@ -70,18 +70,11 @@ def read_table(annotations: Path, images: Path, split: str | None, collector: Co
 
 
 def read_splits(
-    annotations: Path,
-    images: Path | None,
-    splits: Sequence[str | None],
-    problems: Problems,
-    by_captioner: bool = False,
+    annotations: Path, images: Path | None, splits: Sequence[str | None], problems: Problems
 ) -> list[list[Example]]:
-    """Read several splits of a table as `read_table` does; one error has all their problems.
-
-    by_captioner: also the captions in a folder that captioner wrote.
-    """
+    """Read several splits of a table as `read_table` does; one error has all their problems."""
     collector = Collector(problems)
-    _collect(annotations, photo_folder(annotations, images), splits, collector, by_captioner)
+    _collect(annotations, photo_folder(annotations, images), splits, collector)
     examples = collector.examples()
     return [
         [each for each in examples if split in (None, collector.splits[each.image_id])]
@@ -96,19 +89,12 @@ def photo_folder(annotations: Path, images: str | os.PathLike[str] | None) -> Pa
     return annotations if annotations.is_dir() else annotations.parent
 
 
-def _collect(
-    file: Path,
-    images: Path,
-    splits: Sequence[str | None],
-    collector: Collector,
-    by_captioner: bool = False,
-) -> None:
+def _collect(file: Path, images: Path, splits: Sequence[str | None], collector: Collector) -> None:
     problems = collector.problems
     problems.source = f"folder {file}" if file.is_dir() else f"table {file}"
-    if file.is_dir():
-        rows = _of_folder(file, problems, by_captioner)
-    else:
-        rows = _rows(_records(file, problems), problems)
+    rows = (
+        _of_folder(file, problems) if file.is_dir() else _rows(_records(file, problems), problems)
+    )
     if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
         rows, problems.note = _with_drawn_splits(rows, problems.source)
     if splits != [None] and any(row.split for row in rows):
@@ -129,7 +115,7 @@ def _collect(
             collector.add_caption(row.image, row.caption, row.record)
 
 
-def draw_validation(images: Iterable[str], source: str) -> tuple[set[str], str]:
+def _draw_validation(images: Iterable[str], source: str) -> tuple[set[str], str]:
     """A tenth of the photos, for validation, and a sentence that says so. source: their file.
 
     At least 50 photos, but at most a quarter, and two in any case, or none of fewer than four. They
@@ -146,8 +132,20 @@ def draw_validation(images: Iterable[str], source: str) -> tuple[set[str], str]:
     )
 
 
+def drawn_splits(
+    examples: Sequence[Example], folder: Path, problems: Problems
+) -> tuple[list[Example], list[Example]]:
+    """The photos of a source without splits as `train` and `val`. folder: of the photos."""
+    by_name = {Path(os.path.relpath(str(e.path), folder)).as_posix(): e for e in examples}
+    drawn, problems.note = _draw_validation(by_name, problems.source)
+    if not drawn:
+        raise UserError(f"{problems.source} {_TOO_FEW}")
+    train = [each for name, each in by_name.items() if name not in drawn]
+    return train, [each for name, each in by_name.items() if name in drawn]
+
+
 def _with_drawn_splits(rows: list[_Row], source: str) -> tuple[list[_Row], str]:
-    drawn, note = draw_validation((row.image for row in rows), source)
+    drawn, note = _draw_validation((row.image for row in rows), source)
     split_of = {row.image: VALIDATION if row.image in drawn else TRAIN for row in rows}
     return [row._replace(split=split_of[row.image]) for row in rows], note
 
@@ -158,21 +156,22 @@ def _require_split(rows: list[_Row], split: str, problems: Problems) -> None:
         return
     if problems.note and split == VALIDATION and present:
         counts = f" ({problems.counts})" if problems.counts else ""
-        raise UserError(f"{source} {TOO_FEW}{counts}")
+        raise UserError(f"{source} {_TOO_FEW}{counts}")
     lacking = 'no "split" column' if rows else "no rows"
     only = f", only {', '.join(present)}" if present else f": it has {lacking}"
     raise UserError(f"{source} has no split {split!r}{only}")
 
 
-def _of_folder(folder: Path, problems: Problems, by_captioner: bool) -> list[_Row]:
+def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
     """A row for each line of the text `photo.txt` beside a photo, in the folder or below it.
 
     A photo without a text has its rows of `_METADATA` in the folder, or else one of its
-    `photo_descriptions`; what captioner wrote counts if `by_captioner` says so.
+    `photo_descriptions`; what captioner wrote counts if `problems.by_captioner` says so.
     """
     table = next((folder / name for name in _METADATA if (folder / name).is_file()), None)
     records = [] if table is None else list(_records(table, problems))
-    kept = [each for each in records if by_captioner or not each[1].keys() >= _BY_CAPTIONER]
+    takes_all = problems.by_captioner
+    kept = [each for each in records if takes_all or not each[1].keys() >= _BY_CAPTIONER]
     left_out = len(records) - len(kept)
     rows_of = defaultdict(list)
     for row in _rows(kept, problems):
@@ -186,30 +185,25 @@ def _of_folder(folder: Path, problems: Problems, by_captioner: bool) -> list[_Ro
         elif table is not None and image in rows_of:
             kind = f"in {table.name}"
         else:
-            found = _descriptions(photo, problems)
-            chosen = next((each for each in found if by_captioner or not each.is_own), None)
-            left_out += bool(found) and chosen is None
-            kind = chosen.place if chosen else "without"
-            if chosen:
-                rows_of[image] = [_Row(f"{photo}", image, chosen.text, None)]
+            kind, found = "without", []
+            try:
+                found = list(photo_descriptions(photo))
+            except UserError as error:
+                problems.add("unreadable description", str(error))
+            usable = [each for each in found if takes_all or not each[2]]
+            left_out += bool(found) and not usable
+            if usable:
+                kind = usable[0][0]
+                rows_of[image] = [_Row(f"{photo}", image, usable[0][1], None)]
         counts[kind] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     problems.counts = f"{counted(counts.total(), 'photo')}, {listed}"
     if left_out:
         problems.counts += f"; captions by captioner left out: {left_out:,}"
     if not rows_of:
-        named = f"photo.txt beside photo.jpg, {', '.join(_METADATA)}"
-        where = f"captions are in {named}, XMP sidecars or the photos"
-        raise UserError(f"{problems.source}: {problems.counts}; {where}")
+        named = f"photo.txt beside photo.jpg, {', '.join(_METADATA)}, XMP sidecars or the photos"
+        raise UserError(f"{problems.source}: {problems.counts}; captions are in {named}")
     return [row for rows in rows_of.values() for row in rows]
-
-
-def _descriptions(photo: Path, problems: Problems) -> list[PhotoDescription]:
-    try:
-        return list(photo_descriptions(photo))
-    except UserError as error:
-        problems.add("unreadable description", str(error))
-        return []
 
 
 def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -12,9 +12,9 @@ from captioner.caption import DecoderConfig, ObjectiveConfig
 from captioner.caption.base import CaptionDecoderConfig
 from captioner.caption.folder import decoder_config
 from captioner.data.example import Example, Problems
-from captioner.data.readers import drawn_splits, read_examples
+from captioner.data.readers import read_examples
 from captioner.data.shapes import ShapesConfig, generate, shapes_examples
-from captioner.data.table import photo_folder, read_splits
+from captioner.data.table import drawn_splits, photo_folder, read_splits
 from captioner.decoding import SearchOptions
 from captioner.errors import UserError, counted
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
@@ -266,8 +266,8 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
     splits = (data.train, data.validation)
     problems = Problems(data.on_problem), Problems(data.on_problem)
     if data.format == "table" and data.validation_annotations is None:
-        by_captioner = data.captions_by_captioner
-        train, val = read_splits(data.annotations, data.images, splits, problems[0], by_captioner)
+        problems[0].by_captioner = data.captions_by_captioner
+        train, val = read_splits(data.annotations, data.images, splits, problems[0])
         for examples, split in zip((train, val), splits, strict=True):
             if not examples:
                 raise UserError(f"{data.annotations}: no captioned images are left in {split!r}")

@@ -61,7 +61,7 @@ def save(path: Path, xmp: bytes | None = None, exif: str = "", caption: bytes = 
 
 
 def found(photo: Path) -> list[tuple[str, bool]]:
-    return [(each.text, each.is_own) for each in photo_descriptions(photo)]
+    return [(text, is_own) for _, text, is_own in photo_descriptions(photo)]
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.webp", "a.tif"])
@@ -119,7 +119,7 @@ def test_a_folder_has_descriptions_beside_and_inside_its_photos(tmp_path: Path) 
     assert problems.sentences == [
         f"folder {tmp_path}: {counts}2 without; captions by captioner left out: 1"
     ]
-    (all_of_them,) = read_splits(tmp_path, None, [None], Problems(), by_captioner=True)
+    (all_of_them,) = read_splits(tmp_path, None, [None], Problems(by_captioner=True))
     assert {each.image_id: each.captions[0] for each in all_of_them} == {
         **captions,
         "4.jpg": "a dog",

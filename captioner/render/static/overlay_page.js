@@ -25,8 +25,7 @@ const written = () => edits.filter((edit) => !edit.hidden && edit.value.trim());
 let isSaved = true;
 const changed = () => {
   const count = written().length;
-  isSaved = count === 0;
-  save.hidden = isSaved;
+  save.hidden = isSaved = count === 0;
   save.textContent = `${save.dataset.label} (${count})`;
 };
 for (const edit of edits) {
