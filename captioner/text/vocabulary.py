@@ -64,6 +64,10 @@ class Vocabulary:
         built = Vocabulary.build(tokenised_captions, minimum_count)
         return Vocabulary([*self._index, *(word for word in built._index if word not in self)])
 
+    def extends(self, other: Vocabulary) -> bool:
+        """Whether this begins with all words of another."""
+        return self.words[: len(other)] == other.words
+
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return the index of each word, or `unknown`; adds no start or end."""
         return [self._index.get(word, self.unknown) for word in words]

@@ -28,7 +28,7 @@ from captioner.decoding.constraints import trigram_keys
 from captioner.errors import UserError
 from captioner.evaluation.scorer import write_results
 from captioner.model_folders import model_folder
-from captioner.runs.caption_task import CaptionTask, copy_weights, known_trigrams
+from captioner.runs.caption_task import CaptionTask, copy_weights, first_words, known_trigrams
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.runs.read_recipe import (
     captioning_recipe,
@@ -257,3 +257,34 @@ def test_words_that_the_new_captions_put_together_clash_no_longer(run: Path) -> 
     keys = known_trigrams(start, words, [["a", "dog", "on", "a", "man"]])
     assert keys is not None
     assert torch.isin(clashes, keys).tolist() == [False, True]
+
+
+def test_captions_in_another_language_bring_their_own_words_and_trigrams(
+    run: Path, table: Path, tmp_path: Path, capsys: Output
+) -> None:
+    text = table.read_text(encoding="utf-8")
+    for english, other in (("Bello on the red", "Ein roter"), ("dog", "Hund"), ("man", "Two")):
+        text = text.replace(english, other)
+    table.write_text(text, encoding="utf-8")
+    recipe = read_any_recipe(table, [f"start_from={run}"])
+    assert isinstance(recipe, CaptioningRecipe)
+    task = CaptionTask(recipe)
+    task.read(tmp_path, resumed=False)
+    printed = capsys.readouterr().out
+    assert f"vocabulary: 8 words of the captions alone: {run} knows less than a third" in printed
+    model, start = task.captioner, load_model(run / "model")
+    words = model.vocabulary
+    assert set(words.words[4:]) == {"ein", "roter", "hund", "two"}
+    ours, theirs = model.decoder.embedding.weight, start.decoder.embedding.weight
+    origins = [*start.vocabulary.encode(["two"]), Vocabulary.unknown]  # Known, and new.
+    torch.testing.assert_close(ours[words.encode(["two", "hund"])], theirs[origins])
+    captions = model.caption([str(tmp_path / "photos" / f"{n}.png") for n in range(10)])
+    assert {caption.text for caption in captions} <= {"ein roter hund", "ein roter two"}
+
+
+def test_captions_in_another_language_without_a_frequent_word_are_refused(run: Path) -> None:
+    start, captions = load_model(run / "model"), [["ein", "hund"], ["zwei", "hunde"]]
+    words = first_words(start.vocabulary, captions, 2)
+    assert len(words) == 4
+    with pytest.raises(UserError, match="too few to learn another language from"):
+        known_trigrams(start, words, captions)

@@ -34,6 +34,8 @@ def test_words_are_ordered_by_count_and_then_alphabetically() -> None:
     extended = Vocabulary(["dog", "cow"]).extended([*CAPTIONS, ["<end>", "<end>"]], 2)
     assert extended.words[4:] == ("dog", "cow", "a", "b")
     assert extended.extended(CAPTIONS, 3) == extended
+    assert extended.extends(Vocabulary(["dog", "cow"]))
+    assert not extended.extends(Vocabulary(["cow", "dog"]))
 
 
 def test_encode_and_decode() -> None:
