@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, tee
@@ -31,6 +31,7 @@ from captioner.vision.images import (
     shrink,
 )
 from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.shards import SHARD_SUFFIXES, numbered, shard_photos
 
 NamedPhoto = tuple[str, Callable[[], Image.Image]]
 """A photo's name and the function that loads it or raises `UserError`."""
@@ -213,43 +214,40 @@ def caption_photos(
 
 
 def named_photos(
-    paths: Iterable[str], sufficient_side: int | None = None, standard_input: bytes | None = None
+    photos: Mapping[str, ImageSource], sufficient_side: int | None = None
 ) -> list[NamedPhoto]:
-    """Photo files for `caption_photos`, named by their paths.
+    """Photos for `caption_photos`, by their names. sufficient_side: for `load_image`."""
 
-    sufficient_side: for `load_image`. standard_input: the content of the photo `-`.
-    """
+    def load(name: str) -> Image.Image:
+        shown = "standard input" if name == "-" else name
+        return load_image(photos[name], name=shown, sufficient_side=sufficient_side)
 
-    def load(path: str) -> Image.Image:
-        if path == "-" and standard_input is not None:
-            name = "standard input"
-            return load_image(standard_input, name=name, sufficient_side=sufficient_side)
-        return load_image(path, sufficient_side=sufficient_side)
-
-    return [(path, partial(load, path)) for path in paths]
+    return [(name, partial(load, name)) for name in photos]
 
 
-def photo_paths(
+def find_photos(
     paths: Sequence[str], passed_over: Counter[str] | None = None
-) -> tuple[list[str], list[Failed]]:
-    """The photos named by files, folders and patterns, each once, and the names without a photo.
+) -> tuple[dict[str, ImageSource], list[Failed]]:
+    """The photos that files, folders, patterns and shards hold, by name; and names without a photo.
 
     passed_over: for `find_images`.
     """
-    photos: list[str] = []
+    photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
     for path in paths:
         if not path:
             failed.append(Failed(path, "an empty path names no photo"))
         elif path == "-":  # Standard input; a file of that name is ./-.
-            photos.append(path)
+            photos[path] = path
         elif is_address(path) and not os.path.lexists(path):
             failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
         else:
             problems: list[str] = []
-            photos += map(os.fspath, find_images([path], problems.append, passed_over))
+            for file in map(os.fspath, find_images(numbered(path), problems.append, passed_over)):
+                is_shard = file.lower().endswith(SHARD_SUFFIXES)
+                photos.update(shard_photos(file, problems.append) if is_shard else [(file, file)])
             failed += [Failed(path, problem) for problem in problems]
-    return list(dict.fromkeys(photos)), failed
+    return photos, failed
 
 
 def _is_one_photo(photos: Any) -> bool:

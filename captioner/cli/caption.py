@@ -22,6 +22,7 @@ from captioner.text.languages import ENGLISH, language_tag
 if TYPE_CHECKING:
     from captioner.caption import Caption
     from captioner.caption.photos import Captioned
+    from captioner.vision.images import ImageSource
 
 DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
@@ -43,7 +44,8 @@ def add_commands(commands: shared.Commands) -> None:
     )
     given = parser.add_argument_group("input")
     add = given.add_argument
-    add("paths", nargs="*", metavar="PATH", help="photos, folders, patterns in quotes, or -")
+    about = "photos, folders, shards, patterns in quotes, or -"
+    add("paths", nargs="*", metavar="PATH", help=about)
     add("--demo", action="store_true", help="caption a photo that is on every machine")
     about = "names read from - and lines printed end in NUL"
     add("-0", "--null", action="store_true", help=about)
@@ -59,6 +61,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--json", metavar="FILE", help="write captions, words and log-probabilities at the end")
     add("--jsonl", metavar="FILE", help="the same, a line a photo, batch by batch")
     add("--csv", metavar="FILE", help="write captions as a table at the end")
+    add("--parquet", metavar="FILE", help="the same table as Parquet")
     about = "excel: tabs and UTF-16, as Excel in any language opens"
     add("--csv-for", choices=("excel",), metavar="PROGRAM", help=about)
     add("--resume", action="store_true", help="keep what --jsonl has of unchanged photos")
@@ -117,7 +120,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UserError("name a photo, or try --demo")
 
     from captioner.background import in_background
-    from captioner.caption.photos import photo_paths
+    from captioner.caption.photos import find_photos
     from captioner.cli.outputs import Outputs
     from captioner.hub import pinned
     from captioner.progress import progress_bar
@@ -128,14 +131,20 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.translator and language is None:
         raise UserError("--translator needs --language, and not en, of which captions are")
     passed_over: Counter[str] = Counter()
-    photos, failures = photo_paths(paths, passed_over)
+    photos, failures = find_photos(paths, passed_over)
+    if standard_input is not None:
+        photos["-"] = standard_input
     arguments.model = pinned(arguments.model)
-    outputs = Outputs(arguments, photos, language, standard_input)
+    outputs = Outputs(arguments, photos, language)
     lines = None
     if not (arguments.quiet or outputs.takes_standard_output):
-        is_alone = len(photos) == 1 and (arguments.demo or photos == arguments.paths)
+        is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
         lines = CaptionLines(is_alone, arguments.format, arguments.null)
-    remaining = [each for each in photos if arguments.html or each not in outputs.finished]
+    remaining = {
+        name: source
+        for name, source in photos.items()
+        if arguments.html or name not in outputs.finished
+    }
     if not arguments.quiet:
         if passed_over:
             report(passed_over_in_words(passed_over))
@@ -146,7 +155,7 @@ def _run(arguments: argparse.Namespace) -> int:
     total = len(failures) + len(remaining)
     failed = 0
     try:
-        items = _caption(remaining, standard_input, language, arguments) if remaining else ()
+        items = _caption(remaining, language, arguments) if remaining else ()
         with progress_bar("captioning", total, "photos", shown=shown) as progress:
             drawn_items = in_background(
                 lambda item: outputs.drawings.draw(item, item.name in outputs.finished),
@@ -171,8 +180,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _caption(
-    photos: Sequence[str],
-    standard_input: bytes | None,
+    photos: Mapping[str, ImageSource],
     language: str | None,
     arguments: argparse.Namespace,
 ) -> Iterator[Captioned | Failed]:
@@ -186,7 +194,7 @@ def _caption(
     batch_size = arguments.batch_size
     return caption_photos(
         model,
-        named_photos(photos, model.preprocessing.sufficient_side, standard_input),
+        named_photos(photos, model.preprocessing.sufficient_side),
         shared.search_options(arguments, model.search),
         batch_size,
         drawn_side=1,  # Drawings are made of the files.

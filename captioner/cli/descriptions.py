@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.files import write_each
 from captioner.text.languages import ENGLISH, nouns
+from captioner.vision.images import ImageSource
 
 PLACES = ("xmp", "text", "embed")
 """The options that name where."""
@@ -29,7 +30,7 @@ class Descriptions:
     Raises `UserError` for options that do not go together.
     """
 
-    def __init__(self, options: argparse.Namespace, photos: Sequence[str]) -> None:
+    def __init__(self, options: argparse.Namespace, photos: Mapping[str, ImageSource]) -> None:
         _check_options(options, photos)
         self._options = options
         self._shared_sidecars = shared_sidecars(photos, options.xmp, options.text)
@@ -95,10 +96,11 @@ def _description(caption: Caption) -> Description:
     return Description(text, keywords, language, caption.confidence)
 
 
-def _check_options(options: argparse.Namespace, photos: Sequence[str]) -> None:
+def _check_options(options: argparse.Namespace, photos: Mapping[str, ImageSource]) -> None:
     beside = [f"--{name}" for name in PLACES if getattr(options, name)]
-    if beside and {"-", str(DEMO_PHOTO)}.intersection(photos):
-        raise UserError(f"{beside[0]} needs photo files of yours; - and --demo are none")
+    are_files = all(isinstance(source, str) for source in photos.values())
+    if beside and (not are_files or str(DEMO_PHOTO) in photos):
+        raise UserError(f"{beside[0]} needs photo files of yours; -, --demo and shards have none")
     if not beside and (options.dry_run or options.min_confidence is not None):
         raise UserError("--dry-run and --min-confidence are for --xmp, --text and --embed")
     if options.embed and not options.dry_run and not shutil.which("exiftool"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from captioner.files import real_path, refuse_os_errors, write_each
 from captioner.outcomes import Failed
 from captioner.render import PageItem, save_word_images
 from captioner.render.save import PICTURE_SUFFIXES, WORD_PICTURE, check_suffix
-from captioner.vision.images import load_image
+from captioner.vision.images import ImageSource, load_image
 
 
 class Drawn(NamedTuple):
@@ -38,18 +38,14 @@ class Drawn(NamedTuple):
 class Drawings:
     """Draws photos where --overlay, --gif and --words say, and for --html.
 
-    Drawings of photos from several folders are in folders like theirs. photos: all, of which "-"
-    has the content `standard_input`.
+    Drawings of photos from several folders are in folders like theirs. photos: all, by name.
     Raises `UserError` for options that do not go together.
     """
 
-    def __init__(
-        self, options: argparse.Namespace, photos: Sequence[str], standard_input: bytes | None
-    ) -> None:
+    def __init__(self, options: argparse.Namespace, photos: Mapping[str, ImageSource]) -> None:
         _check_options(options, photos)
         self._options = options
         self._photos = photos
-        self._standard_input = standard_input
         self._names = output_names(photos)
 
     @property
@@ -92,16 +88,15 @@ class Drawings:
 
     def _with_photo(self, photo: str, caption: Caption) -> Caption:
         """The caption with its photo as large as drawings are; the model may see fewer pixels."""
-        source = self._standard_input if photo == "-" else photo
-        assert source is not None
         assert caption.region is not None
-        loaded = load_image(source, sufficient_side=DRAWN_SIDE)
+        loaded = load_image(self._photos[photo], sufficient_side=DRAWN_SIDE)
         return caption.of_photo(loaded, caption.region)
 
     def _page_item(self, photo: str, caption: Caption, title: str) -> PageItem:
         """A photo's part of the page, with its file from there."""
         page = os.path.dirname(self._options.html) or os.curdir
-        path = "" if photo == "-" else Path(os.path.relpath(photo, page)).as_posix()
+        is_file = isinstance(self._photos[photo], str)
+        path = Path(os.path.relpath(photo, page)).as_posix() if is_file else ""
         folder = os.path.dirname(self._names[photo])
         return replace(caption.page_item(title), path=path, folder=folder)
 
@@ -125,7 +120,7 @@ class Drawings:
                     path.unlink()
 
 
-def _check_options(options: argparse.Namespace, photos: Sequence[str]) -> None:
+def _check_options(options: argparse.Namespace, photos: Collection[str]) -> None:
     if not 0 <= options.strength <= 1:
         raise UserError(f"--strength {options.strength} is not between 0 and 1")
     if "-" in (options.overlay, options.gif, options.words):
@@ -148,7 +143,7 @@ def _output_path(path: str, name: str, suffix: str) -> Path:
     return Path(path) if _names_a_file(path) else Path(path) / f"{name}{suffix}"
 
 
-def output_names(photos: Sequence[str]) -> dict[str, str]:
+def output_names(photos: Iterable[str]) -> dict[str, str]:
     """The path of every photo below the folder that holds all of them, without its suffix.
 
     Photos that would share a name keep their suffix. Names that differ in case alone count as

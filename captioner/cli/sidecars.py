@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from captioner.cli.program import on_a_line
@@ -32,7 +32,7 @@ def sidecar_paths(photo: str, xmp: str | None, text: bool) -> Iterator[tuple[str
         yield "text", path.with_suffix(".txt")
 
 
-def shared_sidecars(photos: Sequence[str], xmp: str | None, text: bool) -> dict[Path, str]:
+def shared_sidecars(photos: Iterable[str], xmp: str | None, text: bool) -> dict[Path, str]:
     """The files that would be beside several photos at once, with a sentence about each."""
     owners: dict[Path, dict[str, str]] = defaultdict(dict)
     for photo in photos:

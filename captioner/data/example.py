@@ -17,6 +17,8 @@ from captioner.text.tokenizer import tokenize
 if TYPE_CHECKING:
     from PIL import Image
 
+    from captioner.vision.shards import ShardMember
+
 ImageId = int | str
 """COCO's number or text, or a file name."""
 
@@ -33,13 +35,13 @@ class Example:
     """A photo and its captions.
 
     image_id: COCO's id, else the file name.
-    path: the photo's file; of a generated picture, the picture.
+    path: the photo's file; in a shard, the photo; of a generated picture, the picture.
     captions: stripped; none of a photo that is only to be captioned.
     tokens: the source's own words of each caption.
     """
 
     image_id: ImageId
-    path: Path | Image.Image
+    path: Path | ShardMember | Image.Image
     captions: tuple[str, ...] = ()
     tokens: tuple[tuple[str, ...], ...] | None = None
 
@@ -129,7 +131,7 @@ class _Photo:
     """record: its name, for messages."""
 
     record: str
-    path: Path
+    path: Path | ShardMember
     captions: list[str] = field(default_factory=list)
     tokens: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -150,7 +152,7 @@ class Collector:
     def __contains__(self, image_id: ImageId) -> bool:
         return image_id in self._photos
 
-    def add_image(self, image_id: ImageId, path: Path, record: str) -> bool:
+    def add_image(self, image_id: ImageId, path: Path | ShardMember, record: str) -> bool:
         """Add an image; False, and a problem, if it was added before, also as text.
 
         record: the record's name, for messages.
@@ -197,7 +199,7 @@ class Collector:
         Raises `UserError` for a refused problem and if no photo is left.
         """
         paths = [photo.path for photo in self._photos.values()]
-        if self._check_files and len(paths) > 1 and not any(map(os.path.isfile, paths)):
+        if self._check_files and len(paths) > 1 and not any(map(_exists, paths)):
             raise UserError(
                 f"{self.problems.source}: none of its {len(paths):,} photos exists, the first "
                 f"would be {paths[0]}; give their folder (--images, in training --set "
@@ -205,7 +207,7 @@ class Collector:
             )
         kept = []
         for image_id, photo in self._photos.items():
-            if self._check_files and not os.path.isfile(photo.path):
+            if self._check_files and not _exists(photo.path):
                 self.problems.add("missing image", f"{photo.record} has no file {photo.path}")
             elif not photo.captions:
                 self.problems.add("image without captions", f"{photo.record} has no captions")
@@ -217,6 +219,11 @@ class Collector:
         if not kept:
             raise UserError(f"no image with a caption is left of {self.problems.summary()}")
         return kept
+
+
+def _exists(path: Path | ShardMember) -> bool:
+    """Whether a file is there; a photo that a shard lists is."""
+    return not isinstance(path, Path) or os.path.isfile(path)
 
 
 def _has_words(text: str) -> bool:

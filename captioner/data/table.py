@@ -1,4 +1,4 @@
-"""A table of photos and captions, one row a caption: CSV, TSV, JSONL, JSON, or a folder."""
+"""A table of photos and captions: CSV, TSV, JSONL, JSON, Parquet, WebDataset's tars, a folder."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from captioner.data.photo_descriptions import photo_descriptions
 from captioner.errors import UserError, counted
 from captioner.files import read_json, read_text
 from captioner.vision.find_images import find_images
+from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", *SHARD_SUFFIXES)
 
 _METADATA = ("metadata.jsonl", "metadata.csv")
 """The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them."""
@@ -28,8 +29,8 @@ _BY_CAPTIONER = {"log_probability", "model"}
 """Columns by which captioner's own captions are known."""
 
 _COLUMNS = {
-    "image": ("image", "filename", "file_name", "file", "path", "photo"),
-    "caption": ("caption", "text", "comment", "description"),
+    "image": PATH_COLUMNS,
+    "caption": ("caption", "text", "comment", "description", "captions"),
     "split": ("split",),
 }
 """The names of each column, in any case; the first that a table has is taken."""
@@ -45,12 +46,13 @@ _SEED = 0
 
 
 class _Row(NamedTuple):
-    """record: its name, for messages."""
+    """record: its name, for messages. photo: in a shard, named `image`."""
 
     record: str
     image: str
     caption: str
     split: str | None
+    photo: ShardMember | None = None
 
 
 def read_table(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
@@ -58,13 +60,14 @@ def read_table(annotations: Path, images: Path, split: str | None, collector: Co
 
     annotations: a `.csv` or `.tsv` file with a header, separated by commas, semicolons or tabs; a
         `.jsonl` file with an object a line, or a `.json` file with a list of them. `_COLUMNS` has
-        the names of the columns; others are ignored, and the split is optional. Duplicate rows are
-        allowed. Or a folder: see `_of_folder`.
+        the names of the columns; others are ignored, and the split is optional. A caption may be a
+        list of them. Duplicate rows are allowed. Or a folder: see `_of_folder`. Or a pattern of
+        shards: see `read_shards`.
     images: the folder of relative image paths.
     split: None: every row. `train` and `val` of a table without splits are drawn by photo, as the
         note of the problems says.
 
-    `image_id` is the path in the table, with slashes for backslashes.
+    `image_id` is the path in the table, with slashes for backslashes, or `ShardMember.image_id`.
     """
     _collect(annotations, images, [split], collector)
 
@@ -91,7 +94,8 @@ def photo_folder(annotations: Path, images: str | os.PathLike[str] | None) -> Pa
 
 def _collect(file: Path, images: Path, splits: Sequence[str | None], collector: Collector) -> None:
     problems = collector.problems
-    problems.source = f"folder {file}" if file.is_dir() else f"table {file}"
+    kind = "shards" if file.suffix.lower() in SHARD_SUFFIXES else "table"
+    problems.source = f"{'folder' if file.is_dir() else kind} {file}"
     rows = (
         _of_folder(file, problems) if file.is_dir() else _rows(_records(file, problems), problems)
     )
@@ -111,7 +115,7 @@ def _collect(file: Path, images: Path, splits: Sequence[str | None], collector: 
             continue
         if row.split in splits or None in splits:
             if row.image not in collector:
-                collector.add_image(row.image, images / row.image, image_record)
+                collector.add_image(row.image, row.photo or images / row.image, image_record)
             collector.add_caption(row.image, row.caption, row.record)
 
 
@@ -213,6 +217,8 @@ def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str,
         raise UserError(f"table {file} is none of {', '.join(SUFFIXES)}")
     if suffix == ".json":
         return _of_json(file, problems)
+    if suffix in SHARD_SUFFIXES:
+        return _of_shards(file, problems)
     text = read_text(file, "table")
     return _of_jsonl(text, problems) if suffix == ".jsonl" else _of_csv(text, file, problems)
 
@@ -223,9 +229,10 @@ def _rows(records: Iterable[tuple[str, Mapping[str, Any]]], problems: Problems) 
         columns = _columns(tuple(record))
         values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
         image, caption, split = values
+        captions = caption if isinstance(caption, list) else [caption]
         are_valid = {
-            "image": isinstance(image, str) and image.strip() != "",
-            "caption": isinstance(caption, str),
+            "image": isinstance(image, ShardMember) or (isinstance(image, str) and image.strip()),
+            "caption": captions and all(isinstance(each, str) for each in captions),
             "split": split is None or isinstance(split, str),
         }
         bad = [column for column, is_valid in are_valid.items() if not is_valid]
@@ -233,8 +240,10 @@ def _rows(records: Iterable[tuple[str, Mapping[str, Any]]], problems: Problems) 
             name = columns.get(bad[0], bad[0]).strip()
             problems.add("ill-formed line", f'{where} has no text in its "{name}"')
             continue
-        path = os.path.normpath(image.strip().replace("\\", "/"))
-        rows.append(_Row(where, path, caption, (split or "").strip() or None))
+        photo = image if isinstance(image, ShardMember) else None
+        name = photo.image_id if photo else os.path.normpath(image.strip().replace("\\", "/"))
+        split = (split or "").strip() or None
+        rows += [_Row(where, name, each, split, photo) for each in captions]
     return rows
 
 
@@ -275,6 +284,25 @@ def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[str, Ma
     except csv.Error as error:
         where = f"line {reader.line_num}"
         raise UserError(f"table {file} is not valid CSV ({where}: {error})") from None
+
+
+def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def report(sentence: str) -> None:
+        problems.add("unreadable shard", sentence)
+
+    for name, record in read_shards(pattern, report):
+        try:  # A tar has a caption a line of the text, or those in JSON.
+            described = json.loads(record.pop(".json").read()) if ".json" in record else {}
+            if not isinstance(described, dict):
+                raise ValueError
+            if ".txt" in record:
+                lines = record.pop(".txt").read().decode("utf-8-sig").split("\n")
+                described["caption"] = [line for line in lines if line.strip()]
+        except (ValueError, RecursionError):
+            what = "beside it a .json that is no JSON object, or a .txt that is not UTF-8"
+            problems.add("ill-formed line", f"{name} has {what}")
+        else:
+            yield name, described | record
 
 
 def _of_json(file: Path, problems: Problems) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -7,8 +7,8 @@ A store is a folder:
   photos, as many rows again;
 - `done-0.bin`, `done-1.bin`, ...: a file for each process that writes, with a byte for each row.
 
-Batch b of the rows is written by process b modulo the number of processes: writers never wait for
-each other, and a row is encoded in the same batch however many there are. A row is flushed to disk
+Each process writes an equal share of the batches, one after the other, so that each reads other
+shards; a row is encoded in the same batch however many there are. A row is flushed to disk
 before its byte is set, so a kill at any moment costs the rows of the last second at most, which
 the next run computes again.
 """
@@ -100,8 +100,11 @@ class StoreWriter:
     def missing(self, batch_size: int) -> list[list[int]]:
         """The batches of this process, each without the rows that are done."""
         undone = read_states(self.folder, self.record.rows) == 0
-        starts = range(self.rank * batch_size, len(undone), self.ranks * batch_size)
-        batches = ((start + undone[start : start + batch_size].nonzero()[0]) for start in starts)
+        starts = range(0, len(undone), batch_size)
+        first, end = (len(starts) * rank // self.ranks for rank in (self.rank, self.rank + 1))
+        batches = (
+            (start + undone[start : start + batch_size].nonzero()[0]) for start in starts[first:end]
+        )
         return [batch.tolist() for batch in batches if len(batch)]
 
     def write(self, rows: Sequence[int], vectors: Tensor, unreadable: Collection[int] = ()) -> None:

@@ -20,10 +20,19 @@ from captioner.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from captioner.vision.shards import ShardMember
+
 ImageSource = Union[
-    str, "os.PathLike[str]", bytes, BinaryIO, Image.Image, "numpy.ndarray[Any, Any]", "Tensor"
+    str,
+    "os.PathLike[str]",
+    bytes,
+    BinaryIO,
+    Image.Image,
+    "numpy.ndarray[Any, Any]",
+    "Tensor",
+    "ShardMember",
 ]
-"""A path, a file's content, a binary file, an image, or an array (H, W, 3) or tensor (3, H, W)."""
+"""Path, content, binary file, image, array (H, W, 3), tensor (3, H, W), or photo of a shard."""
 
 MAXIMUM_PIXELS = 250_000_000
 """Default limit on width times height; telephones take up to 200 million."""

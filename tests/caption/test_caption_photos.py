@@ -14,8 +14,8 @@ from captioner.caption.photos import (
     Captioned,
     Failed,
     caption_photos,
+    find_photos,
     named_photos,
-    photo_paths,
 )
 from captioner.data.example import Example
 from captioner.evaluation.scorer import caption_examples
@@ -36,8 +36,8 @@ def test_each_photo_is_named_once_and_what_names_none_does_not_stop_the_others(
     (tmp_path / "empty").mkdir()
     address = "https://example.org//a.jpg"
     empty = str(tmp_path / "empty")
-    found, (nothing, fetched, folder) = photo_paths(["", address, b, a, empty, f"{tmp_path}/in", b])
-    assert found == [b, a, c]
+    found, (nothing, fetched, folder) = find_photos(["", address, b, a, empty, f"{tmp_path}/in", b])
+    assert list(found.items()) == [(b, b), (a, a), (c, c)]
     assert nothing == Failed("", "an empty path names no photo")
     reason = f"{address} is an address; photos are not fetched, only read"
     assert fetched == Failed(address, reason)
@@ -48,9 +48,9 @@ def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) 
     path = str(save_photo(tmp_path / "large.jpg", size=(1201, 902)))
     model = make_captioner()
     region = model.preprocessing.region(1201, 902)
-    named = named_photos([path], model.preprocessing.sufficient_side)
+    named = named_photos({path: path}, model.preprocessing.sufficient_side)
     (reduced,), (whole,) = (
-        list(caption_photos(model, photos)) for photos in (named, named_photos([path]))
+        list(caption_photos(model, photos)) for photos in (named, named_photos({path: path}))
     )
     assert reduced.photo.size == (301, 226)
     assert whole.photo.size == (1201, 902)
@@ -60,7 +60,7 @@ def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) 
     assert own.drawn()[3] == region  # 902 pixels are less than 1,024, so that all are read.
     assert reduced.caption.words == whole.caption.words
     assert reduced.caption.drawn()[3] == pytest.approx([edge / 4 for edge in region], abs=1)
-    (drawn,) = caption_photos(model, named_photos([path]), drawn_side=400)
+    (drawn,) = caption_photos(model, named_photos({path: path}), drawn_side=400)
     assert drawn.photo.size == (401, 301)
     assert drawn.caption.drawn()[3] == pytest.approx([edge / 3 for edge in region], abs=1)
 
@@ -77,7 +77,7 @@ def test_a_photo_that_needs_too_much_memory_fails_alone(
         return preprocess(self, image)
 
     monkeypatch.setattr(Preprocessing, "pixels", scarce)
-    found = list(caption_photos(make_captioner(), named_photos(paths)))
+    found = list(caption_photos(make_captioner(), named_photos(find_photos(paths)[0])))
     assert [type(item) for item in found] == [Captioned, Failed, Captioned]
     assert found[1] == Failed(paths[1], f"{paths[1]} needs more memory than there is")
 
@@ -91,7 +91,15 @@ def test_batches_side_by_side_give_what_one_after_the_other_does(
     model = make_captioner()
     search = model.search.replace(beam=1, sample=True, seed=3) if sample else None
     expected, found = (
-        list(caption_photos(model, named_photos(paths), search, batch_size=2, workers=each))
+        list(
+            caption_photos(
+                model,
+                named_photos(find_photos(paths)[0]),
+                search,
+                batch_size=2,
+                workers=each,
+            )
+        )
         for each in (0, workers)
     )
     assert [item.name for item in found] == paths

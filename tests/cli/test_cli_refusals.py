@@ -74,7 +74,7 @@ CAPTION = [
     ("a.png --overlay kept.png", "--overlay kept.png exists"),
     ("many --overlay many/", "--overlay many/0.png exists"),
     ("a.png --words words", "--words words/a exists"),
-    ("--demo --xmp-for digikam", "--xmp needs photo files of yours; - and --demo are none"),
+    ("--demo --xmp-for digikam", "--xmp needs photo files of yours; -, --demo and"),
     ("a.png --dry-run", "--dry-run and --min-confidence are for --xmp, --text and --embed"),
     ("a.png --text --min-confidence 53", "--min-confidence 53.0 is not between 0 and 1"),
     ("a.png --language it", "captions in it need a translator; the package has de, fr"),

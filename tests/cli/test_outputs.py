@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from pyarrow import parquet
 from samples import Output, Patch, save_photo
+from shard_samples import content_of_photo, write_parquet, write_tar
 
 from captioner.cli.drawings import output_names
 from captioner.cli.main import build_parser, main
@@ -38,7 +40,9 @@ def caption(*options: str) -> int:
 
 
 def outputs_of(photos: list[str], *options: str) -> Outputs:
-    return Outputs(build_parser().parse_args(["caption", *photos, *options]), photos)
+    return Outputs(
+        build_parser().parse_args(["caption", *photos, *options]), {p: p for p in photos}
+    )
 
 
 def lines(path: str) -> list[dict[str, object]]:
@@ -238,3 +242,81 @@ def test_one_file_that_fails_does_not_take_the_others_along(
     assert caption("--csv", "out.csv", "--json", "again.json") == 2
     assert "cannot write out.csv" in capsys.readouterr().err
     assert Path("again.json").is_file()
+
+
+def test_photos_of_shards_are_captioned_as_files_are(folder: Path, capsys: Output) -> None:
+    contents = [content_of_photo(seed) for seed in range(30)]
+    for number, content in enumerate(contents):
+        Path(f"photos/{number:02}.png").write_bytes(content)
+    names = [f"{number:02}.png" for number in range(30)]
+    members = dict(zip(names, contents, strict=True))
+    for shard in range(3):
+        kept = names[10 * shard : 10 * shard + 10]
+        write_tar(Path(f"s/{shard:05}.tar"), {name: members[name] for name in kept})
+    cells = [{"bytes": content, "path": None} for content in contents]
+    write_parquet(Path("s/p.parquet"), {"image": cells})
+    write_parquet(Path("photos/q.parquet"), {"file_name": names})
+    said = []
+    for paths in ([f"photos/{n}" for n in names], ["s/{00000..00002}.tar"], ["s/*.tar"]):
+        assert main([*CAPTION, *paths, "--format", "{path}\t{caption}"]) == 0
+        said.append([line.split("\t") for line in capsys.readouterr().out.splitlines()])
+    for table in ("s/p.parquet", "photos/q.parquet"):
+        assert main([*CAPTION, table, "--format", "{path}\t{caption}"]) == 0
+        said.append([line.split("\t") for line in capsys.readouterr().out.splitlines()])
+    files, tars, again, cells_of_parquet, paths_of_parquet = said
+    assert [caption for _, caption in files] == [caption for _, caption in tars]
+    assert len({caption for _, caption in files}) > 1
+    assert tars == again
+    assert [path for path, _ in tars][9:11] == ["s/00000.tar/09.png", "s/00001.tar/10.png"]
+    assert [caption for _, caption in files] == [caption for _, caption in cells_of_parquet]
+    assert cells_of_parquet[17][0] == "s/p.parquet/17"
+    assert files == paths_of_parquet
+
+
+def test_shards_are_resumed_and_drawn_and_a_broken_one_does_not_stop_the_others(
+    folder: Path, capsys: Output
+) -> None:
+    members = {f"{number}.png": content_of_photo(number) for number in range(3)}
+    write_tar(Path("s/0.tar"), members | {"../bad.png": b"none"})
+    write_tar(Path("s/1.tar"), members)
+    command = [*CAPTION, "s/{0..2}.tar", "--jsonl", "o.jsonl", "--csv", "o.csv", "--parquet"]
+    command += ["o.parquet", "--overlay", "maps/", "--resume"]
+    assert main(command) == 2
+    printed = capsys.readouterr()
+    assert "s/2.tar cannot be read to its end: No such file or directory" in printed.err
+    assert "s/0.tar/../bad.png is not an image" in printed.err
+    before = {record["image"]: record for record in lines("o.jsonl")}
+    assert {f"s/{shard}.tar/{name}" for shard in range(2) for name in members} <= before.keys()
+    assert before["s/1.tar/2.png"]["bytes"] == Path("s/1.tar").stat().st_size
+    assert Path("maps/1.tar/2.png").is_file()
+    os.utime("s/1.tar", (1, 1))
+    assert main(command) == 2
+    captioned = {line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()}
+    assert captioned == {f"s/1.tar/{name}" for name in members}
+    assert {record["image"] for record in lines("o.jsonl")} == before.keys()
+    assert_parquet_has_the_rows_of_csv()
+    assert main([*CAPTION, "s/1.tar", "--text"]) == 2
+    assert "--text needs photo files of yours" in capsys.readouterr().err
+
+
+def assert_parquet_has_the_rows_of_csv() -> None:
+    with open("o.csv", encoding="utf-8", newline="") as file:
+        expected = list(csv.DictReader(file))
+    found = parquet.read_table("o.parquet").to_pylist()
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        shown = {name: "" if value is None else str(value) for name, value in ours.items()}
+        assert {name: shown[name] for name in theirs} == theirs
+        assert not any(value for name, value in shown.items() if name not in theirs)
+
+
+def test_parquet_has_the_rows_of_csv_in_row_groups(folder: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("captioner.parquet_tables._ROWS_OF_GROUP", 4)
+    Path("photos/bad.png").write_bytes(b"none")
+    assert caption("--parquet", "o.parquet", "--csv", "o.csv", "--n-best", "3") == 2
+    assert_parquet_has_the_rows_of_csv()
+    assert parquet.ParquetFile("o.parquet").num_row_groups == 2
+    before = Path("o.parquet").read_bytes()
+    missing = ["--model", "nowhere", "--parquet", "o.parquet", "--overwrite"]
+    assert main(["caption", "photos/a.png", *missing]) == 2
+    assert Path("o.parquet").read_bytes() == before

@@ -192,7 +192,7 @@ def test_a_sidecar_of_the_longer_name_is_merged(folder: Path) -> None:
 def written(photo: str, confidence: float | None, sure: bool, *options: str) -> list[str]:
     """What a caption of "a dog" adds to the folder, with what is said on standard error."""
     command = build_parser().parse_args(["caption", photo, *options])
-    outputs = Outputs(command, [photo])
+    outputs = Outputs(command, {photo: photo})
     before = set(Path().iterdir())
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
     caption = replace(caption, confidence=confidence, sure=sure)
@@ -211,7 +211,7 @@ def test_doubt_goes_along_and_can_be_left_out(folder: Path, capsys: Output) -> N
     resume = ("--jsonl", "o.jsonl", "--resume", "--min-confidence", "0.5")
     written("a.png", 0.4, False, *beside, *resume)
     again = build_parser().parse_args(["caption", "a.png", *beside, *resume])
-    assert Outputs(again, ["a.png"]).finished == {"a.png"}
+    assert Outputs(again, {"a.png": "a.png"}).finished == {"a.png"}
 
     assert written("a.png", 0.5, False, *beside, "--min-confidence", "0.5") == ["a.txt", "a.xmp"]
     assert written("b.png", 0.7, True, *beside) == ["b.txt", "b.xmp"]

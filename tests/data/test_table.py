@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from data_samples import read
+from shard_samples import write_parquet, write_tar
 
 from captioner.data.example import Example, Problems
 from captioner.data.table import read_splits
@@ -196,3 +197,55 @@ def test_validation_photos_of_a_table_without_splits_are_drawn(
     more = "caption,image\nNew,more.jpg\n" + "".join(f"x,{name}\n" for name in names[::-1])
     file.write_text(more)
     assert len(splits["val"] - drawn(file)["val"]) <= 1
+
+
+def test_captions_of_shards_are_lines_of_text_json_or_columns(tmp_path: Path) -> None:
+    described = {"caption": "other", "split": "val", "key": "1", "image": "x"}
+    write_tar(tmp_path / "s/0.tar", {"0.jpg": b"", "0.txt": b"A dog\n\nA cat\n", "note.txt": b""})
+    members = {"1.json": json.dumps(described).encode(), "1.jpg": b"", "0.txt": b"A", "0.jpg": b""}
+    write_tar(tmp_path / "s/1.tar", members | {"1.txt": b"A man"})
+    images = read(None, tmp_path / "s/{0..1}.tar").images
+    assert captions(images) == [
+        ("s/0.tar/0.jpg", ("A dog", "A cat")),
+        ("s/1.tar/1.jpg", ("A man",)),
+        ("s/1.tar/0.jpg", ("A",)),
+    ]
+    assert str(images[2].path) == f"{tmp_path}/s/1.tar/0.jpg"
+    texts, splits = [["A dog", "A cat"], ["A man"]], ["train", "val"]
+    columns = {"image": [b"x", b"y"], "Captions": texts, "split": splits, "filename": ["p", "q"]}
+    path = write_parquet(tmp_path / "s/p.parquet", columns)
+    images = read(None, path, split="train").images
+    assert captions(images) == [("s/p.parquet/0", ("A dog", "A cat"))]
+    for name in ("a.jpg", "b.jpg"):
+        (tmp_path / "s" / name).touch()
+    paths = ["a.jpg", "b.jpg", "gone.jpg"]
+    path = write_parquet(tmp_path / "s/q.parquet", {"image": paths, "text": ["A dog", "A", "B"]})
+    images, problems = read(None, path, on_problem="skip")
+    assert captions(images) == [("a.jpg", ("A dog",)), ("b.jpg", ("A",))]
+    assert images[0].path == tmp_path / "s/a.jpg"
+    assert list(problems.kinds) == ["missing image"]
+
+
+def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path) -> None:
+    texts = {"0.txt": b"A dog", "1.json": b"[]", "2.txt": b"\xff", "3.txt": b" \n", "5.json": b"{"}
+    members = {f"{number}.jpg": b"" for number in range(6)}
+    write_tar(tmp_path / "s/0.tar", texts | members)
+    pattern = tmp_path / "s/{0..1}.tar"
+    images, problems = read(None, pattern, on_problem="skip")
+    assert captions(images) == [("s/0.tar/0.jpg", ("A dog",))]
+    fault = "has beside it a .json that is no JSON object, or a .txt that is not UTF-8"
+    member = f"{tmp_path}/s/0.tar/"
+    assert problems.kinds == {
+        "ill-formed line": [
+            f"{member}1.jpg {fault}",
+            f"{member}2.jpg {fault}",
+            f'{member}3.jpg has no text in its "caption"',
+            f'{member}4.jpg has no text in its "caption"',
+            f"{member}5.jpg {fault}",
+        ],
+        "unreadable shard": [
+            f"{tmp_path}/s/1.tar cannot be read to its end: No such file or directory"
+        ],
+    }
+    with pytest.raises(UserError, match=rf"^shards {pattern.parent}/.* has 5 ill-formed lines \("):
+        read(None, pattern)

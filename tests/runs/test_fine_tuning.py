@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from coco_samples import write_captions
 from run_samples import assert_resumes, log_of
 from safetensors.torch import load_file
 from samples import Output, save_photo
+from shard_samples import content_of_photo, write_parquet, write_tar
 from torch.nn import functional
 
 import captioner
@@ -288,3 +290,41 @@ def test_captions_in_another_language_without_a_frequent_word_are_refused(run: P
     assert len(words) == 4
     with pytest.raises(UserError, match="too few to learn another language from"):
         known_trigrams(start, words, captions)
+
+
+@pytest.mark.slow
+def test_photos_in_a_folder_in_tars_and_in_parquet_give_the_same_model(
+    run: Path, tmp_path: Path
+) -> None:
+    names = [f"{number:02}.png" for number in range(60)]
+    texts = [f"Bello on the red {('dog', 'man')[number % 2]}" for number in range(60)]
+    splits = ["train"] * 45 + ["val"] * 15
+    contents = [content_of_photo(number) for number in range(60)]
+    folder, shards = tmp_path / "folder", tmp_path / "shards"
+    folder.mkdir()
+    rows, members = [], {}
+    for name, text, split, content in zip(names, texts, splits, contents, strict=True):
+        (folder / name).write_bytes(content)
+        rows.append(json.dumps({"file_name": name, "text": text, "split": split}))
+        described = json.dumps({"caption": text, "split": split}).encode()
+        members |= {name: content, f"{name[:-4]}.json": described}
+    (folder / "metadata.jsonl").write_text("\n".join(rows))
+    for shard in range(3):
+        part = list(members.items())[shard * 40 : shard * 40 + 40]
+        write_tar(shards / f"{shard}.tar", dict(part))
+    cells = [{"bytes": content, "path": None} for content in contents]
+    columns = {"image": cells, "text": texts, "split": splits}
+    table = write_parquet(tmp_path / "photos.parquet", columns, rows_of_group=25)
+    models = []
+    for number, data in enumerate((folder, shards / "{0..2}.tar", table)):
+        out = tmp_path / f"out{number}"
+        changes = ["training.learning_rate=0.03", "training.epochs=3"]
+        arguments = ["train", str(data), "--start-from", str(run), "--out", str(out)]
+        arguments += ["--device", "cpu", *(part for each in changes for part in ("--set", each))]
+        assert main(arguments) == 0
+        models.append((out / "model" / "model.safetensors").read_bytes())
+        assert log_of(out)[-1]["epoch"] == 3
+    assert models[0] != (run / "model" / "model.safetensors").read_bytes()
+    assert models[0] == models[1] == models[2]
+    evaluated = ["evaluate", str(tmp_path / "out0"), "--split", "val", "--annotations"]
+    assert main([*evaluated, str(shards / "{0..2}.tar"), "--json", str(tmp_path / "s.json")]) == 0

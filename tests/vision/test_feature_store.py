@@ -174,7 +174,7 @@ def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
     with StoreWriter(tmp_path, RECORD, 1, 2) as writer:
         writer.write(done, vectors(done))
     found = [fill(tmp_path, rank, 3) for rank in range(3)]
-    assert found == [[0, 1, 6, 7, 12, 13, 18, 19], [8, 14, 15], [4, 5, 10, 11, 16, 17]]
+    assert found == [[0, 1, 4, 5], [6, 7, 8, 10, 11], [12, 13, 14, 15, 16, 17, 18, 19]]
     assert read_states(tmp_path, 20).all()
     assert_whole(tmp_path)
 

@@ -1,0 +1,223 @@
+"""Photos in shards: tars as WebDataset's, and Parquet files as those of Hugging Face's datasets.
+
+A photo is read by its place in its file. So training may draw any, which the library webdataset, a
+stream, does not offer, and nothing is unpacked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from captioner.errors import UserError
+from captioner.parquet_tables import pyarrow_library
+from captioner.vision.find_images import find_images
+from captioner.vision.images import IMAGE_SUFFIXES
+
+SHARD_SUFFIXES = (".tar", ".parquet")
+
+PATH_COLUMNS = ("image", "filename", "file_name", "file", "path", "photo")
+"""The names, in any case, of a column with the paths of photos; the first is taken."""
+
+_NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
+
+_ROWS = 64
+"""Rows of Parquet that are decoded together."""
+
+Record = dict[str, Any]
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardMember:
+    """A photo, or a text beside it, in a shard; to `load_image` a binary file.
+
+    member: its name in a tar; its row in a Parquet file, from 0.
+    place: offset and size in a tar; row group and row in it in a Parquet file.
+    """
+
+    shard: str
+    member: str
+    place: tuple[int, int]
+    reader: Callable[[ShardMember], bytes]
+
+    @property
+    def name(self) -> str:
+        """Such as `shards/00000.tar/000000012.jpg` or `photos.parquet/17`."""
+        return f"{self.shard}/{self.member}"
+
+    @property
+    def image_id(self) -> str:
+        """The name from the shard's folder on, which does not depend on the working folder."""
+        return "/".join((*Path(os.path.abspath(self.shard)).parts[-2:], self.member))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def read(self) -> bytes:
+        """The content; raises `UserError` for an empty cell of Parquet."""
+        return self.reader(self)
+
+
+class CellReader:
+    """Reads photos of Parquet files, fast in order; has one to two `_ROWS` of them in memory."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._group: tuple[str, int] | None = None
+        self._batches: Iterator[list[Any]] = iter(())
+        self._first, self._cells = 0, list[Any]()
+
+    def read(self, member: ShardMember) -> bytes:
+        """The photo's file in a cell: bytes, or a dictionary with `bytes` and `path`."""
+        with self._lock:
+            cell = self._cell(member.shard, *member.place)
+        content, path = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, "")
+        if content is None and path:
+            return Path(member.shard).parent.joinpath(path).read_bytes()
+        if content is None:
+            raise UserError(f"{member} has no photo")
+        return bytes(content)
+
+    def _cell(self, shard: str, group: int, row: int) -> Any:
+        if self._group != (shard, group) or row < self._first:
+            self._batches, self._first, self._cells = _cells(shard, group), 0, []
+        self._group = None  # After a damaged page the row group is opened anew.
+        while row >= self._first + len(self._cells):
+            kept = self._cells[-_ROWS:]  # Other threads may ask for these.
+            self._first += len(self._cells) - len(kept)
+            self._cells = kept + next(self._batches)
+        self._group = shard, group
+        return self._cells[row - self._first]
+
+
+def read_shards(pattern: str | os.PathLike[str], report: Report) -> Iterator[tuple[str, Record]]:
+    """The name and the record of each photo in the shards that a pattern names, in order.
+
+    pattern: a path, with `{00000..00099}` or a shell's `*`, `?` and `[...]` in it.
+    report: takes a sentence about a shard that cannot be read to its end.
+
+    A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
+    are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
+    """
+    reader = CellReader()
+    for path in map(os.fspath, find_images(numbered(os.fspath(pattern)), report)):
+        is_tar = path.lower().endswith(".tar")
+        yield from _of_tar(path, report) if is_tar else _of_parquet(path, report, reader)
+
+
+def shard_photos(shard: str, report: Report) -> Iterator[tuple[str, str | ShardMember]]:
+    """The name and the source of each photo in a shard. report: for `read_shards`."""
+    for name, record in read_shards(shard, report):
+        photo = record["image"]
+        if isinstance(photo, ShardMember):
+            yield name, photo
+        elif photo:
+            path = os.path.join(os.path.dirname(shard), photo)
+            yield path, path
+        else:
+            report(f"{name} has no photo")
+
+
+def numbered(pattern: str) -> list[str]:
+    """The paths that a path with `{00000..00099}` stands for; of another, it alone."""
+    found = _NUMBERS.search(pattern)
+    if found is None or os.path.lexists(pattern):
+        return [pattern]
+    first, last = found.groups()
+    head, tail = pattern[: found.start()], pattern[found.end() :]
+    numbers = (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
+    return [path for number in numbers for path in numbered(f"{head}{number}{tail}")]
+
+
+@contextmanager
+def _reported(path: str, report: Report) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, tarfile.TarError) as error:  # Of pyarrow, the first two.
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        report(f"{path} cannot be read to its end: {reason}")
+
+
+def _read_from_tar(member: ShardMember) -> bytes:
+    offset, size = member.place
+    with open(member.shard, "rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
+    photos: list[tuple[str, ShardMember]] = []
+    texts: defaultdict[str, Record] = defaultdict(dict)
+    with _reported(path, report), tarfile.open(path, "r:") as tar:
+        for info in iter(tar.next, None):
+            tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
+            place = info.offset_data, info.size
+            member = ShardMember(path, info.name, place, _read_from_tar)
+            stem, suffix = os.path.splitext(info.name)
+            if info.isfile() and suffix.lower() in IMAGE_SUFFIXES:
+                photos.append((stem, member))
+            elif info.isfile() and suffix in (".txt", ".json"):
+                texts[stem][suffix] = member
+        end = ShardMember(path, "", (tar.offset, tarfile.BLOCKSIZE), _read_from_tar)
+        if end.read() != bytes(tarfile.BLOCKSIZE):
+            raise tarfile.ReadError("damaged or cut off")  # tarfile takes it for the end.
+    yield from ((photo.name, {"image": photo, **texts[stem]}) for stem, photo in photos)
+
+
+def _open_parquet(path: str) -> Any:
+    """A Parquet file that is read a megabyte at a time, not by row groups, which may be large."""
+    parquet = pyarrow_library().parquet
+    return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+
+
+def _of_parquet(path: str, report: Report, reader: CellReader) -> Iterator[tuple[str, Record]]:
+    with _reported(path, report), _open_parquet(path) as file:
+        column, is_path = _photo_column(file.schema_arrow)
+        texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
+        number, read = 0, reader.read
+        for group in range(file.num_row_groups):
+            start = number
+            for batch in file.iter_batches(1000, [group], texts, use_threads=False):
+                for record in batch.to_pylist():
+                    cell = ShardMember(path, str(number), (group, number - start), read)
+                    yield cell.name, record | {"image": record[column] if is_path else cell}
+                    number += 1
+
+
+def _cells(path: str, group: int) -> Iterator[list[Any]]:
+    """The photos of a row group, a few rows at a time."""
+    with _open_parquet(path) as file:
+        column, _ = _photo_column(file.schema_arrow)
+        for batch in file.iter_batches(_ROWS, [group], [column], use_threads=False):
+            yield batch.column(0).to_pylist()
+
+
+def _photo_column(schema: Any) -> tuple[str, bool]:
+    """The column of photos, `image` before others, and whether it has paths only."""
+    names = [field.name for field in schema if _is_photo(field.type)]
+    if names:
+        return ("image" if "image" in names else names[0]), False
+    known = {field.name.strip().lower(): field.name for field in schema if _is_text(field.type)}
+    for name in PATH_COLUMNS:
+        if name in known:
+            return known[name], True
+    raise ValueError(f"it has no column of bytes, and none of paths ({', '.join(PATH_COLUMNS)})")
+
+
+def _is_photo(kind: Any) -> bool:
+    """Whether a column has bytes, or `bytes` and `path` as Hugging Face's datasets have them."""
+    return str(kind).startswith(("binary", "large_binary", "struct<bytes: "))
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether a column has text, or lists of it."""
+    return str(getattr(kind, "value_type", kind)) in ("string", "large_string", "string_view")

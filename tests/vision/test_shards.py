@@ -1,0 +1,126 @@
+"""Photos in tars and Parquet files: which there are, their bytes in any order, what is damaged."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from shard_samples import content_of_photo, write_parquet, write_tar
+
+from captioner.errors import UserError
+from captioner.vision.images import load_image
+from captioner.vision.shards import numbered, read_shards, shard_photos
+
+
+def photos_of(pattern: Path) -> dict[str, Any]:
+    """The photos that a pattern names, by name, of shards without a fault."""
+    found = read_shards(pattern, pytest.fail)
+    return {name: record["image"] for name, record in found}
+
+
+def test_numbers_in_braces_name_shards(tmp_path: Path) -> None:
+    assert numbered("s/{008..011}.tar") == ["s/008.tar", "s/009.tar", "s/010.tar", "s/011.tar"]
+    assert numbered("{0..1}/{9..10}.tar") == ["0/9.tar", "0/10.tar", "1/9.tar", "1/10.tar"]
+    assert numbered("s/{a}.tar") == ["s/{a}.tar"]
+    path = str(write_tar(tmp_path / "{0..1}.tar", {}))
+    assert numbered(path) == [path]
+
+
+def test_photos_of_tars_are_read_in_any_order_with_the_texts_of_their_name(tmp_path: Path) -> None:
+    members = {"1.txt": b"one", "a/1.jpg": b"a", "1.seg.png": b"s", "1.JPG": b"1", "1.cls": b"7"}
+    write_tar(tmp_path / "s" / "0.tar", members)
+    write_tar(tmp_path / "s" / "1.tar", {"1.jpg": b"2", "1.json": b"{}", "1.txt": b"two"})
+    pattern = tmp_path / "s" / "{0..1}.tar"
+    names = [f"{tmp_path}/s/{name}" for name in ("0.tar/a/1.jpg", "0.tar/1.seg.png")]
+    names += [f"{tmp_path}/s/{name}" for name in ("0.tar/1.JPG", "1.tar/1.jpg")]
+    photos = photos_of(pattern)
+    assert list(photos) == names
+    assert [photos[name].read() for name in reversed(names)] == [b"2", b"1", b"s", b"a"]
+    assert photos[names[0]].image_id == "s/0.tar/a/1.jpg"
+    (*_, (_, first), (_, last)) = read_shards(tmp_path / "s" / "*.tar", pytest.fail)
+    assert {key: value.read() for key, value in first.items()} == {"image": b"1", ".txt": b"one"}
+    assert [last[suffix].read() for suffix in (".txt", ".json")] == [b"two", b"{}"]
+
+
+@pytest.mark.parametrize("form", ["struct", "binary"])
+def test_photos_of_parquet_are_read_in_any_order(form: str, tmp_path: Path) -> None:
+    contents = [os.urandom(20) for _ in range(300)]
+    cells: list[Any] = [*contents]
+    if form == "struct":
+        cells = [{"bytes": content, "path": "x.jpg"} for content in contents]
+        cells[7] = {"bytes": None, "path": "7.jpg"}
+        (tmp_path / "7.jpg").write_bytes(contents[7])
+    columns = {"mask": [b"mask"] * 300, "image": cells}
+    path = write_parquet(tmp_path / "p.parquet", columns, rows_of_group=200)
+    photos = list(photos_of(path).values())
+    assert photos[17].name == f"{path}/17"
+    for order in (range(300), range(299, -1, -1), [5, 250, 150, 60, 199, 200, 5, 5]):
+        assert [photos[row].read() for row in order] == [contents[row] for row in order]
+
+
+def test_parquet_may_have_the_paths_of_photos(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "p.parquet", {"Filename": ["a.jpg", None], "n": [1, 2]})
+    problems: list[str] = []
+    found = dict(shard_photos(str(path), problems.append))
+    assert found == {f"{tmp_path}/a.jpg": f"{tmp_path}/a.jpg"}
+    assert problems == [f"{path}/1 has no photo"]
+
+
+def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None:
+    whole = write_tar(tmp_path / "0.tar", {f"{n}.jpg": bytes(600) for n in range(3)})
+    content = whole.read_bytes()
+    second = content.index(b"1.jpg")
+    end = content.rindex(b"2.jpg") + 512 + 1024  # of the members, without the mark of the end
+    table = write_parquet(tmp_path / "p.parquet", {"n": [1]})
+    for path, damaged, photos, reason in (
+        (whole, content[: second + 100], 1, "damaged or cut off"),
+        (whole, content[: second + 700], 2, "unexpected end of data"),
+        (whole, content[:end], 3, "damaged or cut off"),
+        (whole, content[:second] + b"\xff" * 9 + content[second + 9 :], 1, "damaged or cut off"),
+        (whole, b"", 0, "empty file"),
+        (table, table.read_bytes(), 0, r"it has no column of bytes, and none of paths \(image, "),
+        (table, table.read_bytes()[:-9], 0, "Parquet magic bytes not found"),
+        (tmp_path / "none.tar", None, 0, "No such file or directory"),
+    ):
+        if damaged is not None:
+            path.write_bytes(damaged)
+        problems: list[str] = []
+        assert len(list(read_shards(path, problems.append))) == photos
+        assert re.match(f"{path} cannot be read to its end: .*{reason}", problems[0])
+        assert len(problems) == 1
+
+
+def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path: Path) -> None:
+    cells = [b"no photo", None, content_of_photo()]
+    photos = list(photos_of(write_parquet(tmp_path / "p.parquet", {"jpg": cells})).values())
+    for member, reason in zip(photos, ("0 is not an image", "1 has no photo"), strict=False):
+        with pytest.raises(UserError, match=rf"^{tmp_path}/p\.parquet/{reason}"):
+            load_image(member)
+    assert load_image(photos[2]).size == (120, 90)
+
+
+def test_photos_of_a_damaged_row_group_fail_alone(tmp_path: Path) -> None:
+    cells = [os.urandom(100) for _ in range(6)]
+    path = write_parquet(tmp_path / "p.parquet", {"image": cells})
+    photos = list(photos_of(path).values())
+    content = path.read_bytes()
+    path.write_bytes(b"PAR1" + bytes(150) + content[154:])
+    for _ in range(2):
+        for member in photos[:3]:
+            with pytest.raises(UserError, match="cannot read"):
+                load_image(member)
+        assert [member.read() for member in photos[3:]] == cells[3:]
+
+
+def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    """32 MB in one row group, of pages of 1,024 rows."""
+    cells = [os.urandom(2048) for _ in range(16_384)]
+    path = write_parquet(tmp_path / "p.parquet", {"image": cells}, rows_of_group=len(cells))
+    before = pyarrow.total_allocated_bytes()
+    for member, content in zip(photos_of(path).values(), cells, strict=True):
+        assert member.read() == content
+        assert pyarrow.total_allocated_bytes() - before < 8_000_000
