@@ -29,6 +29,7 @@ Captions photos. Every word has an attention map, which can be drawn.
 
   captioner caption photo.jpg --overlay maps.png   a panel for each word
   captioner caption photos/ 'more/*.png' --jsonl out.jsonl --resume
+  captioner caption 'shards/{00000..00099}.tar' --parquet out.parquet
   find . -name '*.jpg' | captioner caption - --json -   to standard output
 
 - is standard input, a photo or a list of names. Low confidence is "not sure".

@@ -86,7 +86,7 @@ def add_model(group: Group, default: str = "default") -> None:
 def add_data_set(group: Group, formats: Sequence[str], problems: str) -> None:
     """Add the options of a data set but --split. problems: what --on-problem skip skips."""
     group.add_argument("--format", choices=formats, metavar="FORMAT", help=", ".join(formats))
-    about = "the captions: a table, a folder of photos with texts, or a file in --format"
+    about = "the captions: a table, shards, a folder of photos with texts, or a file in --format"
     group.add_argument("--annotations", metavar="FILE", help=about)
     about = "the photos (default: where the captions are)"
     group.add_argument("--images", metavar="FOLDER", help=about)

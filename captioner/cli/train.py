@@ -15,6 +15,7 @@ documents every field. Photos and captions adapt a model to them: a table, a fol
 with texts (photo.txt), metadata.jsonl or descriptions, or a file of COCO or Karpathy.
 
   captioner train mine.csv --start-from default --out runs/mine
+  captioner train 'shards/{00000..00009}.tar' --start-from default --out runs/mine
   captioner train configs/shapes_soft.yaml --out runs/shapes
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --set data.images=Flicker8k_Dataset
   captioner train configs/flickr8k_soft.yaml --out runs/flickr8k --resume
@@ -49,7 +50,7 @@ def add_commands(commands: shared.Commands) -> None:
     summary, usage = "train a captioner or a translator", "CONFIG [options]"
     parser = shared.add_parser(commands, "train", run, summary, usage, DESCRIPTION)
     given = _add_config(
-        parser, "a YAML file; or photos and captions: a table, a folder, a JSON file"
+        parser, "a YAML file; or photos and captions: a table, a folder, shards, a JSON file"
     )
     given.add_argument(
         "--start-from",
