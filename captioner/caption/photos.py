@@ -31,7 +31,7 @@ from captioner.vision.images import (
     shrink,
 )
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.shards import SHARD_SUFFIXES, numbered, shard_photos
+from captioner.vision.shards import SHARD_SUFFIXES, CellReader, numbered, shard_photos
 
 NamedPhoto = tuple[str, Callable[[], Image.Image]]
 """A photo's name and the function that loads it or raises `UserError`."""
@@ -234,6 +234,7 @@ def find_photos(
     """
     photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
+    reader = CellReader()
     for path in paths:
         if not path:
             failed.append(Failed(path, "an empty path names no photo"))
@@ -244,8 +245,10 @@ def find_photos(
         else:
             problems: list[str] = []
             for file in map(os.fspath, find_images(numbered(path), problems.append, passed_over)):
-                is_shard = file.lower().endswith(SHARD_SUFFIXES)
-                photos.update(shard_photos(file, problems.append) if is_shard else [(file, file)])
+                if file.lower().endswith(SHARD_SUFFIXES):
+                    photos.update(shard_photos(file, problems.append, reader))
+                else:
+                    photos[file] = file
             failed += [Failed(path, problem) for problem in problems]
     return photos, failed
 

@@ -105,7 +105,7 @@ class Problems:
         for kind, sentences in self.kinds.items():
             count = len(sentences)
             if count > 1:  # The noun comes first: "rows without a split".
-                kind = re.sub("image|caption|line|sentence|row", r"\g<0>s", kind, count=1)
+                kind = re.sub("image|caption|line|sentence|row|shard", r"\g<0>s", kind, count=1)
             listed = "; ".join(sentences[:_LISTED_OF_EACH_KIND])
             if count > _LISTED_OF_EACH_KIND:
                 listed += f"; and {count - _LISTED_OF_EACH_KIND:,} more"
