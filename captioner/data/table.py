@@ -10,7 +10,6 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,14 +18,7 @@ from captioner.data.photo_descriptions import photo_descriptions
 from captioner.errors import UserError, counted
 from captioner.files import read_json, read_text
 from captioner.vision.find_images import find_images
-from captioner.vision.shards import (
-    PATH_COLUMNS,
-    SHARD_SUFFIXES,
-    CellReader,
-    ShardMember,
-    numbered,
-    read_shard,
-)
+from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", *SHARD_SUFFIXES)
 
@@ -70,7 +62,7 @@ def read_table(annotations: Path, images: Path, split: str | None, collector: Co
         `.jsonl` file with an object a line, or a `.json` file with a list of them. `_COLUMNS` has
         the names of the columns; others are ignored, and the split is optional. A caption may be a
         list of them. Duplicate rows are allowed. Or a folder: see `_of_folder`. Or a pattern of
-        shards: see `read_shard`.
+        shards: see `read_shards`.
     images: the folder of relative image paths.
     split: None: every row. `train` and `val` of a table without splits are drawn by photo, as the
         note of the problems says.
@@ -298,9 +290,7 @@ def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Mapping
     def report(sentence: str) -> None:
         problems.add("unreadable shard", sentence)
 
-    reader = CellReader()
-    shards = map(os.fspath, find_images(numbered(os.fspath(pattern)), report))
-    for name, record in chain.from_iterable(read_shard(each, report, reader) for each in shards):
+    for name, record in read_shards(pattern, report):
         try:  # A tar has a caption a line of the text, or those in JSON.
             described = json.loads(record.pop(".json").read()) if ".json" in record else {}
             if not isinstance(described, dict):

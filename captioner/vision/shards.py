@@ -19,6 +19,7 @@ from typing import Any
 
 from captioner.errors import UserError
 from captioner.parquet_tables import pyarrow_library
+from captioner.vision.find_images import find_images
 from captioner.vision.images import IMAGE_SUFFIXES
 
 SHARD_SUFFIXES = (".tar", ".parquet")
@@ -101,23 +102,28 @@ class CellReader:
         return self._cells[row - self._first]
 
 
-def read_shard(shard: str, report: Report, reader: CellReader) -> Iterator[tuple[str, Record]]:
-    """The name and the record of each photo in a shard, in order.
+def read_shards(
+    pattern: str | os.PathLike[str], report: Report, reader: CellReader | None = None
+) -> Iterator[tuple[str, Record]]:
+    """The name and the record of each photo in the shards that a pattern names, in order.
 
+    pattern: a path, with `{00000..00099}` or a shell's `*`, `?` and `[...]` in it.
     report: takes a sentence about a shard that cannot be read to its end.
 
     A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
     are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
-    is_tar = shard.lower().endswith(".tar")
-    return _of_tar(shard, report) if is_tar else _of_parquet(shard, report, reader)
+    reader = reader or CellReader()
+    for path in map(os.fspath, find_images(numbered(os.fspath(pattern)), report)):
+        is_tar = path.lower().endswith(".tar")
+        yield from _of_tar(path, report) if is_tar else _of_parquet(path, report, reader)
 
 
 def shard_photos(
     shard: str, report: Report, reader: CellReader
 ) -> Iterator[tuple[str, str | ShardMember]]:
-    """The name and the source of each photo in a shard; see `read_shard`."""
-    for name, record in read_shard(shard, report, reader):
+    """The name and the source of each photo in a shard; see `read_shards`."""
+    for name, record in read_shards(shard, report, reader):
         photo = record["image"]
         if isinstance(photo, ShardMember):
             yield name, photo

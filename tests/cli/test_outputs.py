@@ -245,32 +245,29 @@ def test_one_file_that_fails_does_not_take_the_others_along(
 
 
 def test_photos_of_shards_are_captioned_as_files_are(folder: Path, capsys: Output) -> None:
-    contents = [content_of_photo(seed) for seed in range(30)]
-    for number, content in enumerate(contents):
-        Path(f"photos/{number:02}.png").write_bytes(content)
-    names = [f"{number:02}.png" for number in range(30)]
-    members = dict(zip(names, contents, strict=True))
+    members = {f"{number:02}.png": content_of_photo(number) for number in range(30)}
+    names, contents = list(members), list(members.values())
+    for name, content in members.items():
+        Path("photos", name).write_bytes(content)
     for shard in range(3):
         kept = names[10 * shard : 10 * shard + 10]
         write_tar(Path(f"s/{shard:05}.tar"), {name: members[name] for name in kept})
     cells = [{"bytes": content, "path": None} for content in contents]
     write_parquet(Path("s/p.parquet"), {"image": cells})
     write_parquet(Path("photos/q.parquet"), {"file_name": names})
-    said = []
-    for paths in ([f"photos/{n}" for n in names], ["s/{00000..00002}.tar"], ["s/*.tar"]):
+    found = []
+    files = [f"photos/{name}" for name in names]
+    tars = ["s/{00000..00001}.tar", "s/*2.tar"]
+    for paths in (files, tars, ["s/p.parquet"], ["photos/q.parquet"]):
         assert main([*CAPTION, *paths, "--format", "{path}\t{caption}"]) == 0
-        said.append([line.split("\t") for line in capsys.readouterr().out.splitlines()])
-    for table in ("s/p.parquet", "photos/q.parquet"):
-        assert main([*CAPTION, table, "--format", "{path}\t{caption}"]) == 0
-        said.append([line.split("\t") for line in capsys.readouterr().out.splitlines()])
-    files, tars, again, cells_of_parquet, paths_of_parquet = said
-    assert [caption for _, caption in files] == [caption for _, caption in tars]
-    assert len({caption for _, caption in files}) > 1
-    assert tars == again
-    assert [path for path, _ in tars][9:11] == ["s/00000.tar/09.png", "s/00001.tar/10.png"]
-    assert [caption for _, caption in files] == [caption for _, caption in cells_of_parquet]
-    assert cells_of_parquet[17][0] == "s/p.parquet/17"
-    assert files == paths_of_parquet
+        printed = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        found.append([list(column) for column in zip(*printed, strict=True)])
+    paths, captions = zip(*found, strict=True)
+    assert len({*captions[0]}) > 1
+    assert captions[0] == captions[1] == captions[2] == captions[3]
+    assert paths[0] == paths[3] == files
+    assert paths[1][9:11] == ["s/00000.tar/09.png", "s/00001.tar/10.png"]
+    assert paths[2][17] == "s/p.parquet/17"
 
 
 def test_shards_are_resumed_and_drawn_and_a_broken_one_does_not_stop_the_others(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from itertools import chain
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,15 @@ import pyarrow
 import pytest
 from shard_samples import content_of_photo, write_parquet, write_tar
 
+from captioner.caption.photos import find_photos
 from captioner.errors import UserError
 from captioner.vision.images import load_image
-from captioner.vision.shards import CellReader, Report, numbered, read_shard, shard_photos
+from captioner.vision.shards import CellReader, ShardMember, numbered, read_shards, shard_photos
 
 
-def records_of(*shards: Path, report: Report = pytest.fail) -> Iterator[tuple[str, Any]]:
-    """The records of shards, by default without a fault."""
-    reader = CellReader()
-    return chain.from_iterable(read_shard(str(shard), report, reader) for shard in shards)
-
-
-def photos_of(*shards: Path) -> dict[str, Any]:
-    """The photos, by name, of shards without a fault."""
-    return {name: record["image"] for name, record in records_of(*shards)}
+def photos_of(pattern: Path) -> dict[str, Any]:
+    """The photos that a pattern names, by name, of shards without a fault."""
+    return {name: record["image"] for name, record in read_shards(pattern, pytest.fail)}
 
 
 def test_numbers_in_braces_name_shards(tmp_path: Path) -> None:
@@ -41,14 +35,14 @@ def test_photos_of_tars_are_read_in_any_order_with_the_texts_of_their_name(tmp_p
     members = {"1.txt": b"one", "a/1.jpg": b"a", "1.seg.png": b"s", "1.JPG": b"1", "1.cls": b"7"}
     write_tar(tmp_path / "s" / "0.tar", members)
     write_tar(tmp_path / "s" / "1.tar", {"1.jpg": b"2", "1.json": b"{}", "1.txt": b"two"})
-    shards = tmp_path / "s" / "0.tar", tmp_path / "s" / "1.tar"
+    pattern = tmp_path / "s" / "{0..1}.tar"
     names = [f"{tmp_path}/s/{name}" for name in ("0.tar/a/1.jpg", "0.tar/1.seg.png")]
     names += [f"{tmp_path}/s/{name}" for name in ("0.tar/1.JPG", "1.tar/1.jpg")]
-    photos = photos_of(*shards)
+    photos = photos_of(pattern)
     assert list(photos) == names
     assert [photos[name].read() for name in reversed(names)] == [b"2", b"1", b"s", b"a"]
     assert photos[names[0]].image_id == "s/0.tar/a/1.jpg"
-    (*_, (_, first), (_, last)) = records_of(*shards)
+    (*_, (_, first), (_, last)) = read_shards(tmp_path / "s" / "*.tar", pytest.fail)
     assert {key: value.read() for key, value in first.items()} == {"image": b"1", ".txt": b"one"}
     assert [last[suffix].read() for suffix in (".txt", ".json")] == [b"two", b"{}"]
 
@@ -96,7 +90,7 @@ def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None
         if damaged is not None:
             path.write_bytes(damaged)
         problems: list[str] = []
-        assert len(list(records_of(path, report=problems.append))) == photos
+        assert len(list(read_shards(path, problems.append))) == photos
         assert re.match(f"{path} cannot be read to its end: .*{reason}", problems[0])
         assert len(problems) == 1
 
@@ -131,3 +125,10 @@ def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
     for member, content in zip(photos_of(path).values(), cells, strict=True):
         assert member.read() == content
         assert pyarrow.total_allocated_bytes() - before < 8_000_000
+    copies = [str(shutil.copy(path, tmp_path / f"{number}.parquet")) for number in range(8)]
+    photos, _ = find_photos(copies)
+    for copy in copies:  # One is held in memory, not all.
+        member = photos[f"{copy}/0"]
+        assert isinstance(member, ShardMember)
+        assert member.read() == cells[0]
+    assert pyarrow.total_allocated_bytes() - before < 8_000_000
