@@ -17,26 +17,28 @@ from typing import TYPE_CHECKING, Any
 from captioner.errors import UserError as UserError
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption as Caption
-    from captioner.caption import Captioner as Captioner
-    from captioner.decoding import SearchOptions as SearchOptions
+    from captioner.caption.caption import Caption as Caption
+    from captioner.caption.captioner import Captioner as Captioner
+    from captioner.decoding.options import SearchOptions as SearchOptions
+    from captioner.decoding.options import TranslationSearch as TranslationSearch
     from captioner.models import load as load
     from captioner.models import load_translator as load_translator
     from captioner.outcomes import Failed as Failed
-    from captioner.translate import Translation as Translation
-    from captioner.translate import TranslationSearch as TranslationSearch
-    from captioner.translate import Translator as Translator
     from captioner.translate.translated_captions import translate_captions as translate_captions
+    from captioner.translate.translation import Translation as Translation
+    from captioner.translate.translator import Translator as Translator
 
 __version__ = "0.3.0"
 
 _MODULES = {
-    "caption": ("Caption", "Captioner"),
-    "decoding": ("SearchOptions",),
+    "caption.caption": ("Caption",),
+    "caption.captioner": ("Captioner",),
+    "decoding.options": ("SearchOptions", "TranslationSearch"),
     "models": ("load", "load_translator"),
     "outcomes": ("Failed",),
-    "translate": ("Translation", "TranslationSearch", "Translator"),
     "translate.translated_captions": ("translate_captions",),
+    "translate.translation": ("Translation",),
+    "translate.translator": ("Translator",),
 }
 """The names that are imported when they are first used, by module."""
 

@@ -40,16 +40,12 @@ from torch import Tensor
 
 import captioner
 from captioner import cpu
-from captioner.caption import (
-    CaptioningBatch,
-    CaptioningLoss,
-    DecoderConfig,
-    ObjectiveConfig,
-    load_model,
-)
-from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.folder import load_model
+from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.program import run_program
-from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, decode
 from captioner.demo import DEMO_PHOTO
 from captioner.devices import autocast, choose_device, has_bfloat16
 from captioner.errors import UserError

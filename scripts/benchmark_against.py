@@ -32,7 +32,7 @@ def make_search(images: int) -> Work:
     """Beam search of LENGTH steps with the paper's decoder."""
     import torch
 
-    from captioner.caption import DecoderConfig, ShowAttendTellDecoder
+    from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 
     torch.manual_seed(0)
     decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS).eval()
@@ -44,15 +44,16 @@ def make_training_step(captions: int) -> Work:
     """Loss, gradient and AdamW on stored features of random photos."""
     import torch
 
-    from captioner import caption
+    from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+    from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 
     torch.manual_seed(0)
-    decoder = caption.ShowAttendTellDecoder(caption.DecoderConfig(dropout=0.0), WORDS)
-    loss = caption.CaptioningLoss(decoder, caption.ObjectiveConfig())
+    decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS)
+    loss = CaptioningLoss(decoder, ObjectiveConfig())
     optimizer = torch.optim.AdamW(decoder.parameters(), 4e-4, fused=True)
     words = torch.randint(3, WORDS, (captions, LENGTH + 1))  # (B, T)
     mask = torch.ones_like(words, dtype=torch.bool)
-    batch = caption.CaptioningBatch(torch.rand(captions, PLACES, SIZE), words, words, mask)
+    batch = CaptioningBatch(torch.rand(captions, PLACES, SIZE), words, words, mask)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -78,7 +79,7 @@ def make_translation(config: str, sentences: int) -> Work:
 
     import captioner
     from captioner.schema import from_mapping
-    from captioner.translate import TranslationModelConfig
+    from captioner.translate.translator import TranslationModelConfig
 
     path = Path(captioner.__file__).parents[1] / f"configs/multi30k_en_de{config}.yaml"
     fields = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -137,7 +138,8 @@ def _decode(model: Any, remember: Callable[[], Any], normalisation: float) -> No
     """Search for sequences of LENGTH tokens, the memory computed within the time."""
     import torch
 
-    from captioner.decoding import BeamSearch, Constraints, decode
+    from captioner.decoding.constraints import Constraints
+    from captioner.decoding.loop import BeamSearch, decode
 
     with torch.no_grad():
         decode(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.attention import AdditiveScore
+from captioner.attention.scores import AdditiveScore
 from captioner.caption.lstm import ShowAttendTellDecoder
 
 

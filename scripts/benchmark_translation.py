@@ -20,14 +20,15 @@ from benchmark_machine import Machine
 
 from captioner.cpu import choose_precision
 from captioner.data.batches import PairExample, collate_pairs
-from captioner.decoding import Constraints, decode
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import decode
 from captioner.devices import autocast, has_bfloat16
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.optimization import make_optimizer
-from captioner.translate import TranslationLoss, TranslationModel
+from captioner.translate.model import TranslationLoss, TranslationModel
 
 CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("multi30k_en_de*.yaml"))
 

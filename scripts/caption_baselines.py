@@ -22,8 +22,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, CaptioningLoss, ObjectiveConfig
+from captioner.caption.captioner import Captioner
 from captioner.caption.folder import make_decoder
+from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
 from captioner.cli.program import run_program
 from captioner.data.batches import encode_captions
 from captioner.data.example import Example

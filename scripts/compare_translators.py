@@ -21,7 +21,7 @@ from captioner.devices import choose_device
 from captioner.evaluation.translations import TranslationScores, score_translator
 from captioner.models import load_translator
 from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
-from captioner.translate import Translator
+from captioner.translate.translator import Translator
 
 BEAM, BATCH_SIZE = 5, 100
 

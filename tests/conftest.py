@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from samples import Refused, make_captioner
 
-from captioner.caption import Captioner, save_model
+from captioner.caption.captioner import Captioner
+from captioner.caption.folder import save_model
 from captioner.cli.main import main
 
 # No time limit on an example: a busy machine is no failure.

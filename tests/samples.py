@@ -15,8 +15,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.caption import Caption, Captioner, DecoderConfig, ShowAttendTellDecoder
-from captioner.decoding import SearchOptions
+from captioner.caption.caption import Caption
+from captioner.caption.captioner import Captioner
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.decoding.options import SearchOptions
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder

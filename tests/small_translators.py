@@ -6,15 +6,12 @@ from collections.abc import Iterable
 
 import torch
 
+from captioner.decoding.options import TranslationSearch
 from captioner.text.vocabulary import WordVocabulary
-from captioner.translate import (
-    LuongConfig,
-    SequenceToSequenceConfig,
-    TransformerConfig,
-    TranslationModelConfig,
-    TranslationSearch,
-    Translator,
-)
+from captioner.translate.luong import LuongConfig
+from captioner.translate.recurrent import SequenceToSequenceConfig
+from captioner.translate.transformer import TransformerConfig
+from captioner.translate.translator import TranslationModelConfig, Translator
 
 CONFIGS = {
     "luong": TranslationModelConfig(

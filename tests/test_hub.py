@@ -14,14 +14,14 @@ from samples import Output, Patch, Refused
 from small_translators import make_translator
 
 import captioner
-from captioner.caption import load_model
+from captioner.caption.folder import load_model
 from captioner.cli.main import main
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.hub import fetch_model, parse_address
 from captioner.model_folders import model_folder
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.translate import save_translator
+from captioner.translate.translator_folder import save_translator
 from captioner.vision.encoders import build_encoder
 
 pytest.importorskip("huggingface_hub", reason="huggingface_hub is missing")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import captioner
-from captioner.caption import load_model
+from captioner.caption.folder import load_model
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.model_folders import model_folder

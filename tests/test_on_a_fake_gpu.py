@@ -22,14 +22,15 @@ from torch.utils._pytree import tree_leaves
 from translate.translation_samples import CONFIGS, SIZE
 
 import captioner
-from captioner.caption import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.folder import decoder_config, make_decoder
-from captioner.decoding import Constraints, decode
+from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import decode
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training import Engine, TrainingConfig, make_optimizer
 from captioner.training.checkpoint import Position
 from captioner.training.step import Stepper
-from captioner.translate import TranslationLoss, TranslationObjective
+from captioner.translate.model import TranslationLoss, TranslationObjective
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from captioner.attention import MultiHeadAttention
+from captioner.attention.attention import MultiHeadAttention
 from captioner.attention.transformer import FeedForward
 
 

@@ -13,8 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.attention import Memory
-from captioner.decoding import Decoder, TeacherForced
+from captioner.attention.memory import Memory
+from captioner.decoding.protocol import Decoder, TeacherForced
 from captioner.errors import UserError
 from captioner.files import refuse_os_errors
 from captioner.schema import Config, Fraction, Size

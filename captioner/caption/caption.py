@@ -12,9 +12,12 @@ import numpy
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.render import PageCaption, PageItem, panels, save_gif, save_html, save_picture
+from captioner.render.animation import save_gif
+from captioner.render.page import PageCaption, PageItem, save_html
+from captioner.render.panels import panels
 from captioner.render.phrases import phrases
 from captioner.render.region import Region
+from captioner.render.save import save_picture
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
 

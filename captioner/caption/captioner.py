@@ -17,7 +17,8 @@ from captioner.caption.base import CaptionDecoder
 from captioner.caption.caption import Caption, sentence
 from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
-from captioner.decoding import SearchOptions, decode
+from captioner.decoding.loop import decode
+from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary

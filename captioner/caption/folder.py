@@ -20,8 +20,8 @@ from captioner.caption.confidence import Confidence, without_familiarity
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.cpu import default_machine
-from captioner.decoding import SearchOptions
 from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
+from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import (

@@ -12,9 +12,10 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from captioner.attention import Memory, draw
+from captioner.attention.memory import Memory
+from captioner.attention.selection import draw
 from captioner.caption.base import CaptionDecoder, evaluation_mode
-from captioner.decoding import cross_entropies
+from captioner.decoding.protocol import cross_entropies
 from captioner.devices import at_least_float32
 from captioner.errors import UserError
 from captioner.schema import Config, Fraction, Length, Probability

@@ -14,20 +14,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner import cpu
-from captioner.attention import (
-    AdditiveScore,
-    Attended,
-    Attention,
-    HardSelection,
-    Memory,
-    SoftSelection,
-)
+from captioner.attention.attention import Attention
+from captioner.attention.memory import Memory
+from captioner.attention.scores import AdditiveScore
+from captioner.attention.selection import Attended, HardSelection, SoftSelection
 from captioner.caption.base import (
     CaptionDecoder,
     CaptionDecoderConfig,
     Standardisation,
 )
-from captioner.decoding import Step, TeacherForced, select_rows
+from captioner.decoding.protocol import Step, TeacherForced, select_rows
 from captioner.devices import at_least_float32
 from captioner.schema import Fraction, Size
 

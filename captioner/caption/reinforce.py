@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from captioner.attention import Memory
+from captioner.attention.memory import Memory
 from captioner.caption.base import CaptionDecoder, evaluation_mode
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
-from captioner.decoding import BeamSearch, Constraints, Sampling, Strategy, cross_entropies, decode
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, Sampling, Strategy, decode
+from captioner.decoding.protocol import cross_entropies
 from captioner.text.token_batches import decoder_inputs
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder

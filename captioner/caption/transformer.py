@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from captioner import cpu
-from captioner.attention import Memory
+from captioner.attention.memory import Memory
 from captioner.attention.transformer import (
     DecoderStack,
     LayerSizes,
@@ -26,7 +26,7 @@ from captioner.caption.base import (
     CaptionDecoderConfig,
     Standardisation,
 )
-from captioner.decoding import SequenceDecoder, TeacherForced
+from captioner.decoding.protocol import SequenceDecoder, TeacherForced
 from captioner.schema import Fraction, Size
 
 

@@ -20,7 +20,7 @@ from captioner.outcomes import Failed
 from captioner.text.languages import ENGLISH, language_tag
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption
+    from captioner.caption.caption import Caption
     from captioner.caption.photos import Captioned
     from captioner.vision.images import ImageSource
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from captioner.caption import Caption
+from captioner.caption.caption import Caption
 from captioner.cli.embedding import Embedder
 from captioner.cli.program import on_a_line, report
 from captioner.cli.sidecars import shared_sidecars, sidecar_paths, write_caption_text, write_xmp

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from captioner.background import MOST_WORKERS
-from captioner.caption import Caption
-from captioner.caption.caption import DRAWN_SIDE
+from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.caption.photos import Captioned
 from captioner.errors import UserError
 from captioner.files import real_path, refuse_os_errors, write_each
 from captioner.outcomes import Failed
-from captioner.render import PageItem, save_word_images
-from captioner.render.save import PICTURE_SUFFIXES, WORD_PICTURE, check_suffix
+from captioner.render.page import PageItem
+from captioner.render.save import PICTURE_SUFFIXES, WORD_PICTURE, check_suffix, save_word_images
 from captioner.vision.images import ImageSource, load_image
 
 

@@ -15,7 +15,7 @@ from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 
 if TYPE_CHECKING:
-    from captioner.caption import Captioner
+    from captioner.caption.captioner import Captioner
     from captioner.data.example import Example
     from captioner.data.shapes import ShapesExample
 

@@ -26,12 +26,10 @@ def add_commands(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the description."""
-    from captioner.caption import load_model
-    from captioner.caption.folder import describe
+    from captioner.caption.folder import describe, load_model
     from captioner.hub import is_address, pinned
     from captioner.model_folders import FORMATS, is_of_format, model_folder
-    from captioner.translate import load_translator
-    from captioner.translate.translator_folder import describe_translator
+    from captioner.translate.translator_folder import describe_translator, load_translator
 
     name = pinned(arguments.model)
     folder = model_folder(name)

@@ -32,7 +32,7 @@ from captioner.files import (
     write_text,
 )
 from captioner.parquet_tables import AddRows, parquet_table
-from captioner.render import PageItem, save_html
+from captioner.render.page import PageItem, save_html
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource

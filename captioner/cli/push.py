@@ -31,10 +31,10 @@ def add_commands(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the model as a check, upload it, print its address."""
-    from captioner.caption import load_model
+    from captioner.caption.folder import load_model
     from captioner.hub import push_model
     from captioner.model_folders import FORMATS, complete_folder, is_of_format, model_folder
-    from captioner.translate import load_translator
+    from captioner.translate.translator_folder import load_translator
 
     folder = complete_folder(model_folder(arguments.model))
     if is_of_format(folder, FORMATS["translator"]):

@@ -25,7 +25,7 @@ from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 if TYPE_CHECKING:
     from captioner.evaluation.translations import TranslationScores
     from captioner.render.alignment import Alignment
-    from captioner.translate import Translation
+    from captioner.translate.translation import Translation
 
 DESCRIPTION = """\
 Translates text line by line, from standard input or a file.

@@ -13,7 +13,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from captioner.attention import Memory, draw
+from captioner.attention.memory import Memory
+from captioner.attention.selection import draw
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.protocol import Decoder, Hypothesis, select_rows, select_sources
 from captioner.errors import UserError

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.attention import Memory
+from captioner.attention.memory import Memory
 from captioner.devices import at_least_float32
 
 

@@ -16,7 +16,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.caption import Caption, Captioner
+from captioner.caption.caption import Caption
+from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, fit_weights, regressors
 from captioner.csv_tables import Row, text_table
 from captioner.data.example import Example

@@ -33,8 +33,9 @@ from captioner.files import write_text
 from captioner.vision.images import original_size
 
 if TYPE_CHECKING:
-    from captioner.caption import Caption, Captioner
-    from captioner.decoding import SearchOptions
+    from captioner.caption.caption import Caption
+    from captioner.caption.captioner import Captioner
+    from captioner.decoding.options import SearchOptions
 
 LEAST_DIVERGENCE = 0.02
 """Below this mean divergence, in bits, a model's maps do not move.

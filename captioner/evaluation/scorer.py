@@ -36,8 +36,9 @@ from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize, tokenize_unsplit
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
-    from captioner.caption import Caption, Captioner
-    from captioner.decoding import SearchOptions
+    from captioner.caption.caption import Caption
+    from captioner.caption.captioner import Captioner
+    from captioner.decoding.options import SearchOptions
 
 
 @dataclass

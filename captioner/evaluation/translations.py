@@ -12,8 +12,9 @@ from typing import Any
 from captioner.csv_tables import Row, text_table
 from captioner.data.example import Problems
 from captioner.data.parallel import check_line_by_line, read_lines
+from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
-from captioner.translate import TranslationSearch, Translator
+from captioner.translate.translator import Translator
 
 WIDTH = 5
 """Lengths in a bucket; the first one holds 0 too."""

@@ -12,9 +12,9 @@ from captioner.model_folders import model_folder
 if TYPE_CHECKING:
     import torch
 
-    from captioner.caption import Captioner
+    from captioner.caption.captioner import Captioner
     from captioner.caption.photos import Translate
-    from captioner.translate import Translator
+    from captioner.translate.translator import Translator
 
 DEFAULT = "default"
 DEFAULT_TRANSLATOR = "english_german"
@@ -31,10 +31,11 @@ def load(
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
     precision: of the matrix products: `float32`, `bfloat16`, or `auto` for bfloat16 on a CPU with
-        instructions for it. To train or save a model, use `captioner.caption.load_model` instead.
+        instructions for it. To train or save a model, use `load_model` of
+        `captioner.caption.folder` instead.
     """
     # Imported here: they import torch.
-    from captioner.caption import load_model
+    from captioner.caption.folder import load_model
     from captioner.cpu import choose_precision
     from captioner.devices import choose_device, use_fast_kernels
 
@@ -56,7 +57,7 @@ def load_translator(
     """
     from captioner.cpu import choose_precision
     from captioner.devices import choose_device, use_fast_kernels
-    from captioner.translate import load_translator as load_from
+    from captioner.translate.translator_folder import load_translator as load_from
 
     chosen = choose_device(device)
     use_fast_kernels(chosen)

@@ -30,9 +30,9 @@ from torch import Tensor, nn
 
 import captioner
 from captioner import cpu
-from captioner.attention import Memory
-from captioner.caption import Captioner, ShowAttendTellDecoder
-from captioner.caption.lstm import DecoderState
+from captioner.attention.memory import Memory
+from captioner.caption.captioner import Captioner
+from captioner.caption.lstm import DecoderState, ShowAttendTellDecoder
 from captioner.decoding.constraints import trigrams_of_keys
 from captioner.errors import UserError
 from captioner.files import write_bytes, write_json

@@ -22,7 +22,7 @@ PAD, START, END, UNKNOWN = Vocabulary.pad, Vocabulary.start, Vocabulary.end, Voc
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished hypothesis of T tokens; fields as of `captioner.decoding.Hypothesis`."""
+    """A finished hypothesis of T tokens; fields as of `captioner.decoding.protocol.Hypothesis`."""
 
     tokens: list[int]
     token_log_probabilities: list[float]
@@ -33,7 +33,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of `captioner.decoding.Constraints`, for arrays.
+    """The rules of `captioner.decoding.constraints.Constraints`, for arrays.
 
     repeatable: (V,) boolean. trigrams: (N,) sorted keys, or None.
     """

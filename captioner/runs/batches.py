@@ -13,7 +13,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from captioner.caption import CaptioningBatch, ObjectiveConfig
+from captioner.caption.losses import CaptioningBatch, ObjectiveConfig
 from captioner.data.batches import (
     EncodedCaption,
     Loader,

@@ -14,17 +14,12 @@ import torch
 from torch import Tensor
 
 from captioner.background import loading_workers
-from captioner.caption import (
-    Captioner,
-    CaptioningLoss,
-    HardAttentionLoss,
-    SelfCriticalLoss,
-    ShowAttendTellDecoder,
-    load_model,
-    save_model,
-)
 from captioner.caption.base import read_word_vectors
-from captioner.caption.folder import make_decoder
+from captioner.caption.captioner import Captioner
+from captioner.caption.folder import load_model, make_decoder, save_model
+from captioner.caption.losses import CaptioningLoss
+from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.data.batches import EncodedCaption, encode_captions
 from captioner.data.example import Example
 from captioner.data.instances import read_instances

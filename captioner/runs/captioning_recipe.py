@@ -8,14 +8,15 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
 
-from captioner.caption import DecoderConfig, ObjectiveConfig
 from captioner.caption.base import CaptionDecoderConfig
 from captioner.caption.folder import decoder_config
+from captioner.caption.losses import ObjectiveConfig
+from captioner.caption.lstm import DecoderConfig
 from captioner.data.example import Example, Problems
 from captioner.data.readers import read_examples
 from captioner.data.shapes import ShapesConfig, generate, shapes_examples
 from captioner.data.table import drawn_splits, photo_folder, read_splits
-from captioner.decoding import SearchOptions
+from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, counted
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.training import TrainingConfig

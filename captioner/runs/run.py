@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import nn
 
-from captioner.attention import Attention
+from captioner.attention.attention import Attention
 from captioner.attention.transformer import DecoderLayer, EncoderLayer
 from captioner.errors import UserError
 from captioner.files import folder_lock, read_json, remove_temporaries, write_json

@@ -8,11 +8,12 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from captioner.data.parallel import LARGEST
-from captioner.decoding import TranslationSearch
+from captioner.decoding.options import TranslationSearch
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.text.plain_text import Capitals
 from captioner.training import TrainingConfig
-from captioner.translate import TranslationModelConfig, TranslationObjective
+from captioner.translate.model import TranslationObjective
+from captioner.translate.translator import TranslationModelConfig
 
 TASK = "translate"
 

@@ -23,8 +23,14 @@ from captioner.runs.translation_recipe import ParallelData, TextConfig, Translat
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import as_sentence
 from captioner.training import Engine, ShownExample
-from captioner.translate import TranslationLoss, Translator, load_translator, save_translator
-from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
+from captioner.translate.model import TranslationLoss
+from captioner.translate.translator import Translator
+from captioner.translate.translator_folder import (
+    load_translator,
+    load_vocabularies,
+    save_translator,
+    save_vocabularies,
+)
 from captioner.weight_files import fill
 
 TRANSLATIONS = "translations.txt"

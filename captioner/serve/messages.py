@@ -23,9 +23,8 @@ from pydantic_core import PydanticCustomError
 from starlette.datastructures import UploadFile as File
 from starlette.exceptions import HTTPException as FrameworkError
 
-from captioner.caption import Caption
-from captioner.caption.caption import sentence
-from captioner.decoding import SearchOptions, TranslationSearch
+from captioner.caption.caption import Caption, sentence
+from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.render.phrases import phrases
 from captioner.schema import error_sentence

@@ -14,15 +14,18 @@ from typing import Any
 import numpy
 from PIL import Image
 
-from captioner.caption import Caption, Captioner
+from captioner.caption.caption import Caption
+from captioner.caption.captioner import Captioner
 from captioner.caption.photos import Captioned
-from captioner.decoding import SearchOptions, TranslationSearch
-from captioner.render import encode_gif, html_page
+from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.render.animation import encode_gif
+from captioner.render.page import html_page
 from captioner.render.region import Region, fit
 from captioner.serve.limits import Limits
 from captioner.text.languages import ENGLISH
-from captioner.translate import Translation, Translator
 from captioner.translate.translated_captions import translate_captions
+from captioner.translate.translation import Translation
+from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import original_size, with_original_size
 

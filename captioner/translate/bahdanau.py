@@ -12,8 +12,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from captioner import cpu
-from captioner.attention import AdditiveScore, Attention, Memory
-from captioner.decoding import TeacherForced
+from captioner.attention.attention import Attention
+from captioner.attention.memory import Memory
+from captioner.attention.scores import AdditiveScore
+from captioner.decoding.protocol import TeacherForced
 from captioner.devices import at_least_float32
 from captioner.schema import Size
 from captioner.translate.recurrent import (

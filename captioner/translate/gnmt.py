@@ -10,8 +10,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from captioner.attention import AdditiveScore, Attention, Memory
-from captioner.decoding import TeacherForced
+from captioner.attention.attention import Attention
+from captioner.attention.memory import Memory
+from captioner.attention.scores import AdditiveScore
+from captioner.decoding.protocol import TeacherForced
 from captioner.translate.recurrent import (
     AttentionSize,
     DecoderState,

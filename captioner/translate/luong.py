@@ -13,18 +13,11 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from captioner import cpu
-from captioner.attention import (
-    Attended,
-    Attention,
-    ConcatScore,
-    DotScore,
-    GeneralScore,
-    LocalAttention,
-    Memory,
-    PredictedCentre,
-    Score,
-)
-from captioner.decoding import TeacherForced
+from captioner.attention.attention import Attention, LocalAttention, PredictedCentre
+from captioner.attention.memory import Memory
+from captioner.attention.scores import ConcatScore, DotScore, GeneralScore, Score
+from captioner.attention.selection import Attended
+from captioner.decoding.protocol import TeacherForced
 from captioner.schema import Length, Size
 from captioner.translate.recurrent import (
     Cell,

@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from captioner import cpu
-from captioner.attention import Memory
-from captioner.decoding import SequenceDecoder, cross_entropies
+from captioner.attention.memory import Memory
+from captioner.decoding.protocol import SequenceDecoder, cross_entropies
 from captioner.errors import UserError
 from captioner.schema import Config, Fraction
 from captioner.text.token_batches import TranslationBatch

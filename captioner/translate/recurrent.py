@@ -12,8 +12,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from typing_extensions import Self
 
 from captioner import cpu
-from captioner.attention import Attention, Memory
-from captioner.decoding import TeacherForced
+from captioner.attention.attention import Attention
+from captioner.attention.memory import Memory
+from captioner.decoding.protocol import TeacherForced
 from captioner.schema import Config, Fraction, Size
 from captioner.translate.model import Embeddings, Tie, TranslationModel
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from captioner.attention import Memory, checked_mask
+from captioner.attention.memory import Memory, checked_mask
 from captioner.attention.transformer import (
     DecoderStack,
     EncoderLayer,
@@ -17,7 +17,7 @@ from captioner.attention.transformer import (
     StackState,
     sinusoidal_positions,
 )
-from captioner.decoding import TeacherForced
+from captioner.decoding.protocol import TeacherForced
 from captioner.schema import Config, Fraction, Size
 from captioner.translate.model import Embeddings, Tie, TranslationModel
 

@@ -14,7 +14,9 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from typing_extensions import Self
 
-from captioner.decoding import Hypothesis, TranslationSearch, decode
+from captioner.decoding.loop import decode
+from captioner.decoding.options import TranslationSearch
+from captioner.decoding.protocol import Hypothesis
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.outcomes import read_batches, shape_as_given, with_results

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from captioner.cpu import default_machine
-from captioner.decoding import TranslationSearch
+from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import (

@@ -22,7 +22,7 @@ from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
 from captioner.files import write_text
 from captioner.progress import progress_bar
-from captioner.translate import Translation
+from captioner.translate.translation import Translation
 
 
 def prepared(captions: Iterable[str]) -> list[str]:

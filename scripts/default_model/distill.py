@@ -36,7 +36,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.transforms.v2 import functional as transforms
 
-from captioner.caption import Captioner, ShowAttendTellDecoder, load_model, save_model
+from captioner.caption.captioner import Captioner
+from captioner.caption.folder import load_model, save_model
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.program import run_program
 from captioner.data.batches import collate_captions, encode_captions
 from captioner.data.readers import read_examples

@@ -25,8 +25,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from captioner.caption import Captioner, load_model, save_model
-from captioner.caption.folder import make_decoder
+from captioner.caption.captioner import Captioner
+from captioner.caption.folder import load_model, make_decoder, save_model
 from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms

@@ -22,7 +22,7 @@ from photos import Folders, batches, folder_parser, load_photos
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as transforms
 
-from captioner.caption import load_model, save_model
+from captioner.caption.folder import load_model, save_model
 from captioner.cli.program import run_program
 from captioner.training import Part, TrainingConfig, Validation, train
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from captioner.attention import (
+from captioner.attention.attention import Attention
+from captioner.attention.memory import Memory
+from captioner.attention.scores import (
     AdditiveScore,
-    Attention,
     ConcatScore,
     DotScore,
     GeneralScore,
-    HardSelection,
-    Memory,
     ScaledDotProductScore,
 )
+from captioner.attention.selection import HardSelection
 
 SCORES = {
     "dot": lambda: DotScore(),

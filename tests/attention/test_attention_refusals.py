@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioner.attention import Attention, DotScore, Memory, MultiHeadAttention
+from captioner.attention.attention import Attention, MultiHeadAttention
+from captioner.attention.memory import Memory
+from captioner.attention.scores import DotScore
 
 
 def memory(

@@ -7,12 +7,8 @@ import math
 import pytest
 import torch
 
-from captioner.attention import (
-    Attention,
-    DotScore,
-    LocalAttention,
-    PredictedCentre,
-)
+from captioner.attention.attention import Attention, LocalAttention, PredictedCentre
+from captioner.attention.scores import DotScore
 
 
 def softmax(*scores: float) -> list[float]:

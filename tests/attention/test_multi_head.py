@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from captioner.attention import MultiHeadAttention
+from captioner.attention.attention import MultiHeadAttention
 
 B, Q, L, H, D, N = 2, 4, 6, 8, 10, 2
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from captioner import cpu
-from captioner.attention import (
+from captioner.attention.memory import Memory
+from captioner.attention.scores import (
     AdditiveScore,
     ConcatScore,
     DotScore,
     GeneralScore,
-    Memory,
     ScaledDotProductScore,
     Score,
 )

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from captioner.attention import HardSelection, SoftSelection, draw, masked_softmax
+from captioner.attention.selection import HardSelection, SoftSelection, draw, masked_softmax
 
 
 def test_true_means_may_be_attended_and_the_others_get_exactly_zero() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.attention import Memory
-from captioner.caption import CaptionDecoder
-from captioner.decoding import TeacherForced, select_rows
+from captioner.attention.memory import Memory
+from captioner.caption.base import CaptionDecoder
+from captioner.decoding.protocol import TeacherForced, select_rows
 
 WORDS, PLACES, MEMORY = 11, 9, 8
 """V, L and D."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from captioner.caption import load_model
+from captioner.caption.folder import load_model
 from captioner.errors import UserError
 
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from samples import assert_same_captions, make_captioner, save_photo
 
-from captioner.caption import Captioner
+from captioner.caption.captioner import Captioner
 from captioner.caption.photos import (
     Captioned,
     Failed,

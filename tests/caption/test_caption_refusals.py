@@ -18,17 +18,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import captioner
-from captioner.caption import (
-    Caption,
-    Captioner,
-    CaptioningLoss,
-    HardAttentionLoss,
-    ObjectiveConfig,
-    SelfCriticalConfig,
-    ShowAttendTellDecoder,
-    TransformerDecoderConfig,
-)
 from captioner.caption.base import Standardisation, read_word_vectors
+from captioner.caption.caption import Caption
+from captioner.caption.captioner import Captioner
+from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, SelfCriticalConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss
+from captioner.caption.transformer import TransformerDecoderConfig
 from captioner.errors import UserError
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.text.vocabulary import Vocabulary

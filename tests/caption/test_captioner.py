@@ -15,8 +15,10 @@ import torch
 from PIL import Image
 from samples import assert_same_captions, photo, save_photo
 
-from captioner.caption import Caption, Captioner, ShowAttendTellDecoder
-from captioner.decoding import SearchOptions
+from captioner.caption.caption import Caption
+from captioner.caption.captioner import Captioner
+from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.text.vocabulary import SPECIAL_WORDS

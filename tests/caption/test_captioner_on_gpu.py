@@ -12,17 +12,17 @@ from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, 
 from torch import nn
 
 import captioner
-from captioner.caption import (
-    CaptionDecoder,
+from captioner.caption import folder
+from captioner.caption.base import CaptionDecoder
+from captioner.caption.losses import (
     CaptioningBatch,
     CaptioningLoss,
-    HardAttentionLoss,
     ObjectiveConfig,
     SelfCriticalConfig,
-    SelfCriticalLoss,
-    folder,
 )
-from captioner.decoding import BeamSearch, Constraints, Sampling, decode
+from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, Sampling, decode
 
 pytestmark = needs_gpu
 

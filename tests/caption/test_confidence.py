@@ -13,7 +13,7 @@ from folder_samples import config_of
 from safetensors.torch import load_file, save_file
 from samples import assert_same_captions, make_captioner, photo
 
-from captioner.caption import Caption, load_model, save_model
+from captioner.caption.caption import Caption
 from captioner.caption.confidence import (
     Confidence,
     ConfidenceWeights,
@@ -21,7 +21,7 @@ from captioner.caption.confidence import (
     fit_weights,
     regressors,
 )
-from captioner.caption.folder import save_confidence
+from captioner.caption.folder import load_model, save_confidence, save_model
 
 WEIGHTS = ConfidenceWeights(
     intercept=1.0, mean_log_probability=0.5, lowest_log_probability=0.25, words=-0.125

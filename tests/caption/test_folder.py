@@ -13,8 +13,8 @@ from samples import assert_same_captions, make_captioner, photo
 from torch import Tensor, nn
 
 from captioner import weight_files
-from captioner.caption import Captioner, load_model, save_model
-from captioner.caption.folder import describe
+from captioner.caption.captioner import Captioner
+from captioner.caption.folder import describe, load_model, save_model
 from captioner.cpu import choose_precision
 from captioner.decoding.constraints import trigram_keys
 from captioner.devices import choose_device

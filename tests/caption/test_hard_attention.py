@@ -11,11 +11,11 @@ import torch
 from gradient_samples import PLACES, STEPS, WORDS, gradients, make_batch, small_decoder
 from torch import Tensor
 
-from captioner.attention import HardSelection
+from captioner.attention.selection import HardSelection
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss
-from captioner.decoding import cross_entropies
+from captioner.decoding.protocol import cross_entropies
 
 
 class Given(HardSelection):

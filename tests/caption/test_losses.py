@@ -22,7 +22,7 @@ from captioner.caption.losses import (
 )
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss
-from captioner.decoding import cross_entropies
+from captioner.decoding.protocol import cross_entropies
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 MASK = torch.tensor([[True, True], [True, False]])

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cpu import SWITCH
-from captioner.decoding import BeamSearch, Constraints, decode, select_rows
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, decode
+from captioner.decoding.protocol import select_rows
 
 HIDDEN = 6
 """H of the decoders here."""

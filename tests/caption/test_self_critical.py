@@ -13,11 +13,11 @@ from decoder_samples import stepped
 from gradient_samples import WORDS, gradients, make_batch, small_decoder
 from torch import Tensor
 
-from captioner.attention import Memory
+from captioner.attention.memory import Memory
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
-from captioner.decoding import BeamSearch, Strategy
+from captioner.decoding.loop import BeamSearch, Strategy
 from captioner.text.vocabulary import Vocabulary
 
 END = Vocabulary.end

@@ -14,13 +14,11 @@ from torch import nn
 from torch_transformer import copy_decoder_layer
 
 from captioner.attention.transformer import sinusoidal_positions
-from captioner.caption import (
-    TransformerDecoder,
-    TransformerDecoderConfig,
-    load_model,
-    save_model,
-)
-from captioner.decoding import BeamSearch, Constraints, decode, select_rows
+from captioner.caption.folder import load_model, save_model
+from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, decode
+from captioner.decoding.protocol import select_rows
 
 SIZES: dict[str, Any] = {
     "embedding_size": 12,

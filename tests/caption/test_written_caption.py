@@ -9,8 +9,7 @@ import torch
 from PIL import Image
 from samples import make_captioner, save_photo
 
-from captioner.caption import Caption
-from captioner.caption.caption import sentence
+from captioner.caption.caption import Caption, sentence
 from captioner.errors import UserError
 from captioner.text.tokenizer import tokenize
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from samples import Give, Output, make_captioner, save_photo
 
-from captioner.caption import save_model
+from captioner.caption.folder import save_model
 from captioner.cli.main import main
 
 CAPTION = ["caption", "--model", "tiny-model"]

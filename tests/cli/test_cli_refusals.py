@@ -11,9 +11,9 @@ from coco_samples import write_captions
 from samples import Patch, Refused, make_captioner, save_photo
 from small_translators import make_translator
 
-from captioner.caption import save_model
+from captioner.caption.folder import save_model
 from captioner.cli.main import REMOVED, build_parser
-from captioner.translate import save_translator
+from captioner.translate.translator_folder import save_translator
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = ["A man sees a dog.", "The dog runs!"]

@@ -13,7 +13,7 @@ import pytest
 from samples import Output
 
 import captioner
-from captioner.caption import Caption
+from captioner.caption.caption import Caption
 from captioner.caption.photos import Captioned
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs

@@ -17,7 +17,8 @@ from captioner import models
 from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate import Translator, load_translator, save_translator
+from captioner.translate.translator import Translator
+from captioner.translate.translator_folder import load_translator, save_translator
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 

@@ -9,7 +9,7 @@ from torch import nn
 
 import captioner
 from captioner import cpu
-from captioner.caption import load_model
+from captioner.caption.folder import load_model
 from captioner.demo import DEMO_PHOTO
 from captioner.model_folders import model_folder
 from captioner.vision.encoders import make_encoder

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from captioner import cpu
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.decoding import TeacherForced
+from captioner.decoding.protocol import TeacherForced
 
 WORDS, PLACES, MEMORY = 11, 9, 8
 """V, L and D here."""

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from captioner.attention import Memory
-from captioner.decoding import Constraints, Step
+from captioner.attention.memory import Memory
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.protocol import Step
 
 START, END = 0, 1
 ROWS = 4093  # a prime
@@ -45,7 +46,7 @@ def random_table(seed: int, vocabulary_size: int, scale: float = 2.0) -> Tensor:
 
 @dataclass
 class TableDecoder:
-    """Follows `captioner.decoding.Decoder`, and notes what it is given.
+    """Follows `captioner.decoding.protocol.Decoder`, and notes what it is given.
 
     table: (ROWS, V), logits after each hash of a history.
     """

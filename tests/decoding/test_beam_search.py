@@ -16,7 +16,8 @@ from table_decoder import (
     random_table,
 )
 
-from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, decode
 
 
 def search(decoder, memory, width, constraints=None, alpha=0.0):

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table_decoder import END, TableDecoder, allowed_next, has_repeat, memory_of, random_table
 
-from captioner.decoding import BeamSearch, Constraints, Sampling, decode
-from captioner.decoding.constraints import IMPOSSIBLE, trigram_keys
+from captioner.decoding.constraints import IMPOSSIBLE, Constraints, trigram_keys
+from captioner.decoding.loop import BeamSearch, Sampling, decode
 
 BLOCKED = float("-inf")
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from table_decoder import END, START, TableDecoder, memory_of, random_table
 
-from captioner.decoding import BeamSearch, Sampling, SearchOptions, decode
+from captioner.decoding.loop import BeamSearch, Sampling, decode
+from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
 

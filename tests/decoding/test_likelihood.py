@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from captioner.decoding import cross_entropies
+from captioner.decoding.protocol import cross_entropies
 
 PROBABILITIES = torch.tensor(
     [[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], [[0.2, 0.2, 0.6], [0.9, 0.05, 0.05]]]

@@ -8,13 +8,9 @@ import pytest
 import torch
 from table_decoder import END, START, TableDecoder, memory_of, random_table
 
-from captioner.decoding import (
-    BeamSearch,
-    Constraints,
-    Hypothesis,
-    Sampling,
-    decode,
-)
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, Sampling, decode
+from captioner.decoding.protocol import Hypothesis
 
 STRATEGIES = {
     "greedy": lambda: BeamSearch(1),

@@ -8,8 +8,9 @@ import pytest
 import torch
 from table_decoder import END, START, TableDecoder, memory_of, random_table
 
-from captioner.attention import Memory
-from captioner.decoding import BeamSearch, Constraints, decode
+from captioner.attention.memory import Memory
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, decode
 
 
 class Looking(TableDecoder):

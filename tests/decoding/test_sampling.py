@@ -6,7 +6,8 @@ import pytest
 import torch
 from table_decoder import END, ROWS, START, TableDecoder, memory_of, random_table
 
-from captioner.decoding import Constraints, Sampling, decode
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import Sampling, decode
 
 
 def seeded(seed: int = 0, **fields) -> Sampling:

@@ -14,14 +14,17 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from captioner.attention import Memory
-from captioner.caption import Captioner
+from captioner.attention.memory import Memory
+from captioner.caption.captioner import Captioner
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Target
-from captioner.decoding import SearchOptions, Step
+from captioner.decoding.options import SearchOptions
+from captioner.decoding.protocol import Step
 from captioner.errors import UserError
 from captioner.evaluation.map_scores import grounded_maps, grounded_table, score_maps, word_maps
-from captioner.render import PageCaption, PageItem, frames, save_word_images
+from captioner.render.animation import frames
+from captioner.render.page import PageCaption, PageItem
+from captioner.render.save import save_word_images
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder

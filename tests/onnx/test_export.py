@@ -17,15 +17,11 @@ from samples import Refused, assert_same_captions, make_captioner, photo
 
 import captioner
 import captioner.onnx
-from captioner.caption import (
-    Captioner,
-    DecoderConfig,
-    ShowAttendTellDecoder,
-    TransformerDecoder,
-    TransformerDecoderConfig,
-    save_model,
-)
+from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, ConfidenceWeights
+from captioner.caption.folder import save_model
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.errors import UserError
 from captioner.onnx.export import export_captioner, quantised
 from captioner.vision.network_encoder import NetworkConfig, TorchvisionEncoder

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import make_captioner
 
-from captioner.attention import Memory
+from captioner.attention.memory import Memory
 from captioner.caption.lstm import DecoderState, ShowAttendTellDecoder
-from captioner.decoding import SearchOptions
+from captioner.decoding.options import SearchOptions
 from captioner.onnx.search import Array, Rules, StepOutput, beam_search
 
 SIZE = 12

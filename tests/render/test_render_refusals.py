@@ -10,18 +10,13 @@ import pytest
 from render_samples import PHOTO, REGION, attention
 
 from captioner.errors import UserError
-from captioner.render import (
-    PageCaption,
-    PageItem,
-    frames,
-    overlay,
-    panels,
-    save_gif,
-    save_html,
-    save_picture,
-)
 from captioner.render.alignment import Alignment, save_heat_map
+from captioner.render.animation import frames, save_gif
+from captioner.render.overlay import overlay
+from captioner.render.page import PageCaption, PageItem, save_html
+from captioner.render.panels import panels
 from captioner.render.region import check_region
+from captioner.render.save import save_picture
 
 EVEN = np.full((14, 14), 1 / 196)
 NAN = float("nan")

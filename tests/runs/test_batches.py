@@ -11,7 +11,7 @@ import torch
 from coco_samples import write_instances
 from run_samples import Config, DrawnRows, recipe_of, whole_batches
 
-from captioner.caption import ObjectiveConfig, SelfCriticalConfig
+from captioner.caption.losses import ObjectiveConfig, SelfCriticalConfig
 from captioner.data.batches import PairExample, encode_captions
 from captioner.data.instances import read_instances
 from captioner.data.synonyms import read_synonyms
@@ -24,7 +24,9 @@ from captioner.runs.batches import (
 from captioner.runs.captioning_recipe import read_training
 from captioner.runs.features import PixelRows, StoredRows, encoder_of
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate import LuongConfig, TranslationLoss, TranslationModelConfig
+from captioner.translate.luong import LuongConfig
+from captioner.translate.model import TranslationLoss
+from captioner.translate.translator import TranslationModelConfig
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Augmentation, Preprocessing

@@ -22,7 +22,8 @@ from safetensors.torch import load_file
 from samples import Output, Patch, save_photo
 
 import captioner
-from captioner.caption import TransformerDecoder, load_model
+from captioner.caption.folder import load_model
+from captioner.caption.transformer import TransformerDecoder
 from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.scorer import write_results

@@ -14,7 +14,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.read_recipe import read_any_recipe, read_recipe
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
-from captioner.translate import TranslationModelConfig
+from captioner.translate.translator import TranslationModelConfig
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
 

@@ -16,13 +16,9 @@ from shard_samples import content_of_photo, write_parquet, write_tar
 from torch.nn import functional
 
 import captioner
-from captioner.caption import (
-    Captioner,
-    DecoderConfig,
-    ShowAttendTellDecoder,
-    load_model,
-    save_model,
-)
+from captioner.caption.captioner import Captioner
+from captioner.caption.folder import load_model, save_model
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.main import main
 from captioner.data.example import Example
 from captioner.data.readers import read_examples

@@ -30,7 +30,7 @@ from safetensors.torch import load_file
 from samples import Output
 
 import captioner
-from captioner.caption import load_model
+from captioner.caption.folder import load_model
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
 

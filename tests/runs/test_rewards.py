@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from captioner.caption import (
-    SelfCriticalConfig,
-)
+from captioner.caption.losses import SelfCriticalConfig
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.runs.rewards import (

@@ -9,7 +9,7 @@ import torch
 from run_samples import Config
 
 import captioner
-from captioner.caption import Captioner
+from captioner.caption.captioner import Captioner
 from captioner.data.shapes import (
     UNSEEN_SEED,
     ShapesConfig,

@@ -25,7 +25,7 @@ from captioner.cli.main import main
 from captioner.runs.run import train_run
 from captioner.runs.translation_recipe import TextConfig
 from captioner.runs.translation_task import learn_vocabularies, read_texts
-from captioner.translate import load_translator
+from captioner.translate.translator_folder import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 

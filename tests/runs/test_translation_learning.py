@@ -12,16 +12,13 @@ import torch
 
 from captioner.data.batches import encode_pairs
 from captioner.data.parallel import SentencePair, number_pairs
+from captioner.decoding.options import TranslationSearch
 from captioner.runs.batches import TranslationBatches
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from captioner.training import TrainingConfig, train
-from captioner.translate import (
-    TranslationLoss,
-    TranslationModelConfig,
-    TranslationSearch,
-    Translator,
-)
+from captioner.translate.model import TranslationLoss
+from captioner.translate.translator import TranslationModelConfig, Translator
 
 PAIRS = number_pairs(3500, seed=1)
 

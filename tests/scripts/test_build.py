@@ -14,7 +14,7 @@ from PIL import Image
 from samples import save_photo
 from scripts_samples import ROOT, run
 
-from captioner.caption import load_model
+from captioner.caption.folder import load_model
 from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_recipe

@@ -12,7 +12,7 @@ import torch
 from samples import make_captioner, save_photo
 from scripts_samples import ROOT
 
-from captioner.caption import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.data.instances import read_instances
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.schema import from_mapping

@@ -10,10 +10,10 @@ from chromium_samples import CHROMIUM, DESK, FLAGS, Open
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from serve_samples import Running, asking, make_captioner, make_translator, running
 
-from captioner.caption import save_model
+from captioner.caption.folder import save_model
 from captioner.serve.app import make_app
 from captioner.serve.service import Service
-from captioner.translate import save_translator
+from captioner.translate.translator_folder import save_translator
 
 
 @pytest.fixture

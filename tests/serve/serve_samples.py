@@ -24,12 +24,14 @@ from PIL import Image
 from small_translators import CONFIGS
 from starlette.types import ASGIApp
 
-from captioner.caption import Caption, Captioner
+from captioner.caption.caption import Caption
+from captioner.caption.captioner import Captioner
+from captioner.decoding.options import TranslationSearch
 from captioner.serve.limits import Limits
 from captioner.serve.server import configuration, listen
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.vocabulary import WordVocabulary
-from captioner.translate import TranslationSearch, Translator
+from captioner.translate.translator import Translator
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 from serve_samples import caption, far, files, make_captioner, photo_bytes, problem
 
-from captioner.render import PageCaption, PageItem, frames, html_page, panels
+from captioner.render.animation import frames
+from captioner.render.page import PageCaption, PageItem, html_page
+from captioner.render.panels import panels
 
 
 def captions(client: httpx.Client, *seeds: int, **fields: str) -> list[Any]:

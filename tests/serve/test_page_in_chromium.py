@@ -26,8 +26,8 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 from serve_samples import far, photo_bytes, running
 
-from captioner.caption import load_model
-from captioner.render import overlay
+from captioner.caption.folder import load_model
+from captioner.render.overlay import overlay
 
 pytestmark = needs_chromium
 

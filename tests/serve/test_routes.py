@@ -24,9 +24,8 @@ from serve_samples import (
     problem,
 )
 
-from captioner.caption import Caption
-from captioner.decoding import SearchOptions, TranslationSearch
-from captioner.decoding.options import SAMPLING
+from captioner.caption.caption import Caption
+from captioner.decoding.options import SAMPLING, SearchOptions, TranslationSearch
 from captioner.serve.app import make_app
 from captioner.serve.messages import CaptionAnswer, answer_problem
 from captioner.serve.service import UNDETERMINED, Service

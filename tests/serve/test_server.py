@@ -15,7 +15,7 @@ import httpx
 import pytest
 from serve_samples import ROOT, Running, asking, files, photo_bytes, running, until
 
-from captioner.caption import load_model
+from captioner.caption.folder import load_model
 from captioner.serve.app import make_app
 from captioner.serve.server import listen
 from captioner.serve.service import Service

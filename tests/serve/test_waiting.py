@@ -23,7 +23,7 @@ from serve_samples import (
 )
 from torch import Tensor
 
-from captioner.caption import Caption
+from captioner.caption.caption import Caption
 from captioner.serve.app import make_app
 from captioner.serve.limits import Limits
 from captioner.serve.service import Service

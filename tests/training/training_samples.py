@@ -18,12 +18,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import captioner
-from captioner.caption import (
-    DecoderConfig,
-    HardAttentionLoss,
-    ObjectiveConfig,
-    ShowAttendTellDecoder,
-)
+from captioner.caption.losses import ObjectiveConfig
+from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss
 from captioner.errors import UserError
 from captioner.training import Engine, Interrupted, Part, TrainingConfig, Validation, train
 from captioner.training.checkpoint import Position

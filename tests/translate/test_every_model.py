@@ -6,9 +6,11 @@ import pytest
 import torch
 from translation_samples import CONFIGS, SIZE, make, ragged, tokens
 
-from captioner.decoding import Constraints, TeacherForced, decode, select_rows
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import decode
+from captioner.decoding.protocol import TeacherForced, select_rows
 from captioner.text.token_batches import TranslationBatch
-from captioner.translate import TranslationLoss, TranslationObjective
+from captioner.translate.model import TranslationLoss, TranslationObjective
 
 every_model = pytest.mark.parametrize("name", list(CONFIGS))
 

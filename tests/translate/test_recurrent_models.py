@@ -7,10 +7,17 @@ import torch
 from torch import Tensor
 from translation_samples import make, ragged, tokens
 
-from captioner.attention import Memory
-from captioner.translate import GNMT, Bahdanau, Luong, SequenceToSequence
+from captioner.attention.memory import Memory
+from captioner.translate.bahdanau import Bahdanau
+from captioner.translate.gnmt import GNMT
+from captioner.translate.luong import Luong
 from captioner.translate.model import Embeddings
-from captioner.translate.recurrent import FedCell, RecurrentEncoder, reverse_tokens
+from captioner.translate.recurrent import (
+    FedCell,
+    RecurrentEncoder,
+    SequenceToSequence,
+    reverse_tokens,
+)
 
 
 def linear(layer: torch.nn.Module, vector: Tensor) -> Tensor:

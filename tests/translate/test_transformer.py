@@ -11,7 +11,7 @@ from torch_transformer import copy_attention, copy_decoder_layer, copy_network
 from translation_samples import SIZE, ragged, tokens
 
 from captioner.attention.transformer import sinusoidal_positions
-from captioner.translate import Transformer, TransformerConfig
+from captioner.translate.transformer import Transformer, TransformerConfig
 
 
 @torch.no_grad()

@@ -14,17 +14,17 @@ from translation_samples import CONFIGS, make, make_translator, tokens
 
 from captioner.errors import UserError
 from captioner.schema import from_mapping
-from captioner.translate import (
-    GNMTConfig,
-    LuongConfig,
-    TransformerConfig,
-    TranslationModelConfig,
+from captioner.translate.gnmt import GNMTConfig
+from captioner.translate.luong import LuongConfig
+from captioner.translate.model import Embeddings
+from captioner.translate.transformer import TransformerConfig
+from captioner.translate.translated_captions import translate_captions
+from captioner.translate.translator import TranslationModelConfig
+from captioner.translate.translator_folder import (
     load_translator,
+    load_vocabularies,
     save_translator,
 )
-from captioner.translate.model import Embeddings
-from captioner.translate.translated_captions import translate_captions
-from captioner.translate.translator_folder import load_vocabularies
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from captioner.caption import Caption
+from captioner.caption.caption import Caption
 from captioner.models import LANGUAGES, load_translator
 from captioner.outcomes import Failed
 from captioner.text.vocabulary import Word
-from captioner.translate import Translation
 from captioner.translate.translated_captions import translate_captions
+from captioner.translate.translation import Translation
 
 END = Word("<end>", 1)
 WORDS = ("a", "man", "'s", "dog")

@@ -11,7 +11,7 @@ import torch
 from captioner.errors import UserError
 from captioner.render.alignment import Alignment, save_heat_map
 from captioner.text.vocabulary import Word
-from captioner.translate import Translation
+from captioner.translate.translation import Translation
 
 # "wants" is read in two pieces and "möchte" written in two.
 READ = (Word("He", 1), Word("wants", 2), Word("<end>", 1))

@@ -15,9 +15,14 @@ from translation_samples import SENTENCES, make_translator
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.text import SubwordVocabulary, WordVocabulary
-from captioner.translate import Translation, load_translator, save_translator
+from captioner.translate.translation import Translation
 from captioner.translate.translator import copy_source_words
-from captioner.translate.translator_folder import load_vocabularies, save_vocabularies
+from captioner.translate.translator_folder import (
+    load_translator,
+    load_vocabularies,
+    save_translator,
+    save_vocabularies,
+)
 
 
 @pytest.mark.parametrize("name", ["general", "local-p", "gnmt", "transformer", "lstm"])

@@ -10,9 +10,10 @@ from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, 
 from translation_samples import CONFIGS, SIZE, make, ragged, tokens
 
 import captioner
-from captioner.decoding import Constraints, decode
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import decode
 from captioner.text.token_batches import TranslationBatch
-from captioner.translate import TranslationLoss
+from captioner.translate.model import TranslationLoss
 
 pytestmark = needs_gpu
 

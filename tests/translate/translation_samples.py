@@ -7,14 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from captioner.decoding.options import TranslationSearch
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import WordVocabulary
-from captioner.translate import (
-    TranslationModel,
-    TranslationModelConfig,
-    TranslationSearch,
-    Translator,
-)
+from captioner.translate.model import TranslationModel
+from captioner.translate.translator import TranslationModelConfig, Translator
 
 SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", "   "]
 

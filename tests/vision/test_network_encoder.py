@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from samples import publish_weights, save_photo
 
 import captioner
-from captioner.caption import load_model
+from captioner.caption.folder import load_model
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe, with_encoder_sections
