@@ -28,12 +28,10 @@ DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
 
   captioner caption photo.jpg --overlay maps.png   a panel for each word
-  captioner caption photos/ 'more/*.png' --jsonl out.jsonl --resume
-  captioner caption 'shards/{00000..00099}.tar' --parquet out.parquet
+  captioner caption photos/ 'shards/{00000..00099}.tar' --jsonl out.jsonl --resume
   find . -name '*.jpg' | captioner caption - --json -   to standard output
 
-- is standard input, a photo or a list of names. Low confidence is "not sure".
-An unreadable photo is skipped: exit code 2. Ctrl-C keeps finished captions.
+- is standard input, a photo or a list of names. An unreadable photo is skipped: exit code 2.
 """
 
 
