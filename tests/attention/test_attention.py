@@ -1,4 +1,4 @@
-"""Global attention, by torch and by hand; memories that grow."""
+"""Global attention by torch, local attention by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from captioner.attention.attention import Attention
+from captioner.attention.attention import Attention, LocalAttention
 from captioner.attention.memory import Memory
 from captioner.attention.scores import (
     AdditiveScore,
@@ -15,7 +15,6 @@ from captioner.attention.scores import (
     GeneralScore,
     ScaledDotProductScore,
 )
-from captioner.attention.selection import HardSelection
 
 SCORES = {
     "dot": lambda: DotScore(),
@@ -58,52 +57,14 @@ def test_padding_changes_nothing(name) -> None:
     assert padded.weights[0, :, 3:].abs().max().item() == 0.0
 
 
-@pytest.mark.parametrize("name", ["general", "additive", "concat"])
-def test_keys_are_projected_once_a_memory(name) -> None:
-    score = SCORES[name]()
-    attention = Attention(score)
-    calls: list[int] = []
-    score.key_projection.register_forward_hook(lambda *_: calls.append(1))
-    memory = attention.remember(random(2, 5, 4))
-    assert len(calls) == 1
-    for step in range(4):
-        attention(random(2, 3, 4, seed=step), memory)
-    assert len(calls) == 1
-
-
-def test_hard_attention_draws_from_the_generator_handed_in() -> None:
-    attention = Attention(ScaledDotProductScore(), HardSelection())
-    values, query = random(1, 5, 4), random(1, 40, 4)
-    mask = PADDING[:1]
-    memory = attention.remember(values, mask)
-    first, second = (
-        attention(query, memory, generator=torch.Generator().manual_seed(5)) for _ in range(2)
-    )
-    assert torch.equal(first.positions, second.positions)
-    assert len(set(first.positions.flatten().tolist())) > 1
-    assert 2 not in first.positions.flatten().tolist()
-    index = first.positions[0]
-    assert torch.equal(first.context[0], values[0, index])
-    attention.eval()
-    assert torch.equal(attention(query, memory).positions, first.weights.argmax(dim=-1))
-
-
-@pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_narrow_numbers_stay_close_to_float32(name, dtype) -> None:
-    torch.manual_seed(0)
-    attention = Attention(SCORES[name]())
-    values, query = random(2, 5, 4), random(2, 3, 4, seed=1)
-    expected = attention(query, attention.remember(values, PADDING)).context
-    attention.to(dtype)
-    attended = attention(query.to(dtype), attention.remember(values.to(dtype), PADDING))
-    assert attended.context.dtype == dtype
-    torch.testing.assert_close(attended.context.float(), expected, rtol=0.05, atol=0.05)
-
-
-def test_a_memory_grows_by_the_positions_of_another() -> None:
-    first, more = torch.randn(2, 3, 4), torch.randn(2, 1, 4)
-    grown = Memory(first, first + 1).extended(Memory(more, more + 1))
-    assert grown.values.tolist() == torch.cat([first, more], dim=1).tolist()
-    assert grown.keys.tolist() == (torch.cat([first, more], dim=1) + 1).tolist()
-    assert grown.mask is None
+def test_local_weights_sum_to_one_over_the_window() -> None:
+    """By hand, Luong et al. 2015, equation 7; its others are tested with the models."""
+    values = torch.tensor([[[1.0], [2.0], [-1.0], [0.5], [3.0]]])
+    attention = LocalAttention(DotScore(), half_width=1)
+    memory = attention.remember(values)
+    attended = attention(torch.ones(1, 3, 1), memory, torch.tensor([[0, 2, 2.5]]))
+    for weights, window in zip(attended.weights[0], ([0, 1], [1, 2, 3], [2, 3]), strict=True):
+        expected = torch.zeros(5)
+        expected[window] = values[0, window, 0].softmax(dim=0)
+        torch.testing.assert_close(weights, expected)
+    torch.testing.assert_close(attended.context[..., 0], attended.weights @ values[0, :, 0])

@@ -10,9 +10,7 @@ from captioner.attention.memory import Memory
 from captioner.attention.scores import (
     AdditiveScore,
     ConcatScore,
-    DotScore,
     GeneralScore,
-    ScaledDotProductScore,
     Score,
 )
 
@@ -41,17 +39,6 @@ def literal(formula, query, values) -> torch.Tensor:
 
 def scores(score: Score, query: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return score(query, Memory(values, score.project_keys(values)))
-
-
-def test_dot_is_the_inner_product(query) -> None:
-    keys = torch.randn(B, L, H, generator=torch.Generator().manual_seed(3))
-    score = DotScore()
-    torch.testing.assert_close(scores(score, query, keys), literal(torch.dot, query, keys))
-
-
-def test_scaled_dot_product_divides_by_the_root_of_the_key_size() -> None:
-    query = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]])
-    assert scores(ScaledDotProductScore(), query, query).tolist() == [[[15.0]]]  # 30 / sqrt(4)
 
 
 def test_general_is_q_w_k(query, values) -> None:

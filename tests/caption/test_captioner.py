@@ -64,28 +64,6 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
     assert_same_captions(forced, [replace(each, region=None) for each in found])
 
 
-def test_forced_words_are_read_as_they_stand(
-    tiny_captioner: Captioner, photos: list[Image.Image]
-) -> None:
-    """Against the decoder's own teacher forcing, one sentence at a time."""
-    sentences = ["a brown dog runs on the red water", "two", "man man", "a zebra 's man", ""]
-    annotations = tiny_captioner.annotations(photos)
-    forced = tiny_captioner.teacher_forced(annotations, [text.split() for text in sentences])
-    vocabulary = tiny_captioner.vocabulary
-    for row, (text, caption) in enumerate(zip(sentences, forced, strict=True)):
-        assert (caption.text, caption.words) == (text.replace(" 's", "'s"), tuple(text.split()))
-        tokens = vocabulary.encode(text.split())
-        with torch.no_grad():
-            memory = tiny_captioner.decoder.remember(annotations[row : row + 1])
-            said = tiny_captioner.decoder(memory, torch.tensor([[[vocabulary.start, *tokens]]]))
-        ended = torch.tensor([*tokens, vocabulary.end])
-        terms = said.logits[0, 0].log_softmax(dim=-1).gather(1, ended.unsqueeze(1)).squeeze(1)
-        maps = said.weights[0, 0, : len(tokens)].view(-1, 4, 4)
-        torch.testing.assert_close(caption.attention, maps, atol=1e-5, rtol=1e-4)
-        assert caption.word_log_probabilities == pytest.approx(terms[:-1].tolist(), abs=1e-4)
-        assert caption.log_probability == pytest.approx(float(terms.sum()), abs=1e-4)
-
-
 def test_samples_depend_on_the_seed_alone_and_differ_from_batch_to_batch(
     tiny_captioner: Captioner,
 ) -> None:

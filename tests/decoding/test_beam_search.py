@@ -70,14 +70,16 @@ def test_a_wide_beam_is_brute_force(alpha, seed) -> None:
     minimum=st.integers(0, 3),
     more=st.integers(1, 4),
     block=st.integers(0, 3),
+    distance=st.integers(0, 3),
     forbid=st.booleans(),
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
 )
 def test_a_narrow_beam_equals_the_search_written_plainly(
-    seed, vocabulary_size, width, minimum, more, block, forbid, alpha
+    seed, vocabulary_size, width, minimum, more, block, distance, forbid, alpha
 ) -> None:
     decoder = TableDecoder(random_table(seed, vocabulary_size))
-    constraints = Constraints(minimum, minimum + more, block, (START,) if forbid else ())
+    forbidden = (START,) if forbid else ()
+    constraints = Constraints(minimum, minimum + more, block, forbidden, distance, (2, END))
     found = search(decoder, memory_of(3, 8), width, constraints, alpha)
     for source, hypotheses in zip((3, 8), found, strict=True):
         expected = naive_beam_search(decoder, source, width, constraints)

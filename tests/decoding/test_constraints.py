@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from itertools import pairwise
-
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from table_decoder import END, TableDecoder, allowed_next, has_repeat, memory_of, random_table
+from table_decoder import END, allowed_next, has_repeat
 
 from captioner.decoding.constraints import IMPOSSIBLE, Constraints, trigram_keys
-from captioner.decoding.loop import BeamSearch, Sampling, decode
 
 BLOCKED = float("-inf")
 
@@ -21,51 +17,6 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
     constraints.block(values, history, END)
     assert set(values.flatten().tolist()) <= {-2.0, BLOCKED}  # what is left keeps its value
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
-
-
-def test_maximum_length_leaves_the_end_alone() -> None:
-    constraints = Constraints(maximum_length=2, forbidden=(END,))
-    assert left(constraints, [3]) == [0, 2, 3, 4]
-    assert left(constraints, [3, 3]) == [END]
-
-
-@pytest.mark.parametrize(
-    ("n", "tokens", "blocked"),
-    [
-        (1, [], []),
-        (1, [2, 4], [2, 4]),
-        (2, [2], []),
-        (2, [2, 2], [2]),
-        (2, [2, 3, 2], [3]),
-        (2, [2, 3, 2, 4, 2], [3, 4]),
-        (2, [2, 3, 4], []),
-        (3, [2, 3, 4, 2, 3], [4]),
-        (3, [2, 3, 4, 3, 2], []),
-        (3, [2, 2, 2], [2]),
-        (3, [2, 2], []),
-    ],
-)
-def test_ngram_blocking_by_hand(n, tokens, blocked) -> None:
-    expected = [token for token in range(5) if token not in blocked]
-    assert left(Constraints(block_ngrams=n), tokens) == expected
-
-
-@pytest.mark.parametrize(
-    ("distance", "tokens", "blocked"),
-    [
-        (1, [], []),
-        (1, [2, 3], [3]),
-        (2, [2, 3], [2, 3]),
-        (2, [2, 3, 4], [3]),  # 4 may repeat
-        (3, [2, 0, 3, 4, 4], [3]),
-        (9, [2, 2, 3], [2, 3]),
-        (0, [2, 2], []),
-    ],
-)
-def test_no_word_again_so_soon_by_hand(distance, tokens, blocked) -> None:
-    expected = [token for token in range(5) if token not in blocked]
-    constraints = Constraints(repeat_distance=distance, repeatable=(4, END))
-    assert left(constraints, tokens) == expected
 
 
 def test_only_trigrams_that_people_wrote_by_hand() -> None:
@@ -94,28 +45,6 @@ def test_words_that_people_keep_apart_by_hand() -> None:
     assert left(constraints, [2]) == [2, 3]
     assert left(constraints, [2, 3, 3]) == [2, 3]
     assert left(constraints, [4, 3]) == [2, 3, 4]
-
-
-def test_rows_are_blocked_apart() -> None:
-    history = torch.tensor([[[2, 3], [3, 4]], [[4, 0], [0, 0]]])
-    values = torch.zeros(2, 2, 5)
-    Constraints(block_ngrams=1).block(values, history, END)
-    assert (values == BLOCKED).nonzero().tolist() == [
-        [0, 0, 2],
-        [0, 0, 3],
-        [0, 1, 3],
-        [0, 1, 4],
-        [1, 0, 0],
-        [1, 0, 4],
-        [1, 1, 0],
-    ]
-
-
-def test_a_row_with_nothing_left_may_end() -> None:
-    # All but the end are used up, and the end is still too early.
-    constraints = Constraints(minimum_length=4, block_ngrams=1)
-    assert left(constraints, [0, 2, 3], vocabulary_size=4) == [END]
-    assert left(constraints, [0, 2], vocabulary_size=4) == [3]
 
 
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
@@ -150,37 +79,3 @@ def test_equals_the_rule_written_plainly(
     )
     if not (n and has_repeat(tokens, n)):
         assert left(constraints, tokens, 4) == allowed_next(tokens, [-2.0] * 4, constraints)
-
-
-@pytest.mark.parametrize(
-    "constraints",
-    [
-        Constraints(minimum_length=4, maximum_length=4),
-        Constraints(maximum_length=6, forbidden=(0, 3)),
-        Constraints(minimum_length=6, maximum_length=8, block_ngrams=2),
-        Constraints(minimum_length=6, maximum_length=8, repeat_distance=1),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("how", ["beam", "sampling"])
-def test_every_hypothesis_obeys(constraints, how) -> None:
-    strategy = (
-        BeamSearch(6) if how == "beam" else Sampling(torch.Generator().manual_seed(0), width=20)
-    )
-    for hypotheses in decode(
-        TableDecoder(random_table(11, 5)),
-        memory_of(1, 2, 3),
-        start=0,
-        end=END,
-        strategy=strategy,
-        constraints=constraints,
-    ):
-        assert hypotheses
-        for hypothesis in hypotheses:
-            tokens = hypothesis.tokens
-            assert constraints.minimum_length <= len(tokens) <= constraints.maximum_length
-            assert not set(tokens) & {END, *constraints.forbidden}
-            if constraints.block_ngrams:
-                assert not has_repeat(tokens, constraints.block_ngrams)
-            if constraints.repeat_distance:
-                assert all(a != b for a, b in pairwise(tokens))

@@ -38,12 +38,6 @@ def test_label_smoothing_by_hand() -> None:
     )
 
 
-def test_the_plain_one_has_no_gradient() -> None:
-    found = cross_entropies(PROBABILITIES.log().requires_grad_(), TARGETS, MASK, 0.1)
-    assert found.smoothed.requires_grad
-    assert not found.plain.requires_grad
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_padding_counts_for_nothing(smoothing: float) -> None:
     given = PROBABILITIES.log()

@@ -54,13 +54,6 @@ def test_a_beam_computes_no_row_that_has_ended_and_few_sources(width) -> None:
     assert all(seen is memory for seen in decoder.memories if seen.batch_size == len(found))
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_decoding_begins_with_the_start_token(name) -> None:
-    decoder = TableDecoder(random_table(1, 6))
-    decode(decoder, memory_of(1, 2), start=4, end=END, strategy=STRATEGIES[name]())
-    assert decoder.fed[0].tolist() == [[4], [4]]
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_logits_of_any_precision(dtype) -> None:
     table = random_table(3, 6).to(dtype)

@@ -99,12 +99,6 @@ def test_words_and_signs(text: str, tokens: list[str]) -> None:
 LIKE_TEXT = st.text() | st.text("aB'’é\u0301l. ,-?\"(ß1") | st.text(" \u2581\uffed\ud800\0x")
 
 
-@given(LIKE_TEXT)
-def test_split_text_is_joined_again(text: str) -> None:
-    plain = plain_text(text)
-    assert join_words(split_words(plain)) == plain
-
-
 def test_a_joiner_on_both_sides_of_a_gap_joins_once() -> None:
     assert join_words(["a￭", "￭b", "c", "￭"]) == "ab c"
 
