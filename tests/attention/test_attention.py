@@ -1,7 +1,5 @@
 """Global attention by torch, local attention by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

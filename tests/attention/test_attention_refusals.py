@@ -1,7 +1,5 @@
 """A mistake about shapes, masks and heads is a `ValueError` that says what is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Photos and captions for small decoders, and what decoders make of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Model folders that are changed, and refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Captioners of few words and places, of which every draw can be enumerated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Standardised annotation vectors, and word vectors from text files."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Barrier, current_thread, main_thread

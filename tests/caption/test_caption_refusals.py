@@ -1,7 +1,5 @@
 """What cannot be used is refused in one sentence that names the file, the field or the tensor."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

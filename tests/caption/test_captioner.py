@@ -1,7 +1,5 @@
 """The captioner a user holds, with a tiny model of random weights."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Captioners on a GPU: they agree with the CPU, train and decode."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The confidence of captions: by hand, recovered where it is known, saved and loaded."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

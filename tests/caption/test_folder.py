@@ -1,7 +1,5 @@
 """A model folder: what is loaded is what was saved; and its description."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Hard attention's gradient, against every draw there is, and the terms it is made of."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

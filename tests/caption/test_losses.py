@@ -1,7 +1,5 @@
 """The cross-entropy loss: its terms by hand, and put together."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

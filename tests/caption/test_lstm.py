@@ -1,7 +1,5 @@
 """The decoder against the equations of Show, Attend and Tell, written out one number at a time."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

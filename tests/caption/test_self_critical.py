@@ -1,7 +1,5 @@
 """Self-critical training: its gradient against every caption there is, and its terms."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The Transformer as a caption decoder: against torch's, step by step, saved."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

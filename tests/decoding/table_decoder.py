@@ -5,8 +5,6 @@ is a row of a table of logits. The "attention" it hands out says of which source
 step it was made, and after which tokens.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from itertools import product

@@ -1,7 +1,5 @@
 """Options of a search out of range are refused by name, and so is a damaged model."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

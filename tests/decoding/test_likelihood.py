@@ -1,7 +1,5 @@
 """Cross-entropy by numbers worked out by hand, against torch's own, and what padding may not do."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

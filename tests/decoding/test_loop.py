@@ -1,7 +1,5 @@
 """What holds for every strategy."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import pytest

@@ -1,7 +1,5 @@
 """GNMT's length normalisation and coverage penalty by hand: Wu et al. 2016, equation 14."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Calibration: fitted on every split, measured by cross-fitting, unsure of pictures of nothing."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Captions given as strings: scores by name, image by image, as a table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

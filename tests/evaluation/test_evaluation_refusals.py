@@ -1,7 +1,5 @@
 """What evaluation refuses, each in one sentence."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """METEOR and SPICE by the COCO evaluation's own classes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

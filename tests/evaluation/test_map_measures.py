@@ -1,7 +1,5 @@
 """Measures of attention maps with worked figures, and targets against a fine raster."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

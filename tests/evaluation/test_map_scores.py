@@ -1,7 +1,5 @@
 """Attention maps measured from end to end, and that they are measured and drawn for their words."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 Of words, and of texts with its tokeniser, which needs Java.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Metrics with worked figures: rarity, word precision, diversity, fluency, CHAIR."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Results files and models, scored as a `Scorer` says."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """sacrebleu's scores of translations, and BLEU against the length of the source."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a browser would see of a page."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 Attributes = dict[str, str | None]

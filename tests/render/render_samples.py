@@ -1,7 +1,5 @@
 """A photo, the part of it that maps cover, and maps."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from PIL import Image

@@ -1,7 +1,5 @@
 """What drawings refuse: names of files in one sentence, wrong shapes as `ValueError`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Language tags, function words and nouns."""
 
-from __future__ import annotations
-
 import pytest
 
 from captioner.text.languages import is_function_word, language_tag, nouns

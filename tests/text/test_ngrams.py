@@ -1,7 +1,5 @@
 """People's n-grams."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Text in its plain form, and lines in capitals as sentences."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

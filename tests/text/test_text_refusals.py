@@ -1,7 +1,5 @@
 """What the text room refuses, and how it says so."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

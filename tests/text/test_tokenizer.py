@@ -1,7 +1,5 @@
 """The tokeniser on captions whose words were recorded from the COCO evaluation's own."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The tokeniser against the COCO evaluation's own, which is a Java program."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import json

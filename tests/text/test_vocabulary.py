@@ -1,7 +1,5 @@
 """Vocabularies of words, and the batches of their indices."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What holds for every translation model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from translation_samples import CONFIGS, SIZE, make, ragged, tokens

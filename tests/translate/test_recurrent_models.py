@@ -1,7 +1,5 @@
 """The recurrent models by their papers' equations, their parts by torch's own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The Transformer against torch's own with the same weights, and against itself without a cache."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What the translation room refuses, and how it says so."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Translated captions: each word's map is its alignment times the maps of the caption's words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

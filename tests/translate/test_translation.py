@@ -1,7 +1,5 @@
 """One translation: its alignment by words, as JSON and drawn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

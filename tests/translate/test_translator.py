@@ -1,7 +1,5 @@
 """The translator: sentences in, translations out; saved and loaded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Translation models on a GPU: they agree with the CPU, train and decode."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Small translation models of every kind, for the tests beside it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
