@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from captioner.files import write_text
-from captioner.render.phrases import Phrases, phrases
 from captioner.render.region import Region, check_attention, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
-from captioner.render.web_page import escaped, jpeg_address, static_file, viewer_script, web_page
+from captioner.render.web_page import (
+    Phrases,
+    escaped,
+    jpeg_address,
+    phrases,
+    static_file,
+    viewer_script,
+    web_page,
+)
 
 UNIT = 1e-5
 """Value of 1 in the maps of the page, which are whole numbers to keep the page small."""
@@ -43,7 +50,7 @@ class PageItem:
     """One photo of the page with its captions. Made by `PageItem.of`.
 
     address: the photo as a `data:` address. size: its width and height in pixels.
-    captions: for each caption its words, the doubt about it, its language and its confidence.
+    captions: without their maps.
     viewer_data: JSON that `captionViewer` reads: the region of the maps, as fractions of the
         photo's sides, their rows and columns, and for each caption its maps (T, rows * columns), in
         units of `UNIT`.
@@ -54,7 +61,7 @@ class PageItem:
 
     address: str
     size: tuple[int, int]
-    captions: Sequence[tuple[tuple[str, ...], str, str, float | None]]
+    captions: Sequence[PageCaption]
     viewer_data: str
     name: str = ""
     path: str = ""
@@ -82,7 +89,7 @@ class PageItem:
                 for weights in maps
             ],
         }
-        own = [(tuple(each.words), each.doubt, each.language, each.confidence) for each in captions]
+        own = [replace(each, attention=()) for each in captions]
         encoded = json.dumps(data, separators=(",", ":"))
         return cls(jpeg_address(fitted), fitted.size, own, encoded, name)
 
@@ -97,7 +104,7 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
     strength: initial strength of the overlay, in [0, 1]; the page has a slider for it.
     """
     percent = round(100 * strength)
-    wording = phrases(items[0].captions[0][2])
+    wording = phrases(items[0].captions[0].language)
     items = sorted(items, key=lambda item: item.folder)
     articles, folder = [], ""
     for position, item in enumerate(items):
@@ -136,8 +143,8 @@ def save_html(
 def _article(item: PageItem, position: int, wording: Phrases) -> str:
     """HTML of one item. wording: of the page."""
     width, height = item.size
-    alternative = escaped(" ".join(printable(word) for word in item.captions[0][0]))
-    captions = "".join(_caption(*caption, wording) for caption in item.captions)
+    alternative = escaped(" ".join(printable(word) for word in item.captions[0].words))
+    captions = "".join(_caption(caption, wording) for caption in item.captions)
     return f"""<article class="item" id="item-{position}">
 <figure>
 <div class="stage" style="--ratio:{width / height:.4f}">
@@ -152,16 +159,14 @@ def _article(item: PageItem, position: int, wording: Phrases) -> str:
 """
 
 
-def _caption(
-    words: Sequence[str], doubt: str, language: str, confidence: float | None, wording: Phrases
-) -> str:
-    spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in words)
-    note = f'<span class="doubt">{escaped(doubt)}</span>' if doubt else ""
-    if confidence is not None:
+def _caption(caption: PageCaption, wording: Phrases) -> str:
+    spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in caption.words)
+    note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
+    if (confidence := caption.confidence) is not None:
         style = f'style="--confidence:{confidence:.2f}" title="{wording.confidence}"'
         note = f'<span class="confidence" {style}>{round(100 * confidence)} %</span>{note}'
     return f"""<li class="caption">
-<p class="words" dir="auto" lang="{escaped(language)}">{spans}</p>
+<p class="words" dir="auto" lang="{escaped(caption.language)}">{spans}</p>
 <div class="below">{_button("play", wording.play, wording.stop)}
 {_button("copy", wording.copy, wording.copied)}
 {_button("edit", wording.edit, wording.discard)}{note}</div>

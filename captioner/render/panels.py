@@ -9,7 +9,6 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageOps
 
 from captioner.render.overlay import overlay
-from captioner.render.phrases import phrases
 from captioner.render.region import Region, check_attention, fit
 from captioner.render.typography import (
     BACKGROUND,
@@ -23,6 +22,7 @@ from captioner.render.typography import (
     printable,
     shortened,
 )
+from captioner.render.web_page import phrases
 from captioner.text.languages import is_function_word
 
 MARGIN = 24

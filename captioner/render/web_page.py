@@ -1,4 +1,4 @@
-"""Standalone web pages: style, script and photos inlined, nothing loaded."""
+"""Standalone web pages, with nothing to load, and the words on pages and drawings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import html
 import io
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from PIL import Image
 
 from captioner.render.overlay import STYLE
 from captioner.render.typography import printable
+from captioner.text.languages import ENGLISH
 
 
 @cache
@@ -66,3 +67,37 @@ def jpeg_address(photo: Image.Image) -> str:
     buffer = io.BytesIO()
     photo.save(buffer, format="JPEG", quality=85)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """The words of one language, with its tag; `usage` is HTML, the others plain text.
+
+    sure: in three degrees, from the least. Captions in other languages are translations; their
+    probabilities are the translator's.
+    """
+
+    language: str
+    not_sure: str
+    sure: list[str]
+    confidence: str
+    legend: str
+    title: str
+    usage: str
+    strength: str
+    search: str
+    no_script: str
+    play: str
+    stop: str
+    copy: str
+    copied: str
+    edit: str
+    discard: str
+    save: str
+
+
+def phrases(language: str) -> Phrases:
+    """The words for a language's tag, such as "de" or "de-CH"; English for others."""
+    texts, code = json.loads(static_file("phrases.json")), language.partition("-")[0]
+    code = code if code in texts else ENGLISH
+    return Phrases(code, **texts[code])

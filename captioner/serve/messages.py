@@ -26,7 +26,7 @@ from starlette.exceptions import HTTPException as FrameworkError
 from captioner.caption.caption import Caption, sentence
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.render.phrases import phrases
+from captioner.render.web_page import phrases
 from captioner.schema import error_sentence
 from captioner.serve.limits import Limits
 from captioner.text.languages import ENGLISH

@@ -35,7 +35,10 @@ _FUNCTION_WORDS = {language: word_list(language) for language in ("en", "de", "f
 FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 """English function words, tokenised as by `tokenize`; all others are content words."""
 
-_NOUNS, _NO_NOUNS = word_list("nouns"), word_list("no_nouns")
+_NOUNS = word_list("nouns")
+
+MODIFIERS = word_list("no_nouns")
+"""Adjectives, numbers and other frequent words that are no nouns."""
 
 
 def is_function_word(word: str, language: str) -> bool:
@@ -64,11 +67,6 @@ def is_noun(word: str) -> bool:
     No nouns are function words, frequent verbs, adjectives and numbers, and unknown words in -ing,
     -ed and -ly.
     """
-    if word in FUNCTION_WORDS or is_modifier(word) or not word.replace("-", "").isalpha():
+    if word in FUNCTION_WORDS or word in MODIFIERS or not word.replace("-", "").isalpha():
         return False
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
-
-
-def is_modifier(word: str) -> bool:
-    """Whether a word is an adjective, a number or another frequent word that is no noun."""
-    return word in _NO_NOUNS

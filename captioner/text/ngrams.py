@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 
-from captioner.text.languages import FUNCTION_WORDS, is_modifier, is_noun
+from captioner.text.languages import FUNCTION_WORDS, MODIFIERS, is_noun
 from captioner.text.vocabulary import Vocabulary
 
 START, END = "<start>", "<end>"
@@ -94,7 +94,7 @@ class PeoplesNgrams:
                 phrases[tuple(phrase)] += count
 
         def is_slip(first: str, second: str, third: str) -> bool:
-            if first == "and" and is_modifier(second):
+            if first == "and" and second in MODIFIERS:
                 return third.endswith("s") and third in self._plurals[False]
             is_preposition = first in FUNCTION_WORDS and second in _ARTICLES
             count = self.counts[3][first, second, third]
@@ -157,7 +157,7 @@ def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
     """The nouns that end a phrase: each with whether "a" or "an" begins it, and with whether the
     next word is a function word or the end, not a verb."""
     for place, word in enumerate(words):
-        if word in FUNCTION_WORDS or is_modifier(word):
+        if word in FUNCTION_WORDS or word in MODIFIERS:
             continue
         following = words[place + 1] if place + 1 < len(words) else END
         at_end = following == END or following in FUNCTION_WORDS
@@ -165,7 +165,7 @@ def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
         if following == "'s" or not (at_end or is_verb):  # "A men 's room", "a water slide".
             continue
         first = place
-        while first and (is_modifier(words[first - 1]) or words[first - 1] == "and"):
+        while first and (words[first - 1] in MODIFIERS or words[first - 1] == "and"):
             first -= 1
         between = words[first:place]
         is_counted = bool(between) and (between[0] == "and" or between[0] in _QUANTITIES)

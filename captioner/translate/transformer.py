@@ -135,19 +135,11 @@ class Transformer(TranslationModel):
         """See `SequenceDecoder.run`; one pass with a causal mask."""
         embedded = self.embeddings.target(tokens)  # (B, K, T, H)
         vectors = self._add_positions(embedded, state.length)
-        outputs, weights, state = self.decode(vectors, state)
-        return TeacherForced(self.embeddings.logits(outputs), weights), state
-
-    def decode(self, vectors: Tensor, state: StackState) -> tuple[Tensor, Tensor, StackState]:
-        """The decoder's stack: vectors of the T newest tokens (B, K, T, H), and the state before.
-
-        Returns outputs (B, K, T, H), weights (B, K, T, S) of the alignment layer and head, and the
-        next state.
-        """
         vectors, weights, state = self.decoder(vectors, state, self.config.alignment_layer)
         head = self.config.alignment_head
         alignment = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)
-        return self.decoder_norm(vectors), alignment, state
+        logits = self.embeddings.logits(self.decoder_norm(vectors))  # (B, K, T, V)
+        return TeacherForced(logits, alignment), state
 
     def _add_positions(self, embedded: Tensor, first: int | Tensor) -> Tensor:
         """Add encodings of the positions from `first` to embeddings (..., T, H)."""

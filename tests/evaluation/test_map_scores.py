@@ -202,7 +202,7 @@ def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: P
     parts = [frame.crop((0, 0, 480, 480)) for frame in frames(*drawn)]
     assert [looked_at(part) for part in parts] == list(PLACES[:5])
     page = PageItem.of(white, caption.region, [PageCaption(caption.words, caption.attention)])
-    assert page.captions[0][0] == WORDS
+    assert page.captions[0].words == WORDS
     maps = np.array(json.loads(page.viewer_data)["captions"][0])
     assert maps.argmax(axis=1).tolist() == list(PLACES[:5])
 

@@ -14,7 +14,7 @@ from PIL import Image
 from render_samples import PHOTO, REGION, attention
 
 from captioner.render.page import PageCaption, PageItem, html_page, save_html
-from captioner.render.phrases import Phrases, phrases
+from captioner.render.web_page import Phrases, phrases
 
 NASTY = ["</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'", "&amp;", "犬"]
 

@@ -49,11 +49,7 @@ def test_it_is_torchs_with_the_same_weights(norm_first: bool, final_norm: bool) 
     copy_weights(own, other)
     source, mask = ragged(6, 3, 1)
     fed = tokens(3, 1, 5)
-    memory = own.remember(source, mask)
-    outputs, weights, _ = own.decode(
-        own.embeddings.target(fed) + sinusoidal_positions(0, 5, torch.zeros(12)),
-        own.start(memory),
-    )
+    forced = own(own.remember(source, mask), fed)
 
     def placed(embedding: nn.Embedding, given: Tensor) -> Tensor:
         embedded = embedding(given) * math.sqrt(12)
@@ -66,8 +62,9 @@ def test_it_is_torchs_with_the_same_weights(norm_first: bool, final_norm: bool) 
         src_key_padding_mask=torch.zeros(3, 6).masked_fill(~mask, float("-inf")),
         memory_key_padding_mask=torch.zeros(3, 6).masked_fill(~mask, float("-inf")),
     )
-    torch.testing.assert_close(outputs[:, 0], expected, atol=1e-5, rtol=1e-4)
-    assert weights.shape == (3, 1, 5, 6)
+    logits = own.embeddings.logits(expected)
+    torch.testing.assert_close(forced.logits[:, 0], logits, atol=1e-5, rtol=1e-4)
+    assert forced.weights.shape == (3, 1, 5, 6)
 
 
 def test_positions_by_numbers() -> None:
