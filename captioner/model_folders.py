@@ -27,6 +27,9 @@ _SAVED = ".saved"
 MODEL = "model"
 """In a run's folder: the folder of the best model."""
 
+SCORES_FILE = "scores.json"
+"""Beside the best model: its validation scores."""
+
 FORMATS = {
     "captioner": "captioner caption model 1",
     "translator": "captioner translation model 1",

@@ -51,7 +51,6 @@ from captioner.devices import autocast, choose_device, has_bfloat16
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
 from captioner.model_folders import model_folder
-from captioner.runs.features import encode
 from captioner.runs.run import compile_parts
 from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -203,12 +202,12 @@ def extraction(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     """VGG-19's annotation vectors of preprocessed photos; seconds of one photo."""
     torch.manual_seed(0)
     plain_encoder = VGGEncoder(VGGConfig()).to(machine.device).eval()
-    encoder = copy.deepcopy(plain_encoder).to(memory_format=torch.channels_last)
+    encoder = plain_encoder.for_inference(dtype).to(memory_format=torch.channels_last)
     photos = torch.randn(images, 3, 224, 224, device=machine.device)
     own_photos = photos.to(memory_format=torch.channels_last)
     with torch.no_grad():
         (plain_times, own_times), (expected, found) = machine.seconds(
-            lambda: plain_encoder(photos[:1]), lambda: encode(encoder, own_photos, _name(dtype))
+            lambda: plain_encoder(photos[:1]), lambda: encoder.encode(own_photos)
         )
     products, side = 0.0, 224
     for layer in encoder.features:

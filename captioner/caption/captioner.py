@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -12,14 +12,14 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from captioner.background import loading_workers, workers_for
 from captioner.caption.base import CaptionDecoder
-from captioner.caption.caption import Caption, sentence
+from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.loop import decode
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
+from captioner.outcomes import loading_workers, workers_for
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
@@ -73,7 +73,7 @@ class Captioner(PhotoCaptioner):
 
     @property
     def map_shape(self) -> tuple[int, int]:
-        """Rows and columns of an attention map."""
+        """See `PhotoCaptioner`."""
         return self.encoder.map_shape(self.preprocessing.size, self.preprocessing.size)
 
     @property
@@ -156,21 +156,7 @@ class Captioner(PhotoCaptioner):
             ),
             length_normalisation=options.length_normalisation,
         )
-        captions = []
-        for hypotheses in results:
-            n_best = [
-                self._caption(
-                    [vocabulary.words[token] for token in each.tokens],
-                    each.token_log_probabilities,
-                    each.attention,
-                    each.score,
-                )
-                for each in hypotheses[: options.n_best]
-            ]
-            if self.confidence is not None:
-                n_best = self.confidence.judge(n_best)
-            captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
-        return captions
+        return self._best_captions(results, options.n_best)
 
     @torch.no_grad()
     def teacher_forced(
@@ -197,20 +183,3 @@ class Captioner(PhotoCaptioner):
             self._caption(words, terms[row, : len(words) + 1].tolist(), weights[row, : len(words)])
             for row, words in enumerate(captions)
         ]
-
-    def _caption(
-        self,
-        words: Sequence[str],
-        log_probabilities: Sequence[float],
-        attention: Tensor,
-        score: float | None = None,
-    ) -> Caption:
-        """T words, T + 1 log-probabilities (the end's last), maps (T, L) -> a caption."""
-        return Caption(
-            text=sentence(words),
-            words=tuple(words),
-            log_probability=sum(log_probabilities),
-            word_log_probabilities=tuple(log_probabilities[: len(words)]),
-            attention=attention.view(-1, *self.map_shape),  # (T, rows, columns)
-            score=score,
-        )

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, tee
 from typing import Any, Literal, NamedTuple, overload
@@ -14,12 +14,20 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy
 from PIL import Image
 
-from captioner.background import even_batch_size, in_background
-from captioner.caption.caption import DRAWN_SIDE, Caption
+from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
+from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.outcomes import Failed, read_batches, shape_as_given, with_results
+from captioner.outcomes import (
+    Failed,
+    even_batch_size,
+    in_background,
+    read_batches,
+    shape_as_given,
+    with_results,
+)
 from captioner.text.languages import ENGLISH, language_tag
+from captioner.text.vocabulary import Vocabulary
 from captioner.vision.find_images import find_images
 from captioner.vision.images import (
     IS_ADDRESS,
@@ -65,12 +73,15 @@ class Captioned:
 class PhotoCaptioner(ABC):
     """Captions photos, however its networks are computed.
 
-    preprocessing: of photos. search: the default options. load_translation: gives what translates
-        captions into a language; of models from `captioner.load`.
+    preprocessing: of photos. search: the default options. confidence: of a calibrated model.
+    load_translation: gives what translates captions into a language; of models from
+        `captioner.load`.
     """
 
     preprocessing: Preprocessing
     search: SearchOptions
+    vocabulary: Vocabulary
+    confidence: Confidence | None
     load_translation: Callable[[str], Translate] | None = None
 
     @cached_property
@@ -78,11 +89,51 @@ class PhotoCaptioner(ABC):
         """By the languages that were asked for."""
         return {}
 
+    @property
+    @abstractmethod
+    def map_shape(self) -> tuple[int, int]:
+        """Rows and columns of an attention map."""
+
     @abstractmethod
     def caption_pixels(
         self, pixels: numpy.ndarray[Any, Any], search: SearchOptions, draws: Any = None
     ) -> list[Caption]:
         """Photos (B, 3, size, size), uint8 -> captions. draws: of `source_of_draws`."""
+
+    def _caption(
+        self,
+        words: Sequence[str],
+        log_probabilities: Sequence[float],
+        attention: Any,
+        score: float | None = None,
+    ) -> Caption:
+        """T words, T + 1 log-probabilities (the end's last), maps (T, L) -> a caption."""
+        return Caption(
+            text=sentence(words),
+            words=tuple(words),
+            log_probability=sum(log_probabilities),
+            word_log_probabilities=tuple(log_probabilities[: len(words)]),
+            attention=attention.reshape(-1, *self.map_shape),  # (T, rows, columns)
+            score=score,
+        )
+
+    def _best_captions(self, results: Iterable[Sequence[Any]], n_best: int) -> list[Caption]:
+        """Hypotheses of each photo, best first -> its caption with `n_best` - 1 alternatives."""
+        captions = []
+        for hypotheses in results:
+            best = [
+                self._caption(
+                    [self.vocabulary.words[token] for token in each.tokens],
+                    each.token_log_probabilities,
+                    each.attention,
+                    each.score,
+                )
+                for each in hypotheses[:n_best]
+            ]
+            if self.confidence is not None:
+                best = self.confidence.judge(best)
+            captions.append(replace(best[0], alternatives=tuple(best[1:])))
+        return captions
 
     def source_of_draws(self, search: SearchOptions) -> Any:
         """What the samples of all batches are drawn from."""

@@ -118,10 +118,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if not paths:
         raise UserError("name a photo, or try --demo")
 
-    from captioner.background import in_background
     from captioner.caption.photos import find_photos
     from captioner.cli.outputs import Outputs
     from captioner.hub import pinned
+    from captioner.outcomes import in_background
     from captioner.progress import progress_bar
     from captioner.vision.find_images import passed_over_in_words
 

@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from captioner.background import MOST_WORKERS
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.caption.photos import Captioned
 from captioner.errors import UserError
 from captioner.files import real_path, refuse_os_errors, write_each
-from captioner.outcomes import Failed
+from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.render.page import PageItem
 from captioner.render.save import PICTURE_SUFFIXES, WORD_PICTURE, check_suffix, save_word_images
 from captioner.vision.images import ImageSource, load_image

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import captioner
-from captioner.cli import calibrate, caption, evaluate, export, info, push, serve, train, translate
+from captioner.cli import calibrate, caption, evaluate, models, serve, train, translate
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
 from captioner.errors import UserError
@@ -93,7 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, prog="captioner"
     )
-    for module in (caption, translate, serve, train, evaluate, calibrate, export, push, info):
+    for module in (caption, translate, serve, train, evaluate, calibrate, models):
         module.add_commands(commands)
     return parser
 

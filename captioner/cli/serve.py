@@ -13,7 +13,7 @@ from captioner.cli import shared_options as shared
 from captioner.errors import UserError
 from captioner.files import read_text
 from captioner.models import LANGUAGES
-from captioner.serve.limits import Limits
+from captioner.serve import Limits
 from captioner.text.languages import language_tag
 
 DESCRIPTION = """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,14 @@ import numpy
 import onnxruntime
 from pydantic import Field
 
-from captioner.caption.caption import Caption, sentence
+from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_json
 from captioner.onnx import DESCRIPTION, FORMAT, TRIGRAMS
-from captioner.onnx.search import Array, Hypothesis, Rules, beam_search
+from captioner.onnx.search import Array, Rules, beam_search
 from captioner.schema import Config, from_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
@@ -54,6 +53,7 @@ class OnnxCaptioner(PhotoCaptioner):
         self.description = description
         self.preprocessing = description.preprocessing
         self.search = description.search
+        self.confidence = description.confidence
         vocabulary = Vocabulary.from_json({"words": description.words}, f"{folder / DESCRIPTION}")
         self.vocabulary = vocabulary
         self._repeatable = numpy.zeros(len(vocabulary), bool)  # (V,)
@@ -69,6 +69,11 @@ class OnnxCaptioner(PhotoCaptioner):
 
     def __setstate__(self, folder: Path) -> None:
         self.__init__(folder, read_description(folder))  # type: ignore[misc]
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """See `PhotoCaptioner`."""
+        return self.description.map_shape
 
     def encode(self, pixels: Array) -> Array:
         """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
@@ -106,25 +111,7 @@ class OnnxCaptioner(PhotoCaptioner):
             len(annotations),
             Rules(search, self._repeatable, self._trigrams),
         )
-        captions = []
-        for hypotheses in results:
-            n_best = [self._caption(each) for each in hypotheses[: search.n_best]]
-            if self.description.confidence is not None:
-                n_best = self.description.confidence.judge(n_best)
-            captions.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
-        return captions
-
-    def _caption(self, hypothesis: Hypothesis) -> Caption:
-        words = tuple(self.vocabulary.words[token] for token in hypothesis.tokens)
-        terms = hypothesis.token_log_probabilities
-        return Caption(
-            text=sentence(words),
-            words=words,
-            log_probability=sum(terms),
-            word_log_probabilities=tuple(terms[: len(words)]),
-            attention=hypothesis.attention.reshape(-1, *self.description.map_shape),
-            score=hypothesis.score,
-        )
+        return self._best_captions(results, search.n_best)
 
 
 def read_description(folder: str | os.PathLike[str]) -> Description:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.background import loading_workers
 from captioner.caption.base import read_word_vectors
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, make_decoder, save_model
@@ -32,7 +31,8 @@ from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.scorer import read_results, write_results
 from captioner.evaluation.significance import compare, too_few_images
 from captioner.files import write_json
-from captioner.model_folders import MODEL, model_folder
+from captioner.model_folders import MODEL, SCORES_FILE, model_folder
+from captioner.outcomes import loading_workers
 from captioner.render.panels import panels
 from captioner.runs.batches import CaptionBatches, MapTargets
 from captioner.runs.captioning_recipe import (
@@ -51,7 +51,6 @@ from captioner.runs.features import (
     fill_stores,
     readable,
 )
-from captioner.runs.model_card import SCORES_FILE
 from captioner.runs.rewards import caption_reward
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize

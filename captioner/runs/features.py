@@ -14,13 +14,13 @@ from typing import Any
 import numpy
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
-from captioner.background import loading_workers
 from captioner.data.batches import Loader
 from captioner.data.example import Example
 from captioner.devices import autocast
 from captioner.errors import UserError, counted
+from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.schema import to_mapping
@@ -48,19 +48,6 @@ def encoder_of(recipe: CaptioningRecipe) -> Encoder:
             f"encoder.digest is {chosen.digest}"
         )
     return encoder.to(memory_format=torch.channels_last)
-
-
-@torch.no_grad()
-def encode(encoder: nn.Module, pixels: Tensor, precision: str = "float32") -> Tensor:
-    """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D).
-
-    precision: of the products, `float32` or `bfloat16`; see `FeaturesConfig`.
-    """
-    device = next(encoder.parameters()).device
-    with autocast(device, getattr(torch, precision)):
-        pixels = pixels.to(device, non_blocking=True, memory_format=torch.channels_last)
-        vectors: Tensor = encoder(pixels)
-    return vectors
 
 
 @dataclass(frozen=True)
@@ -267,8 +254,8 @@ class StoredRows:
 class PixelRows:
     """Photos for an encoder, trained or frozen, that reads them in every step.
 
-    encoder, precision: for `encode`. augmentation: of photos read with a generator. workers: see
-        `Loader`.
+    encoder, precision: for `encode`, of products. augmentation: of photos read with a generator.
+    workers: see `Loader`.
     """
 
     examples: Sequence[Example]
@@ -317,7 +304,9 @@ class PixelRows:
     def encode(self, pixels: Tensor) -> Tensor:
         """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D), without a gradient."""
         assert self.encoder is not None
-        return encode(self.encoder, self.normalise(pixels), self.precision)
+        normalised = self.normalise(pixels)
+        with autocast(normalised.device, getattr(torch, self.precision)):
+            return self.encoder.encode(normalised)
 
 
 Rows = StoredRows | PixelRows

@@ -1,11 +1,13 @@
-"""A training run of either task: its folder, its validation and the run itself."""
+"""A training run of either task: its folder, its validation, its model card and the run itself."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,15 +19,23 @@ from torch import nn
 from captioner.attention.attention import Attention
 from captioner.attention.transformer import DecoderLayer, EncoderLayer
 from captioner.errors import UserError
-from captioner.files import folder_lock, read_json, remove_temporaries, write_json
-from captioner.model_folders import MODEL
+from captioner.files import (
+    folder_lock,
+    read_json,
+    read_text,
+    remove_temporaries,
+    write_json,
+    write_text,
+)
+from captioner.model_folders import CARD, MODEL
 from captioner.runs.caption_task import RESULTS, START_RESULTS, CaptionTask
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.model_card import Recipe, validations_of, write_card
+from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.runs.translation_task import TranslationTask
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training import (
     CHECKPOINT,
+    LOG,
     Engine,
     ShownExample,
     Validation,
@@ -58,6 +68,7 @@ CHANGEABLE = (
 """Fields that may change on resuming."""
 
 
+Recipe = CaptioningRecipe | TranslationRecipe
 Task = CaptionTask | TranslationTask
 """A model with its data.
 
@@ -261,3 +272,57 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         print(doubt)
     if task.recipe.data.format != "shapes":
         print("it has no confidence yet; captioner calibrate fits one")
+
+
+def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
+    """The records with a validation in the log of a run; that of epoch 0 is before training."""
+    lines = read_text(folder / LOG, "run log").splitlines()
+    return [record for record in map(json.loads, lines) if score in record]
+
+
+def write_card(
+    recipe: Recipe, folder: Path, data: Sequence[str], epoch: int, scores: dict[str, float]
+) -> None:
+    """Write the card beside a run's best model.
+
+    folder: the run's. data: sentences about training and validation data.
+    epoch, scores: of the model that was just kept; epoch 0 is before training.
+    """
+    score = recipe.validation.score
+    start = recipe.start_from if isinstance(recipe, CaptioningRecipe) else None
+    kind, tag = "translator", "translation"
+    if isinstance(recipe, CaptioningRecipe):
+        kind, tag = "captioner", "image-to-text"
+    before = [each for each in validations_of(folder, score) if each["epoch"] == 0]
+    when = f"after epoch {epoch}" if epoch else "before training"
+    summary = f"{score} {scores[score]:.3f} in validation, {when}"
+    if before:
+        summary += f"; {before[0][score]:.3f} before training"
+    version = sys.modules[__name__.partition(".")[0]].__version__
+    rows = [
+        f"| {record['epoch']} | {' | '.join(f'{record[name]:.4f}' for name in scores)} |"
+        for record in [*before, {"epoch": epoch, **scores}]
+    ]
+    settings = [f"- `{name}`: {value}" for name, value in _settings(recipe).items()]
+    lines = [
+        *("---", "library_name: captioner", f"pipeline_tag: {tag}", "---", ""),
+        f"# A {kind}" + (f", started from {start}" if start is not None else ""),
+        *("", f"{summary}.", ""),
+        *(f"- {sentence}" for sentence in data),
+        *("", "## Scores", ""),
+        f"| epoch | {' | '.join(scores).replace('_', ' ')} |",
+        f"|---|{'---|' * len(scores)}",
+        *rows,
+        *("", "## Settings", ""),
+        f"captioner {version}; fields of the config that are not the default:",
+        *("", *settings, ""),
+    ]
+    write_text(folder / MODEL / CARD, "\n".join(lines))
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """The fields of a recipe that differ from their defaults, by dotted name."""
+    settings = flat(recipe.model_dump(mode="json", exclude_defaults=True))
+    if "start_from" in settings:  # They are its own, and their path is of this machine.
+        settings.pop("encoder.weights", None)
+    return settings

@@ -9,16 +9,15 @@ from typing import Any, cast
 
 import torch
 
-from captioner.background import loading_workers
 from captioner.data.batches import encode_pairs, report_cut
 from captioner.data.example import Problems
 from captioner.data.parallel import ParallelText, SentencePair, number_pairs, read_parallel
 from captioner.errors import UserError
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_json, write_text
-from captioner.model_folders import MODEL, model_folder
+from captioner.model_folders import MODEL, SCORES_FILE, model_folder
+from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches
-from captioner.runs.model_card import SCORES_FILE
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import as_sentence

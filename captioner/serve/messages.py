@@ -28,7 +28,7 @@ from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.render.web_page import phrases
 from captioner.schema import error_sentence
-from captioner.serve.limits import Limits
+from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 
 Options = TypeVar("Options", bound=SearchOptions)

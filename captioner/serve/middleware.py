@@ -10,7 +10,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from captioner.serve.limits import Limits
+from captioner.serve import Limits
 from captioner.serve.messages import answer_problem, busy
 
 _HEADERS = {

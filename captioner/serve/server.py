@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from captioner.errors import UserError
-from captioner.serve.limits import Limits
+from captioner.serve import Limits
 
 _CONNECTIONS = 512
 """Open connections, half of the 1,024 file descriptors that Linux gives a process."""

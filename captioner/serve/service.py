@@ -21,7 +21,7 @@ from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.render.animation import encode_gif
 from captioner.render.page import html_page
 from captioner.render.region import Region, fit
-from captioner.serve.limits import Limits
+from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation

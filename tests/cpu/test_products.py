@@ -7,7 +7,6 @@ import torch
 from torch.nn import functional
 
 from captioner import cpu
-from captioner.cpu import products
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -15,7 +14,7 @@ from captioner.cpu import products
 def test_products_are_torchs(
     shape: tuple[int, ...], bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(products, "_LARGE", 77)
+    monkeypatch.setattr(cpu, "_LARGE", 77)
     torch.manual_seed(0)
     layer = cpu.Linear(7, 11, bias=bias)
     # Like the state of a beam, not contiguous.
@@ -30,11 +29,11 @@ def test_only_few_rows_of_large_weights_without_a_gradient_are_transposed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = []
-    monkeypatch.setattr(products.functional, "linear", lambda *given: calls.append(given))
+    monkeypatch.setattr(cpu.functional, "linear", lambda *given: calls.append(given))
     layer = cpu.Linear(7, 11)
     with torch.no_grad():
         assert layer(torch.zeros(5, 7)) is None  # Its weights are small.
-        monkeypatch.setattr(products, "_LARGE", 77)
+        monkeypatch.setattr(cpu, "_LARGE", 77)
         assert layer(torch.zeros(5, 7)) is not None
         for rows in (1, 33):
             assert layer(torch.zeros(rows, 7)) is None

@@ -9,7 +9,7 @@ from data_samples import read
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from captioner.cli.sidecars import write_xmp
+from captioner.cli.descriptions import write_xmp
 from captioner.data.example import Problems
 from captioner.data.photo_descriptions import photo_descriptions
 from captioner.data.table import read_splits

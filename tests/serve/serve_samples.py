@@ -27,7 +27,7 @@ from starlette.types import ASGIApp
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.decoding.options import TranslationSearch
-from captioner.serve.limits import Limits
+from captioner.serve import Limits
 from captioner.serve.server import configuration, listen
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.vocabulary import WordVocabulary

@@ -13,8 +13,8 @@ from samples import Refused
 from serve_samples import asking, caption, files, make_captioner, photo_bytes, problem
 
 from captioner.errors import UserError
+from captioner.serve import Limits
 from captioner.serve.app import make_app
-from captioner.serve.limits import Limits
 from captioner.serve.server import listen
 from captioner.serve.service import Service
 

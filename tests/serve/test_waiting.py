@@ -24,8 +24,8 @@ from serve_samples import (
 from torch import Tensor
 
 from captioner.caption.caption import Caption
+from captioner.serve import Limits
 from captioner.serve.app import make_app
-from captioner.serve.limits import Limits
 from captioner.serve.service import Service
 
 

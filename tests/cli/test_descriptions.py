@@ -1,30 +1,35 @@
-"""XMP and text files beside photos."""
-
-from __future__ import annotations
+"""XMP and text files beside photos, and captions inside them, as exiftool writes and reads them."""
 
 import json
+import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
-from samples import Output
+from PIL import Image
+from samples import Output, Patch
 
 import captioner
 from captioner.caption.caption import Caption
 from captioner.caption.photos import Captioned
+from captioner.cli.descriptions import Embedder, write_caption_text
+from captioner.cli.descriptions import write_xmp as write_description
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs
-from captioner.cli.sidecars import write_caption_text
-from captioner.cli.sidecars import write_xmp as write_description
 from captioner.data.xmp import Description
 from captioner.errors import UserError
 
-needs_exiftool = pytest.mark.skipif(
-    shutil.which("exiftool") is None, reason="needs exiftool (Debian's libimage-exiftool-perl)"
-)
+with_exiftool = [
+    pytest.mark.exiftool,
+    pytest.mark.skipif(
+        shutil.which("exiftool") is None, reason="needs exiftool (Debian's libimage-exiftool-perl)"
+    ),
+]
 
 
 def write_xmp(
@@ -54,55 +59,64 @@ LIGHTROOM = """\
 """
 
 
-def read(path: Path) -> dict[str, object]:
-    """The XMP of a file, as exiftool reads it, by group and name, without captioner's copies."""
-    command = ["exiftool", "-json", "-G1", "-XMP:all", "-validate", "-warning", str(path)]
+def exiftool(*arguments: str | Path) -> dict[str, Any]:
+    """What exiftool reads in a file, by group and name."""
+    command = ["exiftool", "-json", "-G1", *arguments]
     (record,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return dict(record)
+
+
+def edit(*arguments: str | Path) -> None:
+    subprocess.run(["exiftool", "-q", "-P", "-overwrite_original", *arguments], check=True)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The XMP of a file without captioner's copies."""
+    record = exiftool("-XMP:all", "-validate", "-warning", path)
     own = ("SourceFile", "XMP-captioner")
     return {name: value for name, value in record.items() if not name.startswith(own)}
 
 
-@pytest.mark.exiftool
-@needs_exiftool
-def test_exiftool_reads_what_is_written_and_what_it_rewrote_is_known_again(tmp_path: Path) -> None:
-    path = tmp_path / "photo.xmp"
-    write_xmp(path, "a dog & a ball", ["dog", "ball"])
-    expected = {
-        "ExifTool:Validate": "OK",
-        "XMP-dc:Description": "a dog & a ball",
-        "XMP-dc:Description-en": "a dog & a ball",
-        "XMP-dc:Subject": ["dog", "ball"],
-        "XMP-xmp:CreatorTool": f"captioner {captioner.__version__}",
-    }
-    assert read(path) == expected
-    edit = ["-XMP-dc:Subject+=holiday", "-XMP-xmp:Rating=5", "-overwrite_original"]
-    subprocess.run(["exiftool", "-q", *edit, str(path)], check=True)
-    write_xmp(path, "a cat", ["cat"])
-    expected |= dict.fromkeys(("XMP-dc:Description", "XMP-dc:Description-en"), "a cat")
-    expected |= {"XMP-dc:Subject": ["holiday", "cat"], "XMP-xmp:Rating": 5}
-    assert read(path).items() >= expected.items()
+class TestSidecars:
+    pytestmark = with_exiftool
 
-
-@pytest.mark.exiftool
-@needs_exiftool
-def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
-    path = tmp_path / "photo.xmp"
-    path.write_text(LIGHTROOM, encoding="utf-8")
-    before = read(path)
-    # What captioner wrote is replaced, the user's own keyword "dog" stays.
-    for caption, nouns in (("a dog and a cat", ["dog", "cat"]), ("a boat", ["boat"])):
-        write_xmp(path, caption, nouns)
-        assert read(path) == before | {
-            "XMP-dc:Description": caption,
-            "XMP-dc:Description-en": caption,
-            "XMP-dc:Subject": ["holiday", "dog", nouns[-1]],
+    def test_exiftool_reads_what_is_written_and_what_it_rewrote_is_known_again(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "photo.xmp"
+        write_xmp(path, "a dog & a ball", ["dog", "ball"])
+        expected = {
+            "ExifTool:Validate": "OK",
+            "XMP-dc:Description": "a dog & a ball",
+            "XMP-dc:Description-en": "a dog & a ball",
+            "XMP-dc:Subject": ["dog", "ball"],
+            "XMP-xmp:CreatorTool": f"captioner {captioner.__version__}",
         }
-    text = path.read_text(encoding="utf-8")
-    for kept in ("?xpacket begin", "!-- by hand --", "!-- one --", "!-- two --", "?three?"):
-        assert f"<{kept}" in text
-    assert all(kept in text for kept in ("<?xpacket end", "Adobe XMP Core 7.0"))
-    write_xmp(path, caption, nouns)  # Writing twice changes nothing.
-    assert path.read_text(encoding="utf-8") == text
+        assert read(path) == expected
+        edit("-XMP-dc:Subject+=holiday", "-XMP-xmp:Rating=5", path)
+        write_xmp(path, "a cat", ["cat"])
+        expected |= dict.fromkeys(("XMP-dc:Description", "XMP-dc:Description-en"), "a cat")
+        expected |= {"XMP-dc:Subject": ["holiday", "cat"], "XMP-xmp:Rating": 5}
+        assert read(path).items() >= expected.items()
+
+    def test_a_sidecar_of_another_program_is_merged(self, tmp_path: Path) -> None:
+        path = tmp_path / "photo.xmp"
+        path.write_text(LIGHTROOM, encoding="utf-8")
+        before = read(path)
+        # What captioner wrote is replaced, the user's own keyword "dog" stays.
+        for caption, nouns in (("a dog and a cat", ["dog", "cat"]), ("a boat", ["boat"])):
+            write_xmp(path, caption, nouns)
+            assert read(path) == before | {
+                "XMP-dc:Description": caption,
+                "XMP-dc:Description-en": caption,
+                "XMP-dc:Subject": ["holiday", "dog", nouns[-1]],
+            }
+        text = path.read_text(encoding="utf-8")
+        for kept in ("?xpacket begin", "!-- by hand --", "!-- one --", "!-- two --", "?three?"):
+            assert f"<{kept}" in text
+        assert all(kept in text for kept in ("<?xpacket end", "Adobe XMP Core 7.0"))
+        write_xmp(path, caption, nouns)  # Writing twice changes nothing.
+        assert path.read_text(encoding="utf-8") == text
 
 
 def test_what_was_written_is_known_again_and_a_description_by_hand_is_kept(
@@ -234,3 +248,115 @@ def test_a_description_by_somebody_is_counted(folder: Path, capsys: Output) -> N
         capsys.readouterr().err
     )
     assert "Our Rex" in Path("a.xmp").read_text()
+
+
+# In photos.
+
+FORMATS = ("jpg", "png", "webp", "tif", "heic")
+DOG = Description("ein Hund & eine Bö", ["dog", "not sure"], "de", 0.42)
+CAT = Description("a cat", ["cat"])
+
+
+@pytest.fixture
+def embedder() -> Iterator[Embedder]:
+    embedder = Embedder()
+    yield embedder
+    embedder.close()
+
+
+def save_photo(path: Path) -> Path:
+    if path.suffix == ".heic":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    pixels = numpy.random.default_rng(0).integers(0, 255, (60, 80, 3), dtype=numpy.uint8)
+    exif = Image.Exif()
+    exif[0x010F] = "Camera"
+    Image.fromarray(pixels).save(path, exif=exif)
+    os.utime(path, (1e9, 1e9))
+    return path
+
+
+def pixels(path: Path) -> Any:
+    with Image.open(path) as photo:
+        return numpy.asarray(photo)
+
+
+class TestEmbedder:
+    pytestmark = with_exiftool
+
+    @pytest.mark.parametrize("suffix", FORMATS)
+    def test_photos_get_xmp_and_iptc_and_nothing_else_changes(
+        self, suffix: str, tmp_path: Path, embedder: Embedder
+    ) -> None:
+        photo = save_photo(tmp_path / f"the photo.{suffix}")
+        before = pixels(photo)
+        for description in (DOG, CAT, DOG, DOG):  # What captioner wrote is replaced.
+            assert embedder.embed(str(photo), description)
+            assert (pixels(photo) == before).all()
+            assert photo.stat().st_mtime == 1e9
+        assert list(tmp_path.iterdir()) == [photo]
+        found = exiftool("-XMP:all", "-IPTC:all", "-EXIF:Make", photo)
+        expected = {
+            "IFD0:Make": "Camera",
+            "XMP-dc:Description": DOG.caption,
+            "XMP-dc:Description-de": DOG.caption,
+            "XMP-dc:Subject": DOG.keywords,
+            "XMP-captioner:Confidence": 0.42,
+        }
+        if suffix in ("jpg", "tif"):
+            expected |= {"IPTC:Caption-Abstract": DOG.caption, "IPTC:Keywords": DOG.keywords}
+        assert found.items() >= expected.items()
+        assert ("IPTC:Keywords" in found) == (suffix in ("jpg", "tif"))
+
+    def test_words_by_somebody_stay(self, tmp_path: Path, embedder: Embedder) -> None:
+        photo = save_photo(tmp_path / "a.jpg")
+        words = {"Caption-Abstract": "Unser Rex", "City": "Zürich", "Keywords": "dog"}
+        edit("-XMP-xmp:Rating=4", *(f"-IPTC:{name}={word}" for name, word in words.items()), photo)
+        assert not embedder.embed(str(photo), DOG)
+        assert not embedder.embed(str(photo), CAT)  # The keyword "dog" is the user's.
+        found = exiftool("-XMP:all", "-IPTC:all", photo)
+        assert (
+            found.items()
+            >= {
+                "IPTC:Caption-Abstract": "Unser Rex",
+                "IPTC:City": "Zürich",
+                "IPTC:Keywords": ["dog", "cat"],
+                "XMP-dc:Subject": "cat",
+                "XMP-xmp:Rating": 4,
+            }.items()
+        )
+        assert "XMP-dc:Description" not in found
+        assert embedder.embed(str(photo), CAT, overwrite=True)
+        assert exiftool("-IPTC:all", photo)["IPTC:Caption-Abstract"] == "a cat"
+
+    def test_a_photo_that_cannot_be_written_is_left_alone(
+        self, tmp_path: Path, embedder: Embedder
+    ) -> None:
+        photo = save_photo(tmp_path / "a.bmp")
+        deep = save_photo(tmp_path / "deep.jpg")
+        (tmp_path / "long.txt").write_text("x" * 100_000)
+        edit(f"-XMP-dc:Rights<={tmp_path / 'long.txt'}", deep)
+        for path, reason in ((photo, "Writing of BMP files"), (deep, "XMP in several parts")):
+            before = path.read_bytes()
+            with pytest.raises(UserError, match=reason):
+                embedder.embed(str(path), DOG)
+            assert path.read_bytes() == before
+        assert embedder.embed(str(save_photo(tmp_path / "b.jpg")), DOG)
+
+    def test_the_command_embeds_and_resumes(self, folder: Path, capsys: Output) -> None:
+        command = ["caption", "a.png", "--model", "tiny-model", "--embed", "--jsonl", "o.jsonl"]
+        assert main(command) == 0
+        record = json.loads(Path("o.jsonl").read_text())
+        assert record["files"] == {"embed": "a.png"}
+        assert exiftool("-XMP:all", "a.png")["XMP-dc:Description"] == record["caption"]
+        assert main([*command, "--resume"]) == 0
+        assert "1 of 1 photos are captioned already" in capsys.readouterr().err
+
+
+def test_without_exiftool_a_sentence_says_where_to_get_it(
+    folder: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    command = ["caption", "a.png", "--model", "tiny-model", "--embed"]
+    assert main([*command, "--dry-run"]) == 0
+    assert main(command) == 2
+    assert "--embed needs exiftool; see https://exiftool.org" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from captioner.background import (
+from captioner.outcomes import (
     MOST_WORKERS,
     even_batch_size,
     in_background,
