@@ -122,22 +122,6 @@ def cells(*boxes: Box) -> TargetCells:
     return found
 
 
-@pytest.mark.parametrize(
-    ("boxes", "coverage"),
-    [
-        ([(0, 0, 40, 20)], [[1, 1, 1, 1], [1, 1, 1, 1]]),
-        ([(15, 15, 20, 20)], [[0, 0, 0, 0], [0, 0.25, 0, 0]]),
-        ([(5, 5, 15, 15)], [[0.25, 0.25, 0, 0], [0.25, 0.25, 0, 0]]),
-        ([(-50, -50, 10, 500)], [[1, 0, 0, 0], [1, 0, 0, 0]]),  # outside counts nothing
-        ([(0, 0, 10, 5), (0, 0, 5, 10)], [[0.75, 0, 0, 0], [0, 0, 0, 0]]),  # a union, no sum
-        ([(0, 0, 2, 10), (38, 10, 40, 20)], [[0.2, 0, 0, 0], [0, 0, 0, 0.2]]),
-    ],
-)
-def test_coverage(boxes: list[Box], coverage: list[list[float]]) -> None:
-    found = cells(*boxes)
-    np.testing.assert_allclose(found.coverage, coverage, atol=1e-12)
-
-
 def test_centres() -> None:
     assert cells((4, 4, 16, 6)).centres.tolist() == [[True, True, False, False], [False] * 4]
     assert not cells((6, 6, 14, 9)).centres.any()

@@ -57,7 +57,7 @@ def test_steps_are_done_in_order_and_go_on_where_one_stopped(
     script.main()
     names = [command[3] if command[1] == "-m" else Path(command[1]).stem for command in begun]
     steps = ["tables", "teacher_features", "train", "train", "distill", "train"]
-    assert names == [*steps, "train", "mean", "calibrate"]
+    assert names == [*steps, "train", "mean", "split", "calibrate"]
     assert begun[3] == [*begun[2], "--resume"]
     script.main()
     monkeypatch.setattr("sys.argv", [*sys.argv, "--everyday", "nowhere"])
@@ -88,7 +88,7 @@ def test_steps_go_on_from_what_those_before_them_leave(
             assert plain.data.annotations == recipe.data.annotations
             assert plain.data.validation_annotations == recipe.data.validation_annotations
     names = script.commands(script.parsed([*options, "--go-on", "default"]))
-    assert list(names) == ["tables", "self_critical", "mean", "confidence"]
+    assert list(names) == ["tables", "self_critical", "mean", "split", "confidence"]
 
 
 TEACHERS = """
