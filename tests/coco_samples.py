@@ -1,7 +1,5 @@
 """COCO's files of captions and of instances, for photos called by number."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fixtures that several rooms' tests share."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A model hub of one user on this machine, in the requests that huggingface_hub makes."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

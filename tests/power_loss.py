@@ -5,8 +5,6 @@ after it was made, in order, and has come when a folder is flushed. The content 
 when the file was flushed; otherwise it is empty.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

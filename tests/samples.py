@@ -1,7 +1,5 @@
 """A captioner small enough to be made for each test, and photos for it."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

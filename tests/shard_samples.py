@@ -1,7 +1,5 @@
 """Photos in tars and Parquet files."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Translators small enough to be made for each test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -1,7 +1,5 @@
 """Files are either the old one or the new one, whole; unreadable ones are named in a sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

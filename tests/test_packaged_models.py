@@ -1,7 +1,5 @@
 """The models in the package: small enough, described, and as good as their cards say."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What progress shows, with a clock that is set by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from captioner.progress import progress_bar

@@ -1,7 +1,5 @@
 """Every command of the README and of docs/ is run, with small data where it needs large."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import itertools

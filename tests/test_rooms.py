@@ -1,7 +1,5 @@
 """The rooms of the package: who may import whom, and what importing costs."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

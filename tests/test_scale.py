@@ -1,7 +1,5 @@
 """The program of docs/scale.md, on a Ray cluster of this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The wheel holds everything a user needs: it is built, unpacked elsewhere, and run there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

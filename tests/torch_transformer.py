@@ -1,7 +1,5 @@
 """Weights of torch's Transformer layers, copied to ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

@@ -1,7 +1,5 @@
 """`captioner calibrate`, and what `captioner caption` then says of captions it is not sure of."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`captioner caption`: photos and names on standard input, lines, formats, tables, languages."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

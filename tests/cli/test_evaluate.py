@@ -1,7 +1,5 @@
 """`captioner evaluate`, `captioner score` and `captioner maps`: files in, table and files out."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

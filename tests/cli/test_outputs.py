@@ -1,7 +1,5 @@
 """Tables, drawings and pages of captions: what is written, kept and resumed."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

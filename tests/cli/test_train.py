@@ -1,7 +1,5 @@
 """`captioner train` as typed, on the roads from what users download."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`captioner translate`, `captioner evaluate-translator` and `captioner score-translations`."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

@@ -1,7 +1,5 @@
 """The fast encoder: who chooses it, and that it gives the plain one's vectors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from samples import make_captioner

@@ -1,7 +1,5 @@
 """Products of few rows against torch's."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """The hand-written recurrence against the same equations step by step, under autograd."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

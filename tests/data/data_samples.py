@@ -1,7 +1,5 @@
 """JSON files, and what readers find, for the tests of several formats."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Batches: every example once, similar lengths together; loaded ahead in the same order."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """An ill-formed file is refused in one sentence that names it, and no text crashes a reader."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Descriptions of photos: where they are, which count, and who wrote them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """COCO's caption files, Karpathy's splits and Flickr's token files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

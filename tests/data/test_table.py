@@ -1,7 +1,5 @@
 """Tables of photos and captions: columns, splits, and what is wrong with rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

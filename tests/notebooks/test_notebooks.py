@@ -1,7 +1,5 @@
 """The notebooks run whole, keep what they show, and use what is public only."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -1,7 +1,5 @@
 """Exported captioners: the package's captions without torch, from folders of every precision."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

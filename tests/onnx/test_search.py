@@ -1,7 +1,5 @@
 """The search in NumPy against the decoder loop, and its rules against `Constraints`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page without a server, in a browser: Python's captions, offline, wide and narrow."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import io

@@ -1,7 +1,5 @@
 """The config of small runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

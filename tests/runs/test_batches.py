@@ -1,7 +1,5 @@
 """Batches of captions and of pairs: the same whoever loads them, however they are divided."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path

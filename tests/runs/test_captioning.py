@@ -1,7 +1,5 @@
 """Whole runs of captioners, small: every road from data to a model folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

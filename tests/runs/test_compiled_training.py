@@ -1,7 +1,5 @@
 """`training.compile`: torch's compiler takes from ten seconds to minutes here."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

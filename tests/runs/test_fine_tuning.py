@@ -1,7 +1,5 @@
 """A model goes on with a table of one's own: one command, its words, its card."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

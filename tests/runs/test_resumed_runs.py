@@ -1,7 +1,5 @@
 """A run that stops, is killed or divided is the run in one go."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The rewards of self-critical training."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 import numpy as np

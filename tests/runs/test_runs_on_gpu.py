@@ -1,7 +1,5 @@
 """Whole runs on a GPU: learning in narrow types, resuming on another device, two processes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

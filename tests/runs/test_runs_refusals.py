@@ -1,7 +1,5 @@
 """Runs that are refused, before anything is written or changed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A captioner learns to say what is in a picture, and looks at what it says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

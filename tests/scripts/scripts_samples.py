@@ -1,7 +1,5 @@
 """What the tests of the scripts share: how a script is run."""
 
-from __future__ import annotations
-
 import io
 import runpy
 import sys

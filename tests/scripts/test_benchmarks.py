@@ -1,7 +1,5 @@
 """The benchmarks run in small sizes; what they time is right."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import nullcontext
 from pathlib import Path

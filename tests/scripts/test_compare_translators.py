@@ -1,7 +1,5 @@
 """The table of translators: what each scores alone, with the exponent it does best with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

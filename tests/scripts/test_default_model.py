@@ -1,7 +1,5 @@
 """The steps towards the packaged captioner: boxes as maps, tables, distillation."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The commands in the prose of the results are accepted by the scripts."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The acceptance of a GPU runs on a CPU in small sizes, and says so."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The pages of all fields and of all options are those that the declarations give."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shared by the browser tests: start flags, screens, photos, drawn pixels."""
 
-from __future__ import annotations
-
 import base64
 import io
 import shutil

@@ -1,7 +1,5 @@
 """Small models, photos as they are sent, requests with checks of their answers, real servers."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """The token, pages of other sites and the description, in a real browser."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """The proxy and the service of docs/serving.md, as they stand there."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import re

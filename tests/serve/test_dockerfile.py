@@ -1,7 +1,5 @@
 """The steps of the Dockerfile, run without Docker: in a folder, with an environment of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """A page of `captioner caption` in a browser: edited captions become a table to train on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from chromium_samples import downloaded, needs_chromium

@@ -1,7 +1,5 @@
 """The interface is held to its own description, by requests that are made from it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The page in a real browser: screens of all sizes, those who do not see it, and sentences."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Waiting requests: batched, too many, too slow, abandoned, failed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

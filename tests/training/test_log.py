@@ -1,7 +1,5 @@
 """The log as JSON lines and TensorBoard's records; whole runs are in tests/runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

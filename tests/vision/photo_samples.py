@@ -1,7 +1,5 @@
 """Photos and photo files for the tests of several formats."""
 
-from __future__ import annotations
-
 import io
 import struct
 from typing import Any

@@ -1,7 +1,5 @@
 """Any encoder that follows the protocol captions and fills a feature store."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The feature store: every row once and right, whatever stops its writers; nothing foreign read."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

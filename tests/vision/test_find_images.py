@@ -1,7 +1,5 @@
 """From paths, folders and patterns to image files. No file here needs to be a real image."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HEIC photos: read upright, and named without pillow-heif."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

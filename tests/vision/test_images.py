@@ -1,7 +1,5 @@
 """Loading photos: every mode, orientation and format; bad ones are in `test_vision_refusals`."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

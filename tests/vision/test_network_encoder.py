@@ -1,7 +1,5 @@
 """Networks of timm and torchvision, from config to overlay, with random weights."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

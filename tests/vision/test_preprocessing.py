@@ -1,7 +1,5 @@
 """The one preprocessing: what the encoder sees, where in the photo it lies; augmentation."""
 
-from __future__ import annotations
-
 import numpy
 import pytest
 import torch

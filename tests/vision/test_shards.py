@@ -1,7 +1,5 @@
 """Photos in tars and Parquet files: which there are, their bytes in any order, what is damaged."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

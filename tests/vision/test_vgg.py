@@ -1,7 +1,5 @@
 """The encoder is torchvision's VGG, cut before the last pooling."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

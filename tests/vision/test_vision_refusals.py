@@ -1,7 +1,5 @@
 """Photos and weights that are refused, each by one sentence."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -1,7 +1,5 @@
 """Weights from files and from the network; what does not fit is in `test_vision_refusals`."""
 
-from __future__ import annotations
-
 import os
 import urllib.error
 from pathlib import Path
