@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from captioner.errors import UserError
-from captioner.model_folders import CARD, CONFIG, FORMATS, WEIGHTS, is_of_format
+from captioner.model_folders import CARD, CONFIG, WEIGHTS, kind_of
 
 FILES = (WEIGHTS, CONFIG, "vocabulary.json", "source.json", "target.json", CARD)
 """No other file is downloaded or uploaded."""
@@ -58,7 +58,7 @@ def fetch_model(name: str | os.PathLike[str]) -> Path:
         from huggingface_hub import snapshot_download
 
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
-        if not any(is_of_format(folder, format) for format in FORMATS.values()):
+        if kind_of(folder) is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
     with _explained(address, has_bars=not (folder / WEIGHTS).exists()):
         snapshot_download(repository, revision=folder.name, allow_patterns=list(FILES))

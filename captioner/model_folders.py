@@ -106,10 +106,11 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     return path / MODEL if is_run else path
 
 
-def is_of_format(folder: str | Path, format: str) -> bool:
-    """Whether the config of a folder has this format."""
+def kind_of(folder: Path) -> str | None:
+    """Which of `FORMATS` a folder holds a model of; None for another folder."""
     path = complete_folder(folder) / CONFIG
-    return path.is_file() and _format_of(read_json(path, "model config")) == format
+    named = _format_of(read_json(path, "model config")) if path.is_file() else None
+    return next((kind for kind, format in FORMATS.items() if format == named), None)
 
 
 def read_model_config(folder: Path, kind: str) -> Any:

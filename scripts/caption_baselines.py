@@ -37,7 +37,7 @@ from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.runs.features import StoredRows
 from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
-from captioner.training import Validation, train
+from captioner.training.loop import Validation, train
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 
 SAMPLE = 40

@@ -14,8 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from captioner.training import Engine, TrainingConfig, make_optimizer
 from captioner.training.checkpoint import Position
+from captioner.training.config import TrainingConfig
+from captioner.training.distributed import Engine
+from captioner.training.optimization import make_optimizer
 from captioner.training.step import Stepper
 
 DEVICE = torch.device(os.environ.get("GPU_TESTS_DEVICE", "cuda"))

@@ -7,7 +7,7 @@ import torch
 
 from captioner.devices import choose_device, has_bfloat16, use_fast_kernels
 from captioner.errors import UserError
-from captioner.training import Engine
+from captioner.training.distributed import Engine
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from captioner.caption.folder import load_model
 from captioner.cli.main import main
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
-from captioner.hub import fetch_model, parse_address
+from captioner.hub import fetch_model
 from captioner.model_folders import model_folder
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.translate.translator_folder import save_translator
@@ -243,27 +243,3 @@ def test_without_network_the_cache_is_used(
 def test_a_missing_huggingface_hub_is_a_sentence(refused: Refused, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert 'pip install "captioner[hub]"' in refused(["info", "hf://ada/tiny"])
-
-
-def test_a_model_of_the_hub_is_not_calibrated_in_the_cache(
-    hub: HubServer, tiny_model: Path, capsys: Output, refused: Refused
-) -> None:
-    push(tiny_model, "ada/tiny", capsys)
-    command = ["calibrate", "hf://ada/tiny", "--format", "table", "--annotations", "mine.csv"]
-    assert "hf://ada/tiny is in the package or on the hub, and stays as it is" in refused(command)
-
-
-def test_the_settings_of_huggingface_hub_stay(hub: HubServer) -> None:
-    from huggingface_hub import utils
-
-    before = utils.logging.get_verbosity(), utils.are_progress_bars_disabled()
-    with pytest.raises(UserError):
-        fetch_model("hf://ada/missing")
-    assert (utils.logging.get_verbosity(), utils.are_progress_bars_disabled()) == before
-
-
-def test_an_address_is_read_from_text_and_paths() -> None:
-    for name in ("hf://ada/tiny.2@refs/pr/1", Path("hf://ada/tiny.2@refs/pr/1")):
-        address = parse_address(name)
-        assert address == ("ada/tiny.2", "refs/pr/1")
-        assert str(address) == "hf://ada/tiny.2@refs/pr/1"

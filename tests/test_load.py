@@ -42,16 +42,6 @@ def test_a_translator_is_found_by_name_or_folder(tiny_model: Path) -> None:
         captioner.load_translator("english_klingon")
 
 
-def test_captioning_and_translating_use_the_fast_kernels_of_a_gpu(
-    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    devices: list[torch.device] = []
-    monkeypatch.setattr("captioner.devices.use_fast_kernels", devices.append)
-    captioner.load(tiny_model, "cpu")
-    captioner.load_translator("english_german", "cpu")
-    assert devices == [torch.device("cpu")] * 2
-
-
 def test_the_folder_of_a_training_run_stands_for_its_model(tiny_model: Path) -> None:
     run = tiny_model.parent / "run"
     run.mkdir()

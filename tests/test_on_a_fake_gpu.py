@@ -27,8 +27,10 @@ from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveC
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import decode
 from captioner.text.token_batches import TranslationBatch, collate_sources
-from captioner.training import Engine, TrainingConfig, make_optimizer
 from captioner.training.checkpoint import Position
+from captioner.training.config import TrainingConfig
+from captioner.training.distributed import Engine
+from captioner.training.optimization import make_optimizer
 from captioner.training.step import Stepper
 from captioner.translate.model import TranslationLoss, TranslationObjective
 from captioner.vision.vgg import VGGConfig, VGGEncoder

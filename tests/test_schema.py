@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, model_validator
@@ -124,30 +122,6 @@ def test_any_value_gives_the_section_or_names_the_field(mapping: Any) -> None:
     assert "\n" not in sentence
     if isinstance(mapping, dict):
         assert "unknown field" in sentence or any(name in sentence for name in NAMES)
-
-
-PLAIN_TEXT = st.text(st.characters(exclude_categories=("C",)), max_size=5)
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
-INNERS = st.builds(Inner, size=st.integers(1, 12), share=FINITE.filter(lambda share: share != 13))
-
-
-@given(
-    st.builds(
-        Outer,
-        name=PLAIN_TEXT,
-        flag=st.booleans(),
-        rate=FINITE,
-        place=st.none() | st.sampled_from([Path("a/b"), Path(".")]),
-        inner=INNERS,
-        numbers=st.lists(st.integers(), max_size=3),
-        words=st.lists(PLAIN_TEXT, max_size=3).map(tuple),
-        triple=st.tuples(FINITE, FINITE, FINITE),
-        scores=st.dictionaries(PLAIN_TEXT, FINITE, max_size=3),
-    )
-)
-def test_a_section_written_as_yaml_comes_back(outer: Outer) -> None:
-    text = yaml.safe_dump(to_mapping(outer))
-    assert from_mapping(Outer, yaml.safe_load(text), "file") == outer
 
 
 def test_values_from_python_and_changed_copies_are_checked() -> None:

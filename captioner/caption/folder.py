@@ -42,7 +42,6 @@ from captioner.vision.encoders import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
 
-FORMAT = FORMATS["captioner"]
 VOCABULARY = "vocabulary.json"
 _TRIGRAMS = "trigrams"
 _FAMILIARITY = "confidence.familiarity."
@@ -99,7 +98,10 @@ def save_model(
     dtype: of the stored weights; computation is in float32.
     """
     sections = _sections(captioner)
-    config = {"format": FORMAT, **{name: to_mapping(each) for name, each in sections.items()}}
+    config = {
+        "format": FORMATS["captioner"],
+        **{name: to_mapping(each) for name, each in sections.items()},
+    }
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     if captioner.trigrams is not None:
         triples = trigrams_of_keys(captioner.trigrams.cpu(), len(captioner.vocabulary))  # (N, 3)

@@ -126,9 +126,7 @@ def run_info(arguments: argparse.Namespace) -> int:
 
 def _load(folder: Path) -> Captioner | Translator:
     from captioner.caption.folder import load_model
-    from captioner.model_folders import FORMATS, is_of_format
+    from captioner.model_folders import kind_of
     from captioner.translate.translator_folder import load_translator
 
-    if is_of_format(folder, FORMATS["translator"]):
-        return load_translator(folder)
-    return load_model(folder)
+    return load_translator(folder) if kind_of(folder) == "translator" else load_model(folder)

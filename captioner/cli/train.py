@@ -121,7 +121,7 @@ def run_features(arguments: argparse.Namespace) -> int:
     from captioner.devices import choose_device
     from captioner.runs.features import extract_features
     from captioner.runs.read_recipe import read_recipe
-    from captioner.training import Engine
+    from captioner.training.distributed import Engine
 
     changes = list(arguments.changes)
     if arguments.out is not None:

@@ -30,7 +30,7 @@ from captioner.evaluation.map_measures import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import PixelRows, Rows
 from captioner.text.vocabulary import Vocabulary
-from captioner.training import Part, seed_of
+from captioner.training.step import Part, seed_of
 from captioner.vision.preprocessing import Preprocessing
 
 _Key = tuple[list[EncodedCaption], Sequence[int], int, int, int]
@@ -46,7 +46,7 @@ class CaptionBatches:
 
     map_targets: targets of the attention maps, for `objective.grounding`.
 
-    Implements `captioner.training.Batches`. Augmentation does not depend on how a batch is
+    Implements `captioner.training.step.Batches`. Augmentation does not depend on how a batch is
     divided; draws of the loss do, since each part has its own seed.
     """
 
@@ -56,7 +56,6 @@ class CaptionBatches:
     map_targets: MapTargets | None = None
 
     def __len__(self) -> int:
-        """The number of batches of an epoch."""
         return self._length
 
     @cached_property
@@ -205,7 +204,7 @@ class TranslationBatches:
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
     workers: see `Loader`.
 
-    Implements `captioner.training.Batches`. Counts target tokens as examples, since the loss
+    Implements `captioner.training.step.Batches`. Counts target tokens as examples, since the loss
     is a mean over tokens: the gradient does not depend on how a batch is divided.
     """
 
@@ -215,7 +214,6 @@ class TranslationBatches:
     workers: int = 0
 
     def __len__(self) -> int:
-        """The number of batches of an epoch."""
         return self._length
 
     @cached_property

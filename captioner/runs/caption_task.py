@@ -55,7 +55,8 @@ from captioner.runs.rewards import caption_reward
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.training import Engine, ShownExample
+from captioner.training.distributed import Engine
+from captioner.training.log import ShownExample
 from captioner.vision.encoders import RANDOM
 from captioner.vision.images import original_size
 from captioner.weight_files import fill, read_tensors, write_tensors

@@ -19,7 +19,7 @@ from captioner.data.table import drawn_splits, photo_folder, read_splits
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, counted
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
-from captioner.training import TrainingConfig
+from captioner.training.config import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoders import RANDOM, encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing

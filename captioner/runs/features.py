@@ -24,7 +24,7 @@ from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.schema import to_mapping
-from captioner.training import Engine
+from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import build_encoder
 from captioner.vision.feature_store import (

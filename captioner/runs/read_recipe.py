@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from captioner.caption.folder import FORMAT, read_config
+from captioner.caption.folder import read_config
 from captioner.data.readers import format_of
 from captioner.data.table import SUFFIXES
 from captioner.errors import UserError
 from captioner.files import read_text
-from captioner.model_folders import is_of_format, model_folder
+from captioner.model_folders import kind_of, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_recipe import TASK, TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
@@ -94,7 +94,7 @@ def with_model_sections(mapping: Any) -> Any:
     encoder = mapping.get("encoder")
     weights = encoder.get("weights") if isinstance(encoder, dict) else None
     names = ["encoder", "preprocessing"]
-    if (eyes := _folder_of(weights)) is not None and is_of_format(eyes, FORMAT):
+    if (eyes := _folder_of(weights)) is not None and kind_of(eyes) == "captioner":
         mapping = _with_sections(mapping, eyes, names)
     if (start := _folder_of(mapping.get("start_from"))) is not None:
         mapping = _with_sections(mapping, start, [*names, "decoder", "search"])

@@ -33,17 +33,11 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.runs.translation_task import TranslationTask
 from captioner.schema import flat, from_mapping, to_mapping
-from captioner.training import (
-    CHECKPOINT,
-    LOG,
-    Engine,
-    ShownExample,
-    Validation,
-    make_optimizer,
-    read_checkpoint,
-    summary_writer,
-    train,
-)
+from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
+from captioner.training.distributed import Engine
+from captioner.training.log import LOG, ShownExample, summary_writer
+from captioner.training.loop import Validation, train
+from captioner.training.optimization import make_optimizer
 from captioner.vision.encoder import Encoder
 
 COMPILED_PARTS = (Attention, EncoderLayer, DecoderLayer, Encoder)
@@ -191,7 +185,7 @@ def train_run(
     resume: continue from the folder's checkpoint, if there is one; only fields in `CHANGEABLE` may
         differ. Without it, a folder with a checkpoint is refused.
     device: under `torchrun`, the type of device; each process takes its own.
-    Several processes end as `captioner.training.train` says.
+    Several processes end as `captioner.training.loop.train` says.
     """
     folder = Path(folder)
     task: Task = (

@@ -11,7 +11,7 @@ from captioner.data.parallel import LARGEST
 from captioner.decoding.options import TranslationSearch
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.text.plain_text import Capitals
-from captioner.training import TrainingConfig
+from captioner.training.config import TrainingConfig
 from captioner.translate.model import TranslationObjective
 from captioner.translate.translator import TranslationModelConfig
 

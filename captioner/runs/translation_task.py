@@ -21,7 +21,8 @@ from captioner.runs.batches import TranslationBatches
 from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import as_sentence
-from captioner.training import Engine, ShownExample
+from captioner.training.distributed import Engine
+from captioner.training.log import ShownExample
 from captioner.translate.model import TranslationLoss
 from captioner.translate.translator import Translator
 from captioner.translate.translator_folder import (

@@ -43,7 +43,10 @@ from captioner.cli.program import run_program
 from captioner.data.batches import collate_captions, encode_captions
 from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
-from captioner.training import Part, TrainingConfig, Validation, make_optimizer, train
+from captioner.training.config import TrainingConfig
+from captioner.training.loop import Validation, train
+from captioner.training.optimization import make_optimizer
+from captioner.training.step import Part
 from captioner.vision.encoders import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder

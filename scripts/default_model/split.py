@@ -24,7 +24,9 @@ from torchvision.transforms.v2 import functional as transforms
 
 from captioner.caption.folder import load_model, save_model
 from captioner.cli.program import run_program
-from captioner.training import Part, TrainingConfig, Validation, train
+from captioner.training.config import TrainingConfig
+from captioner.training.loop import Validation, train
+from captioner.training.step import Part
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 

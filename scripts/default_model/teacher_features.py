@@ -34,7 +34,7 @@ from captioner.runs.features import (
     fill_stores,
 )
 from captioner.runs.read_recipe import read_recipe
-from captioner.training import Engine
+from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import make_encoder
 from captioner.weight_files import write_tensors

@@ -120,7 +120,14 @@ OTHERS = [
     ("serve --token-file none.txt", "token file none.txt does not exist"),
     ("serve --token-file text", "text should hold a token, without spaces in it"),
     ("serve --allow-host a*b", "--allow-host a*b is not a name"),
-    ("serve --translator de=luong --translator de=plain", "two models for the language de"),
+    ("serve --port 70000", "cannot listen on '127.0.0.1', port 70000"),
+    ("serve --host no-such-host.invalid", "cannot listen on 'no-such-host.invalid'"),
+    ("serve --max-upload 0", "--max-upload 0 is not a number above 0"),
+    ("serve --max-pixels inf", "--max-pixels inf"),
+    ("serve --port 0 --translator tiny-model", "is a captioner, not a translator"),
+    ("serve --translator d=english_german", "--translator 'd' is not a language tag"),
+    ("serve --translator english_german --translator de=x", "two models for the language de"),
+    ("serve --translator fr=", "--translator fr= names no model; write TAG=MODEL"),
 ]
 
 

@@ -19,7 +19,7 @@ from samples import Output, Patch
 from captioner.cli.main import SHELLS, build_parser, main
 from captioner.cli.program import run_program
 from captioner.errors import UserError
-from captioner.training import Interrupted
+from captioner.training.loop import Interrupted
 
 COMMANDS = (
     *("caption", "translate", "serve", "train", "evaluate", "score", "maps"),

@@ -29,7 +29,7 @@ from captioner.evaluation.significance import NOTHING
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import PixelRows, example_stores
 from captioner.schema import from_mapping
-from captioner.training import Engine
+from captioner.training.distributed import Engine
 from captioner.vision.images import original_size
 from captioner.vision.vgg import VGGEncoder
 

@@ -21,7 +21,7 @@ from captioner.runs.features import StoredRows
 from captioner.runs.run import train_run
 from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import from_mapping
-from captioner.training import Batches
+from captioner.training.step import Batches
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 Config = dict[str, Any]

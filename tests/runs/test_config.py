@@ -12,9 +12,7 @@ from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.read_recipe import read_any_recipe, read_recipe
-from captioner.runs.translation_recipe import TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
-from captioner.translate.translator import TranslationModelConfig
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
 
@@ -69,24 +67,6 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
     assert soft.training.batch_size == hard.training.batch_size == 64
     paper = "rmsprop" if data == "flickr8k" else "adam"
     assert soft.training.optimizer == hard.training.optimizer == paper
-
-
-def test_multi30k_has_a_config_for_every_direction_and_every_model() -> None:
-    models: dict[str, set[str]] = {}
-    for path in CONFIGS:
-        if path.stem.startswith("multi30k_"):
-            recipe = read_any_recipe(path)
-            assert isinstance(recipe, TranslationRecipe)
-            languages = path.stem.split("_")[1:3]
-            files = f"data/multi30k/train.{languages[0]}.gz", f"data/multi30k/val.{languages[1]}.gz"
-            assert (str(recipe.data.source), str(recipe.data.validation_target)) == files
-            # German nouns have capitals: a sentence of nouns would be taken for a title.
-            assert recipe.text.capitals == ("lines" if languages[0] == "de" else "titles")
-            model = {name for name, config in recipe.model if config is not None}
-            models.setdefault("_".join(languages), set()).update(model)
-    assert models.keys() == {"en_de", "de_en", "en_fr", "fr_en"}
-    assert models["en_de"] == set(TranslationModelConfig.model_fields)
-    assert all("transformer" in found for found in models.values())
 
 
 @pytest.mark.parametrize(

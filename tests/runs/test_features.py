@@ -19,7 +19,7 @@ from captioner.runs.features import (
     example_stores,
     extract_features,
 )
-from captioner.training import Engine
+from captioner.training.distributed import Engine
 from captioner.vision.feature_store import FeatureStore
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder

@@ -10,15 +10,12 @@ import torch
 from run_samples import (
     Config,
     assert_resumes,
-    ended,
     log_of,
     numbers,
-    start,
     translation_mapping,
     write_config,
 )
 from run_samples import translation_recipe as recipe
-from safetensors.torch import load_file
 from samples import Output
 
 from captioner.cli.main import main
@@ -48,20 +45,6 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
 
 def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
     assert_resumes(recipe(), tmp_path)
-
-
-@pytest.mark.slow
-def test_two_processes_train_a_translator_to_the_weights_of_one(tmp_path: Path) -> None:
-    model = {"gnmt": {"embedding_size": 6, "hidden_size": 8, "layers": 2, "dropout": 0.0}}
-    train_run(recipe(model=model), tmp_path / "one")
-    command = ["train", write_config(tmp_path, translation_mapping(model=model)), "--out"]
-    code, _, errors = ended(start(*command, str(tmp_path / "two"), processes=2))
-    assert code == 0, errors[-3000:]
-    one, two = (load_file(tmp_path / each / "last.safetensors") for each in ("one", "two"))
-    weights = [each for each in one if each.startswith("model.")]
-    assert len(weights) > 8
-    for each in weights:
-        torch.testing.assert_close(two[each], one[each], rtol=1e-3, atol=1e-5)
 
 
 def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> None:

@@ -16,7 +16,8 @@ from captioner.decoding.options import TranslationSearch
 from captioner.runs.batches import TranslationBatches
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from captioner.training import TrainingConfig, train
+from captioner.training.config import TrainingConfig
+from captioner.training.loop import train
 from captioner.translate.model import TranslationLoss
 from captioner.translate.translator import TranslationModelConfig, Translator
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -187,37 +188,19 @@ def test_content_that_does_not_arrive_is_not_waited_for() -> None:
         assert client.get("/api/health").json() == {"status": "ok", "waiting": 0}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ("--batch-size 0", "--batch-size 0"),
-        ("--port 70000", "cannot listen on '127.0.0.1', port 70000"),
-        ("--host no-such-host.invalid", "cannot listen on 'no-such-host.invalid'"),
-        ("--allow-host *example.org", "--allow-host *example.org is not a name"),
-        ("--max-upload 0", "--max-upload 0 is not a number above 0"),
-        ("--max-pixels inf", "--max-pixels inf"),
-        ("--max-waiting -1", "--max-waiting -1"),
-        ("--timeout 0", "--timeout 0"),
-        ("--translator no-such-model", "no-such-model"),
-        ("--translator default", "is a captioner, not a translator"),
-        ("--translator d=english_german", "--translator 'd' is not a language tag"),
-        ("--translator english_german --translator de=x", "names two models for the language de"),
-        ("--translator fr=", "--translator fr= names no model; write TAG=MODEL"),
-    ],
-)
-def test_a_mistake_on_the_command_line_is_named(
-    arguments: str, named: str, refused: Refused
-) -> None:
-    port = [] if "--port" in arguments else ["--port", "0"]
-    assert named in refused(["serve", *arguments.split(), *port])
-
-
 def test_a_port_in_use_is_named() -> None:
     taken = listen("127.0.0.1", 0)
     port = taken.socket.getsockname()[1]
     sentence = f"port {port}: Address already in use; see --host"
     with taken.socket, pytest.raises(UserError, match=sentence):
         listen("127.0.0.1", port)
+
+
+def test_without_its_extra_it_says_what_to_install(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "captioner.serve.app", None)
+    assert 'more packages: pip install "captioner[serve]"' in refused(["serve"])
 
 
 def test_an_empty_token_is_not_taken_for_none(

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from serve_samples import ROOT, Running, asking, files, photo_bytes, running, until
+from serve_samples import Running, files, photo_bytes, running
 
 from captioner.caption.folder import load_model
-from captioner.serve.app import make_app
 from captioner.serve.server import listen
-from captioner.serve.service import Service
 
 
 @pytest.mark.slow
@@ -103,34 +98,6 @@ def test_a_signal_ends_it_when_requests_under_way_are_answered(
     assert server.process.returncode == 0
     assert out == "captioner: ended\n"
     assert errors == ""
-
-
-@pytest.mark.slow
-def test_without_its_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(name='fastapi')")
-    done = subprocess.run(
-        [sys.executable, "-m", "captioner", "serve"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
-        check=False,
-    )
-    assert done.returncode == 2
-    said = 'captioner: captioner serve needs more packages: pip install "captioner[serve]"\n'
-    assert (done.stdout, done.stderr) == ("", said)
-
-
-def test_connections_beyond_the_limit_are_refused(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("captioner.serve.server._CONNECTIONS", 3)
-    with asking(make_app(service)) as client:
-        place = (client.base_url.host, client.base_url.port or 0)
-        idle = [socket.create_connection(place) for _ in range(3)]
-        assert client.get("/api/health").status_code == 503
-        for line in idle:
-            line.close()
-        until(lambda: client.get("/api/health").status_code == 200)
 
 
 def test_the_address_of_a_listener_is_that_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from captioner.training.checkpoint import (
     load_checkpoint,
     random_state,
     save_checkpoint,
-    set_random_state,
 )
 
 POSITION = Position(2, 3, 13, [0.1, 1 / 3], {"loss": 0.1 + 0.2})
@@ -173,22 +172,6 @@ def test_a_full_disk_leaves_the_checkpoint_that_was_there(
         save(path, *make(seed=5))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("device", ["cuda:1", "mps"])
-def test_the_random_state_is_that_of_the_device_of_the_model(
-    monkeypatch: Patch, device: str
-) -> None:
-    place, found = torch.device(device), {}
-    for kind in (torch.cuda, torch.mps):
-        monkeypatch.setattr(kind, "get_rng_state", lambda which="mps": f"of {which}")
-        monkeypatch.setattr(
-            kind, "set_rng_state", lambda state, which="mps": found.update({str(which): state})
-        )
-    states = random_state(place)
-    assert states[place.type] == f"of {device}"
-    set_random_state({**states, place.type: "another"}, place)  # type: ignore[dict-item]
-    assert found == {device: "another"}
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")

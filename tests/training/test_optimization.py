@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
-from captioner.training import TrainingConfig, make_optimizer
-from captioner.training.optimization import Average, learning_rate_factor, validations_since_best
+from captioner.training.config import TrainingConfig
+from captioner.training.optimization import (
+    Average,
+    learning_rate_factor,
+    make_optimizer,
+)
 
 # The optimisers.
 
@@ -91,17 +93,6 @@ def test_inverse_square_root() -> None:
     for step, factor in enumerate(found):
         paper = min((step + 1) ** -0.5, (step + 1) * 4**-1.5) / 4**-0.5
         assert factor == pytest.approx(paper)
-
-
-@given(st.lists(st.integers(0, 5).map(float), max_size=12))
-def test_validations_since_best(scores: list[float]) -> None:
-    found = validations_since_best(scores)
-    if not scores:
-        assert found == 0
-    else:
-        best = len(scores) - 1 - found
-        assert scores[best] == max(scores)
-        assert all(score < scores[best] for score in scores[:best])
 
 
 # The average.

@@ -21,7 +21,7 @@ from training_samples import (
 )
 
 from captioner.errors import UserError
-from captioner.training import Engine
+from captioner.training.distributed import Engine
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from training_samples import STEPS, Data, at, content_of, make_model, raising, run
 
 from captioner.errors import UserError
-from captioner.training import Engine, Part, TrainingConfig, make_optimizer
 from captioner.training.checkpoint import Position
-from captioner.training.step import Stepper
+from captioner.training.config import TrainingConfig
+from captioner.training.distributed import Engine
+from captioner.training.optimization import make_optimizer
+from captioner.training.step import Part, Stepper
 
 NO_NUMBER = "the model's output is not a number, or too large for one, at step 6, in epoch 2: lower"
 NO_MEMORY = (

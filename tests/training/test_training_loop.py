@@ -31,9 +31,9 @@ from training_samples import (
 )
 
 from captioner.errors import UserError
-from captioner.training import Interrupted, train
 from captioner.training import loop as loop_module
 from captioner.training.checkpoint import Position
+from captioner.training.loop import Interrupted, train
 
 
 def assert_same_run(found: Path, expected: Path) -> None:

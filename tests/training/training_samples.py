@@ -22,8 +22,11 @@ from captioner.caption.losses import ObjectiveConfig
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss
 from captioner.errors import UserError
-from captioner.training import Engine, Interrupted, Part, TrainingConfig, Validation, train
 from captioner.training.checkpoint import Position
+from captioner.training.config import TrainingConfig
+from captioner.training.distributed import Engine
+from captioner.training.loop import Interrupted, Validation, train
+from captioner.training.step import Part
 
 EXAMPLES, BATCH, EPOCHS = 13, 4, 3
 """The last of the four batches of an epoch has one example: nothing for the second process."""
