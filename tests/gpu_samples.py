@@ -3,8 +3,6 @@
 GPU_TESTS_DEVICE=cpu runs them on the CPU, to check the tests themselves.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Publishing models on a hub and using them from there, on a hub of this machine."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

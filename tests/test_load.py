@@ -1,7 +1,5 @@
 """`captioner.load` and what the package shows of itself."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

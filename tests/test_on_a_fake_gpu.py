@@ -5,8 +5,6 @@ tensors of two. Tensors on the CPU are real. What a GPU computes is tested where
 `test_*_on_gpu.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

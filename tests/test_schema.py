@@ -1,7 +1,5 @@
 """Whatever a config holds, it becomes the section or a sentence that names the field."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """What commands refuse: exit code 2, one sentence, and every file is as before."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line as a whole: help, completion, errors, exit codes, signals, streams."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Blockwise additive scores and their gradient against the plain equation under autograd."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

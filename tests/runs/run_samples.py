@@ -1,7 +1,5 @@
 """Photos with captions, and a config so small that a run takes a second."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

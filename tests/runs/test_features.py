@@ -1,7 +1,5 @@
 """Feature stores of a recipe, by one process or several: the same rows, whatever happens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

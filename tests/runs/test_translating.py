@@ -1,7 +1,5 @@
 """Training a translator from a config, as `captioner train` does it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every translation model learns a toy language pair, numbers in words to digits; two, to copy."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

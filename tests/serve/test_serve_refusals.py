@@ -1,7 +1,5 @@
 """What is refused, each by one sentence that reveals nothing about the machine."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

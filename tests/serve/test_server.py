@@ -1,7 +1,5 @@
 """The server as a process: addresses, signals, and sixty requests at once."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import socket

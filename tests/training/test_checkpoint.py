@@ -1,7 +1,5 @@
 """A checkpoint holds all that a run goes on from, and is whole or not there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The optimisers, the learning rate over the steps, and the moving average of the weights."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

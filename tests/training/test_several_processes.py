@@ -1,7 +1,5 @@
 """Two processes train to the weights of one, and stop, fail and resume as one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

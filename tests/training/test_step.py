@@ -1,7 +1,5 @@
 """What goes wrong in a step is one sentence, and the last checkpoint stays whole."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

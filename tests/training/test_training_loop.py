@@ -1,7 +1,5 @@
 """The training loop: stopped anywhere and resumed, it ends where it would have ended."""
 
-from __future__ import annotations
-
 import math
 import signal
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A model and a training set to divide; run by torchrun, this trains as one of two processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -40,7 +38,7 @@ class Batch(NamedTuple):
     inputs: Tensor
     targets: Tensor
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> "Batch":
         return Batch(self.inputs.to(device), self.targets.to(device))
 
 
