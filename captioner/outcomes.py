@@ -1,4 +1,4 @@
-"""Computes items in batches and in the background, where a bad one may fail without the others."""
+"""Computes items in batches and in threads; a bad one may fail without the others."""
 
 from __future__ import annotations
 

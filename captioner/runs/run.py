@@ -1,4 +1,4 @@
-"""A training run of either task: its folder, its validation, its model card and the run itself."""
+"""A training run of either task: its folder, validation, model card and the run itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XMP and text files beside photos, and captions inside them, as exiftool writes and reads them."""
+"""Captions in XMP and text files beside photos, and in photos by exiftool."""
 
 import json
 import os
