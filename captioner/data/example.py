@@ -65,7 +65,8 @@ class Problems:
     on_problem: for `settle`. skipping: the options that skip them, for its refusal.
     source: the file's name, set by the reader. note: how photos were chosen, where the source does
     not say it. counts: of the photos in a folder, in words. by_captioner: whether captions count
-    that captioner wrote in a folder.
+    that captioner wrote in a folder. draws_splits: `train` and `val` of a source without splits;
+    otherwise either is all of it.
     """
 
     on_problem: OnProblem = "refuse"
@@ -74,6 +75,7 @@ class Problems:
     note: str = ""
     counts: str = ""
     by_captioner: bool = False
+    draws_splits: bool = True
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, kind: str, sentence: str) -> None:

@@ -74,8 +74,8 @@ def read_examples(
     folder = photo_folder(file, images)
     format = format or format_of(file) or "coco"
     collector = Collector(Problems() if problems is None else problems, check_files)
-    is_coco_file = format == "coco" and file.is_file()
-    is_drawn = is_coco_file and split in (TRAIN, VALIDATION) and not _SPLIT.search(file.name)
+    has_no_split = format == "coco" and file.is_file() and not _SPLIT.search(file.name)
+    is_drawn = has_no_split and split in (TRAIN, VALIDATION) and collector.problems.draws_splits
     wanted = None if split is None or is_drawn else os.fspath(split)
     READERS[format](file, folder, wanted, collector)
     examples = collector.examples()

@@ -100,7 +100,10 @@ def _collect(file: Path, images: Path, splits: Sequence[str | None], collector: 
         _of_folder(file, problems) if file.is_dir() else _rows(_records(file, problems), problems)
     )
     if {TRAIN, VALIDATION} & set(splits) and not any(row.split for row in rows):
-        rows, problems.note = _with_drawn_splits(rows, problems.source)
+        if problems.draws_splits:
+            rows, problems.note = _with_drawn_splits(rows, problems.source)
+        else:
+            splits = [None]
     if splits != [None] and any(row.split for row in rows):
         for row in rows:
             if row.split is None:
@@ -109,14 +112,17 @@ def _collect(file: Path, images: Path, splits: Sequence[str | None], collector: 
     for split in splits:
         if split is not None and not is_refused:
             _require_split(rows, split, problems)
+    photos: dict[str, ShardMember | None] = {}
     for row in rows:
         image_record = f"image {row.image} ({row.record})"
         if not collector.is_in_split(row.image, row.split, image_record):
             continue
         if row.split in splits or None in splits:
-            if row.image not in collector:
-                collector.add_image(row.image, row.photo or images / row.image, image_record)
-            collector.add_caption(row.image, row.caption, row.record)
+            is_same = photos.setdefault(row.image, row.photo) == row.photo  # Shards share names.
+            is_known = is_same and row.image in collector
+            path = row.photo or images / row.image
+            if is_known or collector.add_image(row.image, path, image_record):
+                collector.add_caption(row.image, row.caption, row.record)
 
 
 def _draw_validation(images: Iterable[str], source: str) -> tuple[set[str], str]:

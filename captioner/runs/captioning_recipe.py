@@ -265,16 +265,17 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
         return examples[validation:], examples[:validation], []
     assert data.annotations is not None  # Checked by DataConfig.
     splits = (data.train, data.validation)
-    problems = Problems(data.on_problem), Problems(data.on_problem)
-    if data.format == "table" and data.validation_annotations is None:
-        problems[0].by_captioner = data.captions_by_captioner
+    is_one_file = data.validation_annotations is None
+    takes_all = data.captions_by_captioner
+    problems = [
+        Problems(data.on_problem, by_captioner=takes_all, draws_splits=is_one_file) for _ in splits
+    ]
+    if data.format == "table" and is_one_file:
         train, val = read_splits(data.annotations, data.images, splits, problems[0])
         for examples, split in zip((train, val), splits, strict=True):
             if not examples:
                 raise UserError(f"{data.annotations}: no captioned images are left in {split!r}")
-    elif (
-        data.format == "coco" and data.validation_annotations is None and data.annotations.is_file()
-    ):
+    elif data.format == "coco" and is_one_file and data.annotations.is_file():
         examples = read_examples("coco", data.annotations, data.images, None, problems[0])
         folder = photo_folder(data.annotations, data.images)
         train, val = drawn_splits(examples, folder, problems[0])
@@ -284,11 +285,6 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
             read_examples(data.format, file, data.images, split, each)
             for file, split, each in zip(files, splits, problems, strict=True)
         )
-        if any(each.note for each in problems):
-            raise UserError(
-                f"of {files[0]} and {files[1]}, one has no splits: set data.train or "
-                "data.validation to null to read it whole"
-            )
     shared = {each.name for each in train} & {each.name for each in val}
     if shared:
         raise UserError(

@@ -84,10 +84,11 @@ class CellReader:
         with self._lock:
             cell = self._cell(member.shard, *member.place)
         content, path = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, "")
-        if content is None and path:
-            return Path(member.shard).parent.joinpath(path).read_bytes()
         if content is None:
-            raise UserError(f"{member} has no photo")
+            file = Path(member.shard).parent / (path or "")
+            if not file.is_file():  # A device may have no end.
+                raise UserError(f"{member} has no photo{f': {file} is no file' if path else ''}")
+            return file.read_bytes()
         return bytes(content)
 
     def _cell(self, shard: str, group: int, row: int) -> Any:
@@ -151,6 +152,7 @@ def _reported(path: str, report: Report) -> Iterator[None]:
         yield
     except (OSError, ValueError, tarfile.TarError) as error:  # Of pyarrow, the first two.
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        reason = "no tar, or a compressed one" if reason.endswith(" header") else reason
         report(f"{path} cannot be read to its end: {reason}")
 
 
@@ -162,7 +164,7 @@ def _read_from_tar(member: ShardMember) -> bytes:
 
 
 def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
-    photos: list[tuple[str, ShardMember]] = []
+    photos: dict[str, ShardMember] = {}
     texts: defaultdict[str, Record] = defaultdict(dict)
     with _reported(path, report), tarfile.open(path, "r:") as tar:
         for info in iter(tar.next, None):
@@ -171,13 +173,14 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
             member = ShardMember(path, info.name, place, _read_from_tar)
             stem, suffix = os.path.splitext(info.name)
             if info.isfile() and suffix.lower() in IMAGE_SUFFIXES:
-                photos.append((stem, member))
+                photos[info.name] = member  # The last of a name counts, as to tar.
             elif info.isfile() and suffix in (".txt", ".json"):
                 texts[stem][suffix] = member
         end = ShardMember(path, "", (tar.offset, tarfile.BLOCKSIZE), _read_from_tar)
         if end.read() != bytes(tarfile.BLOCKSIZE):
             raise tarfile.ReadError("damaged or cut off")  # tarfile takes it for the end.
-    yield from ((photo.name, {"image": photo, **texts[stem]}) for stem, photo in photos)
+    for name, photo in photos.items():
+        yield photo.name, {"image": photo, **texts[os.path.splitext(name)[0]]}
 
 
 def _open_parquet(path: str) -> Any:
@@ -222,7 +225,7 @@ def _photo_column(schema: Any) -> tuple[str, bool]:
 
 def _is_photo(kind: Any) -> bool:
     """Whether a column has bytes, or `bytes` and `path` as Hugging Face's datasets have them."""
-    return str(kind).startswith(("binary", "large_binary", "struct<bytes: "))
+    return re.match(r"(large_)?binary|struct<(.*, )?bytes: ", str(kind)) is not None
 
 
 def _is_text(kind: Any) -> bool:

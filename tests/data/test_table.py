@@ -247,3 +247,13 @@ def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path
     }
     with pytest.raises(UserError, match=rf"^shards {pattern.parent}/.* has 5 ill-formed lines \("):
         read(None, pattern)
+
+
+def test_shards_of_one_name_in_folders_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
+    for number in range(2):
+        write_tar(tmp_path / f"{number}/s/0.tar", {"0.jpg": b"", "0.txt": b"A dog"})
+    pattern = tmp_path / "{0..1}/s/0.tar"
+    with pytest.raises(UserError, match=rf"1 duplicate image .*{tmp_path}/1/s/0.tar/0.jpg"):
+        read(None, pattern)
+    images, _ = read(None, pattern, on_problem="skip")
+    assert captions(images) == [("s/0.tar/0.jpg", ("A dog",))]

@@ -271,6 +271,26 @@ def test_validation_captions_may_be_in_a_file_of_their_own(tmp_path: Path) -> No
     assert sentences == []
 
 
+@pytest.mark.parametrize("form", ["coco", "table"])
+def test_files_of_training_and_of_validation_photos_need_no_splits(
+    form: str, tmp_path: Path
+) -> None:
+    files = []
+    for name, numbers in (("a", (1, 2, 3, 4, 5)), ("b", (6,))):
+        for number in numbers:
+            save_photo(tmp_path / f"{number:012d}.jpg", number)
+        files.append(coco_file(tmp_path, f"captions_{name}.json", [*numbers]))
+        if form == "table":
+            files[-1] = tmp_path / f"{name}.csv"
+            rows = [f"{number:012d}.jpg,a dog" for number in numbers]
+            files[-1].write_text("\n".join(["image,caption", *rows]))
+    data = DataConfig(
+        format=form, annotations=files[0], validation_annotations=files[1], images=tmp_path
+    )
+    train, validation, sentences = read_training(data)
+    assert (len(train), len(validation), sentences) == (5, 1, [])
+
+
 def test_exact_match_is_of_words_whatever_stands_between_them() -> None:
     captions = [("A man's hat.",), ("It doesn't",)]
     examples = [Example(number, Path("a.png"), texts) for number, texts in enumerate(captions)]

@@ -84,12 +84,9 @@ def test_a_photo_in_both_splits_is_refused(tmp_path: Path) -> None:
     files = tmp_path / "train.csv", tmp_path / "val.csv"
     for file in files:
         file.write_text("image,caption\na.png,one\n")
-    fields = {"format": "table", "validation": None}
-    fields |= dict(zip(("annotations", "validation_annotations"), files, strict=True))
+    fields = dict(zip(("annotations", "validation_annotations"), files, strict=True))
     with pytest.raises(UserError, match=r"a\.png"):
-        read_training(DataConfig(**fields, train=None))
-    with pytest.raises(UserError, match=r"one has no splits: set data\.train"):
-        read_training(DataConfig(**fields, train="train"))
+        read_training(DataConfig(format="table", **fields))
 
 
 def test_photos_packages_and_folders_that_a_run_lacks(

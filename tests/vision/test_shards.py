@@ -1,8 +1,11 @@
 """Photos in tars and Parquet files: which there are, their bytes in any order, what is damaged."""
 
+import gzip
+import io
 import os
 import re
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +48,12 @@ def test_photos_of_tars_are_read_in_any_order_with_the_texts_of_their_name(tmp_p
     assert [last[suffix].read() for suffix in (".txt", ".json")] == [b"two", b"{}"]
 
 
-@pytest.mark.parametrize("form", ["struct", "binary"])
+@pytest.mark.parametrize("form", ["struct", "path first", "binary"])
 def test_photos_of_parquet_are_read_in_any_order(form: str, tmp_path: Path) -> None:
     contents = [os.urandom(20) for _ in range(300)]
     cells: list[Any] = [*contents]
+    if form == "path first":
+        cells = [{"path": "x.jpg", "bytes": content} for content in contents]
     if form == "struct":
         cells = [{"bytes": content, "path": "x.jpg"} for content in contents]
         cells[7] = {"bytes": None, "path": "7.jpg"}
@@ -81,6 +86,7 @@ def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None
         (whole, content[:end], 3, "damaged or cut off"),
         (whole, content[:second] + b"\xff" * 9 + content[second + 9 :], 1, "damaged or cut off"),
         (whole, b"", 0, "empty file"),
+        (whole, gzip.compress(content), 0, "no tar, or a compressed one"),
         (table, table.read_bytes(), 0, r"it has no column of bytes, and none of paths \(image, "),
         (table, table.read_bytes()[:-9], 0, "Parquet magic bytes not found"),
         (tmp_path / "none.tar", None, 0, "No such file or directory"),
@@ -100,6 +106,26 @@ def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path:
         with pytest.raises(UserError, match=rf"^{tmp_path}/p\.parquet/{reason}"):
             load_image(member)
     assert load_image(photos[2]).size == (120, 90)
+
+
+def test_cells_of_parquet_name_no_devices(tmp_path: Path) -> None:
+    """/dev/zero, say, has no end."""
+    paths = [os.devnull, "none.jpg"]
+    cells = [{"bytes": None, "path": path} for path in paths]
+    photos = list(photos_of(write_parquet(tmp_path / "p.parquet", {"image": cells})).values())
+    for member, path in zip(photos, paths, strict=True):
+        with pytest.raises(UserError, match=rf"/{member.member} has no photo: .*{path} is no file"):
+            load_image(member)
+
+
+def test_the_last_member_of_a_name_counts(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "0.tar", {"1.jpg": b"first", "1.txt": b"one"})
+    with tarfile.open(path, "a") as tar:
+        info = tarfile.TarInfo("1.jpg")
+        info.size = 4
+        tar.addfile(info, io.BytesIO(b"last"))
+    ((_, record),) = read_shards(path, pytest.fail)
+    assert [record["image"].read(), record[".txt"].read()] == [b"last", b"one"]
 
 
 def test_photos_of_a_damaged_row_group_fail_alone(tmp_path: Path) -> None:
