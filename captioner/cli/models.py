@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 EXPORT_DESCRIPTION = """\
 Writes a captioner as ONNX graphs, which run without torch.
 
-  captioner export default onnx/                              float32, 76 MB
+  captioner export default onnx/                              float32, 61 MB
   captioner export runs/coco/model onnx/ --precision float16
-  captioner export default page/ --precision int8 --page      a web page, 35 MB
+  captioner export default page/ --precision int8 --page      a web page, 30 MB
 
 In Python: captioner.onnx.load("onnx/").caption("photo.jpg"). The page needs a
 web server for its files and nothing else: photos stay in the browser.
