@@ -18,7 +18,6 @@ from captioner.vision.encoders import build_encoder
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 SMALL = VGGConfig(name="vgg11_bn", width=0.05)
-FULL_BN = VGGConfig(name="vgg11_bn")
 FULL = VGGConfig(name="vgg11")
 
 
@@ -69,7 +68,8 @@ def test_a_whole_network_in_a_file_is_loaded(
 
 def test_a_model_is_named_as_everywhere(tmp_path: Path, state: dict[str, Tensor]) -> None:
     packaged = read_weights(model_folder() / "model.safetensors")
-    loaded = build_encoder(FULL_BN.replace(name="vgg11", rank=0.5, context=(2, 4)), "default").state_dict()
+    split = VGGConfig(name="vgg11", rank=0.5, context=(2, 4))
+    loaded = build_encoder(split, "default").state_dict()
     assert all(torch.equal(t, packaged[f"encoder.{name}"]) for name, t in loaded.items())
     run = tmp_path / "run"
     (run / "model").mkdir(parents=True)
