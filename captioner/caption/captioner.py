@@ -32,7 +32,7 @@ class Captioner(PhotoCaptioner):
 
     search: the default options. card: the text of the model card. confidence: of a calibrated model
         (`captioner calibrate`). trigrams: keys of the triples of tokens that people wrote, to which
-        the search keeps; see `Constraints`.
+        the search keeps, and of words that never stand together; see `Constraints`.
     """
 
     encoder: Encoder

@@ -27,7 +27,7 @@ class Constraints:
     trigrams: (N,) keys of the triples of tokens that people wrote, sorted; see `trigram_keys`. No
         other triple occurs in a hypothesis, except before an end where nothing else is left. Only
         the `LIKELIEST` tokens of a step are candidates, also in sampling. None allows all.
-        With `start` in its middle, a triple is a clash: its last token never comes after its first.
+        A triple (a, `start`, b) of a word a is a clash: b never comes after a.
     start: the token before the first one, twice, in `trigrams`.
     """
 

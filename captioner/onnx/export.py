@@ -8,7 +8,8 @@ Three graphs, with a dynamic batch B and beam K; for the LSTM decoder:
                    (B, K, V), weights (B, K, L), next_hidden and next_cell
 
 `captioner.json` holds words, search, preprocessing and confidence; `trigrams.bin` the triples of
-tokens that people wrote, as little-endian uint16. All arithmetic is float32. Weights are stored in
+tokens that people wrote and the clashes (see `captioner.decoding.constraints`), as little-endian
+uint16. All arithmetic is float32. Weights are stored in
 float32, float16, or int8 with a float16 scale for each row of a matrix and each kernel of a
 convolution; the runtime restores them to float32 once, when it loads a graph.
 """

@@ -101,15 +101,16 @@ class CaptionTask:
         self.validation = validation[: recipe.validation.images or None]
         _check_validation(len(self.validation))
         words = [each.words for each in self.train]
+        captions = list(chain(*words))
         start = None
         if recipe.start_from is not None and not resumed:
             start = load_model(model_folder(recipe.start_from))
         if resumed:
             vocabulary = Vocabulary.load(folder / WORDS)
         elif start is not None:
-            vocabulary = first_words(start.vocabulary, list(chain(*words)), recipe.minimum_count)
+            vocabulary = first_words(start.vocabulary, captions, recipe.minimum_count)
         else:
-            vocabulary = Vocabulary.build(chain(*words), recipe.minimum_count)
+            vocabulary = Vocabulary.build(captions, recipe.minimum_count)
         maximum_length = recipe.data.maximum_length
         self.captions, cut = encode_captions(words, vocabulary, maximum_length)
         self.data = [
@@ -132,7 +133,7 @@ class CaptionTask:
             self._use_word_vectors(recipe.word_vectors, resumed)
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
-            self.captioner.trigrams = known_trigrams(start, vocabulary, list(chain(*words)))
+            self.captioner.trigrams = known_trigrams(start, vocabulary, captions)
         elif resumed and (folder / TRIGRAMS).exists():
             self.captioner.trigrams = read_tensors(folder / TRIGRAMS)["keys"]
         self.loss = self._make_loss(words)

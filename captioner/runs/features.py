@@ -125,7 +125,7 @@ def example_stores(
     """The store of each split, in `features.folder` or the run's folder, created if missing."""
     origin: dict[str, Any] = {
         "encoder": {
-            **to_mapping(encoder.config),
+            **encoder.config.model_dump(mode="json", exclude={"rank"}),  # The weights tell it.
             "weights": encoder.digest(),
             "precision": recipe.features.precision,
         },

@@ -53,8 +53,10 @@ class VGGConfig(EncoderConfig):
         1.0,
         ge=0.01,
         le=1,
+        repr=False,  # A digest of before has none; split weights have other names and shapes.
         description="below 1, each convolution behind the first pooling is two: a 3x3 one with "
-        "this share of its channels, and a 1x1 one; those of the context stay whole",
+        "this share of its channels, and a 1x1 one; those of the context stay whole. ImageNet "
+        "weights need 1",
     )
     context: tuple[Annotated[int, Field(ge=1, le=14, strict=True)], ...] = Field(
         (),
@@ -64,7 +66,7 @@ class VGGConfig(EncoderConfig):
 
     @property
     def has_batch_norm(self) -> bool:
-        """Whether batch normalisation follows each convolution."""
+        """Whether it has batch normalisation."""
         return self.name.endswith("_bn")
 
 
@@ -135,10 +137,10 @@ class VGGEncoder(Encoder):
         return folded.eval()
 
     def pretrained_weights(self) -> dict[str, Tensor]:
-        """Torchvision's, for networks as wide as the published ones."""
+        """Torchvision's, for width 1 and rank 1."""
         if (self.config.width, self.config.rank) != (1.0, 1.0):
             raise UserError(
-                f"ImageNet weights exist for width 1.0 and rank 1.0 only, not for "
+                "ImageNet weights exist for width 1.0 and rank 1.0 only, not for "
                 f"{self.config.name} of width {self.config.width} and rank {self.config.rank}; "
                 "give a weights file"
             )
@@ -157,7 +159,10 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
         for channels in stage:
             if config.rank < 1 and index > 0:
                 middle = max(1, round(channels * config.rank))
-                layers.append(nn.Conv2d(channels_in, middle, 3, padding=1, bias=False))
+                first = nn.Conv2d(channels_in, middle, 3, padding=1, bias=False)
+                if not first.weight.is_meta:
+                    nn.init.kaiming_normal_(first.weight, nonlinearity="linear")
+                layers.append(first)
                 layers += _convolution(config, middle, channels, kernel_size=1)
             else:
                 layers += _convolution(config, channels_in, channels)

@@ -48,7 +48,7 @@ KIND_SHARE = 0.03
 """Two words of one kind clash if no larger a share of the captions with the rarer one has both."""
 
 _KINDS = {"person": "", "motorcycle": "bicycle"}
-"""Of a category, where it is not a kind: people have none, and both kinds of bikes are one."""
+"""The kind of a category, where it differs: words for people have none, bikes are one."""
 
 
 def average(models: Sequence[Captioner]) -> Captioner:
@@ -92,8 +92,8 @@ def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor
     """
     size, synonyms = len(vocabulary), read_synonyms()
     together = torch.zeros(size, size)
-    for first in range(0, len(captions), 5000):
-        part = captions[first : first + 5000]
+    for begin in range(0, len(captions), 5000):
+        part = captions[begin : begin + 5000]
         has_word = torch.zeros(len(part), size)
         for row, words in enumerate(part):
             has_word[row, vocabulary.encode(words)] = 1

@@ -194,3 +194,8 @@ def test_context_is_folded_saved_and_frozen_with_the_last_stage() -> None:
     assert all(parameter.requires_grad for parameter in encoder.context.parameters())
     encoder.freeze(5, batch_norm=False)
     assert not any(parameter.requires_grad for parameter in encoder.context.parameters())
+
+
+def test_digests_are_those_of_before_there_was_a_rank() -> None:
+    # Feature stores are refused by another digest, and COCO's takes hours.
+    assert repr(VGGConfig(name="vgg19")) == "VGGConfig(name='vgg19', width=1.0, context=())"
