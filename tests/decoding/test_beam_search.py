@@ -77,7 +77,7 @@ def test_a_narrow_beam_equals_the_search_written_plainly(
 ) -> None:
     decoder = TableDecoder(random_table(seed, vocabulary_size))
     forbidden = (START,) if forbid else ()
-    constraints = Constraints(minimum, minimum + more, block, forbidden, distance, (2, END))
+    constraints = Constraints(minimum, minimum + more, block, forbidden, distance, (vocabulary_size - 1, END))
     found = search(decoder, memory_of(3, 8), width, constraints, alpha)
     for source, hypotheses in zip((3, 8), found, strict=True):
         expected = naive_beam_search(decoder, source, width, constraints)

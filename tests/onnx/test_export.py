@@ -95,7 +95,8 @@ def test_fewer_bits_make_smaller_files_and_nearly_the_same_annotation_vectors(
     pixels = numpy.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(numpy.float32)
     whole, fewer = (captioner.onnx.load(each).encode(pixels) for each in folders.values())
     error = numpy.linalg.norm(whole - fewer) / numpy.linalg.norm(whole)
-    assert 0 < error < 0.015
+    assert error < 0.015
+    assert (error > 0) == (precision == "int8")  # The package's weights are in float16.
     demo = ROOT / "captioner/demo.jpg"
     assert captioner.onnx.load(folders[precision]).caption(demo).text == "a close up of a cat"
 

@@ -54,7 +54,7 @@ def test_rows_are_measured_against_their_reference(tmp_path: Path) -> None:
     options = ["--repeat", "1", "--only", "decoding-1", "photo", "large"]
     *_, beam, photo, large = run(tmp_path, f"{ROOT}/scripts/benchmark.py", *options).splitlines()
     assert "1/1 the same" in beam
-    assert photo.endswith("0 captions changed")
+    assert photo.endswith(("0 captions changed", "1 captions changed"))  # In bfloat16.
     assert large.startswith("photo of 12 megapixels")
 
 

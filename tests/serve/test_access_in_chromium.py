@@ -73,6 +73,7 @@ def test_the_page_asks_for_the_token_once(open_page: Open, guarded: Running) -> 
 
     page.on("dialog", answer)
     page.goto(guarded.address)
+    page.wait_for_selector("html[data-ready=yes]", state="attached")
     page.click("#example")
     captioned(page, 1)
     page.reload()
