@@ -76,8 +76,8 @@ def test_a_narrow_beam_equals_the_search_written_plainly(
     seed, vocabulary_size, width, minimum, more, block, distance, forbid, alpha
 ) -> None:
     decoder = TableDecoder(random_table(seed, vocabulary_size))
-    forbidden = (START,) if forbid else ()
-    constraints = Constraints(minimum, minimum + more, block, forbidden, distance, (vocabulary_size - 1, END))
+    forbidden, last = ((START,) if forbid else ()), vocabulary_size - 1
+    constraints = Constraints(minimum, minimum + more, block, forbidden, distance, (last, END))
     found = search(decoder, memory_of(3, 8), width, constraints, alpha)
     for source, hypotheses in zip((3, 8), found, strict=True):
         expected = naive_beam_search(decoder, source, width, constraints)
