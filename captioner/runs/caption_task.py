@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -24,7 +23,6 @@ from captioner.data.example import Example
 from captioner.data.instances import read_instances
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
-from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.score import evaluate_captions
@@ -52,14 +50,14 @@ from captioner.runs.features import (
     readable,
 )
 from captioner.runs.rewards import caption_reward
-from captioner.text.ngrams import PeoplesNgrams
+from captioner.runs.start_from import copy_weights, first_words, known_trigrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.distributed import Engine
 from captioner.training.log import ShownExample
 from captioner.vision.encoders import RANDOM
 from captioner.vision.images import original_size
-from captioner.weight_files import fill, read_tensors, write_tensors
+from captioner.weight_files import read_tensors, write_tensors
 
 WORDS = "vocabulary.json"
 """In a run's folder: its words."""
@@ -81,11 +79,6 @@ SHOWN = 4
 
 LISTED = 8
 """New words that are named."""
-
-LEAST_KNOWN = 1 / 3
-"""Captions are in another language if a model knows a smaller share of their words than this. The
-packaged model knows 93 to 95 % of the words of English captions (COCO, Multi30k), and 5 to 8 % of
-French and German ones."""
 
 
 class CaptionTask:
@@ -356,88 +349,3 @@ def _some_rows(captions: list[EncodedCaption]) -> Tensor:
 def _check_validation(photos: int) -> None:
     if photos < 2:
         raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
-
-
-def first_words(
-    start: Vocabulary, captions: Sequence[Sequence[str]], minimum_count: int
-) -> Vocabulary:
-    """The words of a model to start from, and new ones of training captions.
-
-    captions: tokenised. Of another language, see `LEAST_KNOWN`, their words alone.
-    """
-    is_known = [word in start for word in chain(*captions)]
-    if sum(is_known) < LEAST_KNOWN * len(is_known):
-        return Vocabulary.build(captions, minimum_count)
-    return start.extended(captions, minimum_count)
-
-
-def known_trigrams(
-    start: Captioner, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
-) -> Tensor | None:
-    """The trigrams of a model to start from, and those of training captions: keys (N,), sorted.
-
-    Words that a training caption has together do not clash. vocabulary: from `first_words`; of
-    another language, the trigrams are those of the captions alone. captions: tokenised. None where
-    `start` knows none.
-    """
-    if start.trigrams is None:
-        return None
-    triples = PeoplesNgrams(captions).token_trigrams(vocabulary)
-    if vocabulary.extends(start.vocabulary):
-        together: defaultdict[int, set[int]] = defaultdict(set)
-        for words in captions:
-            tokens = set(vocabulary.encode(words))
-            for token in tokens:
-                together[token] |= tokens
-        known = trigrams_of_keys(start.trigrams, len(start.vocabulary))  # (N, 3)
-        triples += [
-            (first, second, third)
-            for first, second, third in known.tolist()
-            if second != vocabulary.start or third not in together[first]
-        ]
-    elif not triples:
-        raise UserError(
-            "start_from knows less than a third of what the captions say, and they are too few to "
-            "learn another language from: give a thousand or more"
-        )
-    first, second, third = torch.tensor(triples, dtype=torch.long).unbind(dim=1)  # (N,) each
-    keys: Tensor = torch.unique(trigram_keys(first, second, third, len(vocabulary)))
-    return keys
-
-
-def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> None:
-    """Fill a captioner's decoder and, if wanted, its encoder from those of `start`.
-
-    Words that the vocabulary of `start` lacks begin as copies of `<unk>`, which they were, and
-    share its probability with it.
-
-    Raises `UserError` for an encoder that is not to be filled and differs from the one that the
-    decoder was trained on.
-    """
-    decoder = dict(start.decoder.state_dict())
-    row_of = {word: row for row, word in enumerate(start.vocabulary.words)}
-    words = captioner.vocabulary.words
-    rows = torch.tensor([row_of.get(word, Vocabulary.unknown) for word in words])  # (V,)
-    for name in start.decoder.word_tensors:
-        decoder[name] = decoder[name][rows]
-    is_new = rows == Vocabulary.unknown  # (V,), with `<unk>` itself
-    decoder["output.bias"][is_new] -= is_new.sum().log()
-    fill(captioner.decoder, decoder, "start_from does not fit this decoder")
-    if with_encoder:
-        fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
-        return
-    ours, theirs = captioner.encoder.state_dict(), start.encoder.state_dict()
-    for name in sorted(ours.keys() | theirs.keys()):
-        has_both = name in ours and name in theirs
-        if not has_both or not _equal_up_to_rounding(theirs[name], ours[name]):
-            raise UserError(
-                "start_from was trained on another encoder than this recipe's: tensor "
-                f"{name!r} differs"
-            )
-
-
-def _equal_up_to_rounding(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors differ at most by a saved model's rounding to float16."""
-    return first.shape == second.shape and torch.allclose(
-        first.double(), second.double(), rtol=1e-3, atol=1e-6
-    )

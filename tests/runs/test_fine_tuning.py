@@ -24,7 +24,7 @@ from captioner.decoding.constraints import trigram_keys
 from captioner.errors import UserError
 from captioner.evaluation.scorer import write_results
 from captioner.model_folders import model_folder
-from captioner.runs.caption_task import CaptionTask, copy_weights, first_words, known_trigrams
+from captioner.runs.caption_task import CaptionTask
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
 from captioner.runs.read_recipe import (
     captioning_recipe,
@@ -32,6 +32,7 @@ from captioner.runs.read_recipe import (
     with_model_sections,
 )
 from captioner.runs.run import train_run
+from captioner.runs.start_from import copy_weights, first_words, known_trigrams
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
