@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from photos import Folders, batches, folder_parser, load_photos
+from photos import Folders, batches, folder_parser, load_photos, views
 from safetensors.torch import load_file
 from teachers import GROUPS, TeacherMaps
 from torch import Tensor, nn
@@ -263,9 +263,7 @@ class Photos:
             rows = order[number * self.batch_size : (number + 1) * self.batch_size]  # (B,)
             generator = torch.Generator().manual_seed(epoch * 10**5 + number)
             mirrored = (rows + epoch) % 2  # (B,)
-            pixels = self.photos[rows].float() / 255  # (B, 3, S, S)
-            pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
-            pixels = pixels.contiguous(memory_format=torch.channels_last)
+            pixels = views(self.photos, rows, mirrored)
             target = self.targets[rows + mirrored * len(self.photos)].float()
             batch = DistillationBatch(pixels, target, *self._captions(rows.tolist(), generator))
             yield [(batch, 1.0)]

@@ -111,3 +111,13 @@ def batches(photos: Tensor, task: str = "") -> Iterator[Tensor]:
         for part in photos.split(50):
             yield part.float() / 255
             progress.update(len(part))
+
+
+def views(photos: Tensor, rows: Tensor, mirrored: Tensor) -> Tensor:
+    """Some photos of (N, 3, S, S), uint8, in [0, 1]: (B, 3, S, S).
+
+    rows: (B,). mirrored: (B,), 1 for those to mirror.
+    """
+    pixels = photos[rows].float() / 255  # (B, 3, S, S)
+    pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
+    return pixels.contiguous(memory_format=torch.channels_last)

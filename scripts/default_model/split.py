@@ -18,7 +18,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from photos import Folders, batches, folder_parser, load_photos
+from photos import Folders, batches, folder_parser, load_photos, views
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as transforms
 
@@ -77,10 +77,7 @@ class Photos:
         order = torch.randperm(len(self.photos), generator=torch.Generator().manual_seed(epoch))
         for number in range(first, len(self)):
             rows = order[number * BATCH_SIZE : (number + 1) * BATCH_SIZE]  # (B,)
-            pixels = self.photos[rows].float() / 255  # (B, 3, S, S)
-            is_mirrored = ((rows + epoch) % 2 == 1).view(-1, 1, 1, 1)
-            pixels = torch.where(is_mirrored, pixels.flip(-1), pixels)
-            yield [(pixels.contiguous(memory_format=torch.channels_last), 1.0)]
+            yield [(views(self.photos, rows, (rows + epoch) % 2), 1.0)]
 
 
 @torch.no_grad()
@@ -111,9 +108,10 @@ def split_encoder(whole: VGGEncoder, photos: Tensor) -> VGGEncoder:
 def _split(
     layer: nn.Conv2d, first: nn.Conv2d, second: nn.Conv2d, seen: list[Tensor], wanted: list[Tensor]
 ) -> None:
-    """Fill two convolutions so that they give what is wanted where the layer gives what is seen.
+    """Fit two convolutions in place of a layer, by least squares of their rank.
 
-    seen, wanted: responses (B, C, h, w) of the layer, in batches.
+    seen, wanted: the layer's responses (B, C, h, w) to the split encoder's inputs and to the whole
+        one's, in batches.
     """
     generator = torch.Generator().manual_seed(0)
     columns: list[list[Tensor]] = [[], []]
