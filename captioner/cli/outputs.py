@@ -112,8 +112,9 @@ class Outputs:
             remove_temporaries(folder)
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
-        for record in self._kept_records():
-            self._collect(record)
+        if options.json or options.csv or options.parquet:  # Else, no need to read the lines again.
+            for record in self._kept_records():
+                self._collect(record)
 
     @property
     def takes_standard_output(self) -> bool:
