@@ -15,10 +15,7 @@ from captioner.attention.selection import Attended, HardSelection, SoftSelection
 
 
 class Attention(nn.Module):
-    """Attends to a memory. Stateless: the memory is an argument.
-
-    score: see `captioner.attention.scores`. selection: soft by default.
-    """
+    """Attends to a memory, by soft selection by default. Stateless: the memory is an argument."""
 
     def __init__(
         self, score: Score, selection: SoftSelection | HardSelection | None = None
@@ -51,38 +48,31 @@ class Attention(nn.Module):
         return attended
 
 
-class LocalAttention(nn.Module):
+class LocalAttention(Attention):
     """Attends to a window of a memory, the positions in [p - D, p + D] around a centre p.
 
-    Luong et al. 2015, section 3.2.
+    Luong et al. 2015, section 3.2. The positions of a source that may be attended are its first.
 
-    score: see `captioner.attention.scores`. half_width: D, at least 1.
+    half_width: D, at least 1.
     favour_centre: after the softmax over the window, multiply the weights by
         exp(-(s - p)^2 / (2 sigma^2)) with sigma = D / 2, equation 10. They then sum to less than
         one, and the centre gets a gradient.
     """
 
     def __init__(self, score: Score, half_width: int, favour_centre: bool = False) -> None:
-        super().__init__()
-        self.score = score
+        super().__init__(score)
         self.half_width = half_width
         self.favour_centre = favour_centre
 
-    def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
-        """Project the keys of values (B, L, D), mask (B, L), once.
-
-        The positions that may be attended must be the first ones of each row.
-        """
-        mask = checked_mask(mask, values.device)
-        return Memory(values, self.score.project_keys(values), mask)  # keys (B, L, A)
-
-    def forward(self, query: Tensor, memory: Memory, centres: Tensor) -> Attended:
+    def forward(  # type: ignore[override]
+        self, query: Tensor, memory: Memory, centres: Tensor
+    ) -> Attended:
         """Queries (B, Q, H) and their centres (B, Q) -> contexts (B, Q, D), weights (B, Q, L).
 
         A window is cut at the ends of its source. A centre beyond S, the number of positions of
         its source, counts as S, so that no window is empty.
         """
-        lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
+        lengths = source_lengths(memory)  # (B, 1)
         inside = centres.detach().clamp(min=0).minimum(lengths.to(centres.dtype))  # (B, Q)
         positions = torch.arange(memory.length, device=centres.device)  # (L)
         window = (positions - inside.unsqueeze(-1)).abs() <= self.half_width  # (B, Q, L)
@@ -113,15 +103,14 @@ class PredictedCentre(nn.Module):
         """
         share = torch.sigmoid(self.energy(torch.tanh(self.projection(query))))  # (B, Q, 1)
         wide = torch.promote_types(share.dtype, torch.float32)
-        lengths = source_lengths(memory).unsqueeze(-1)  # (B, 1)
-        return share.squeeze(-1).to(wide) * lengths  # (B, Q)
+        return share.squeeze(-1).to(wide) * source_lengths(memory)  # (B, Q)
 
 
 def source_lengths(memory: Memory) -> Tensor:
-    """Count the positions of each source that may be attended: (B,)."""
+    """Count the positions of each source that may be attended: (B, 1)."""
     if memory.mask is None:
-        return torch.full((memory.batch_size,), memory.length, device=memory.values.device)
-    return memory.mask.sum(dim=-1)
+        return torch.full((memory.batch_size, 1), memory.length, device=memory.values.device)
+    return memory.mask.sum(dim=-1, keepdim=True)
 
 
 class MultiHeadAttention(nn.Module):
@@ -134,8 +123,6 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, query_size: int, memory_size: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
-        if heads < 1 or query_size % heads:
-            raise ValueError(f"query size {query_size} cannot be divided among {heads} heads")
         self.heads = heads
         self.query_projection = cpu.Linear(query_size, query_size)
         self.key_projection = cpu.Linear(memory_size, query_size)
@@ -152,14 +139,12 @@ class MultiHeadAttention(nn.Module):
     def forward(self, query: Tensor, memory: Memory, mask: Tensor | None = None) -> Attended:
         """Queries (B, Q, H) -> contexts (B, Q, H), weights and scores (B, N, Q, L).
 
-        mask: mask of these queries, boolean, broadcastable to (B, N, Q, L), for example
-            `causal_mask`.
+        mask: of these queries, boolean, broadcastable to (B, N, Q, L), such as `causal_mask`.
         """
         split = self._split(self.query_projection(query))  # (B, N, Q, H / N)
         scores = self.score(split, memory)  # (B, N, Q, L)
         weights = masked_softmax(scores, combined_mask(memory, mask))  # (B, N, Q, L)
-        shares = self.dropout(weights).to(memory.values.dtype)  # (B, N, Q, L)
-        context = shares @ memory.values  # (B, N, Q, H / N)
+        context = self.dropout(weights).to(memory.values.dtype) @ memory.values  # (B, N, Q, H / N)
         joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, H)
         return Attended(self.output_projection(joined), weights, scores)  # context (B, Q, H)
 
@@ -195,18 +180,13 @@ class MultiHeadAttention(nn.Module):
 def combined_mask(memory: Memory, mask: Tensor | None) -> Tensor | None:
     """Combine the masks of a memory and of its queries: broadcastable to (B, [N,] Q, L).
 
-    `Memory` has checked its own mask (B, L); the other and both together are checked here.
+    `Memory` has checked its own mask (B, L).
     """
-    memory_mask = memory.mask
-    if memory_mask is not None:
+    combined = memory.mask
+    if combined is not None:
         between = (1,) * (memory.values.dim() - 2)
-        batch_size, length = memory_mask.shape
-        memory_mask = memory_mask.view(batch_size, *between, length)  # (B, [1,] 1, L)
-    if mask is None:
-        return memory_mask
-    refuse_empty_rows(mask)
-    if memory_mask is None:
-        return mask
-    combined = memory_mask & mask  # (B, [N,] Q, L)
-    refuse_empty_rows(combined)
+        combined = combined.view(len(combined), *between, -1)  # (B, [1,] 1, L)
+    if mask is not None:
+        combined = mask if combined is None else combined & mask  # (B, [N,] Q, L)
+        refuse_empty_rows(combined)
     return combined

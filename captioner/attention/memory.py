@@ -21,8 +21,7 @@ class Memory:
     mask: (B, L) boolean, True where a position may be attended; None for all.
 
     The queries of one source (words of a caption, hypotheses of a beam) share its memory without
-    a copy. Raises `ValueError` when shapes differ, when the mask is not boolean, or as
-    `refuse_empty_rows` does.
+    a copy.
     """
 
     values: Tensor
@@ -30,20 +29,14 @@ class Memory:
     mask: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.values.dim() < 3 or self.values.shape[:-1] != self.keys.shape[:-1]:
-            raise ValueError(
-                f"memory: values {tuple(self.values.shape)} and keys {tuple(self.keys.shape)} "
-                "should be (B, L, ...), alike in all but the last dimension"
-            )
+        shapes = [tuple(each.shape) for each in (self.values, self.keys)]
+        if shapes[0][:-1] != shapes[1][:-1]:
+            raise ValueError(f"memory: values and keys {shapes} differ before the last dimension")
         if self.mask is not None:
-            expected = (self.values.shape[0], self.values.shape[-2])
+            expected = (self.batch_size, self.length)
             if tuple(self.mask.shape) != expected:
-                raise ValueError(
-                    f"memory: mask {tuple(self.mask.shape)} should be (B, L) = {expected}"
-                )
+                raise ValueError(f"memory: mask {tuple(self.mask.shape)} is not (B, L) {expected}")
             refuse_empty_rows(self.mask)
-        elif self.length == 0:
-            raise ValueError("memory: there is nothing to attend, L is 0")
 
     @property
     def batch_size(self) -> int:

@@ -1,8 +1,8 @@
 """Score functions: how well a query matches each key.
 
-Each has two halves: `project_keys`, run once a memory, and `forward`, run for every query. They
-take any leading dimensions, written `...` (B, or B and N heads). A memory's values are
-(..., L, D) and its projected keys (..., L, A).
+Each has two halves: `project_keys`, run once a memory, and `forward`, run for every query: queries
+(..., Q, H) and a memory with values (..., L, D) and projected keys (..., L, A) -> scores
+(..., Q, L). The leading dimensions are B, or B and N heads.
 """
 
 from __future__ import annotations
@@ -17,15 +17,11 @@ from captioner.attention.memory import Memory
 
 
 class Score(nn.Module):
-    """Base class of the score functions."""
+    """Base class of the score functions, which have a `forward`."""
 
     def project_keys(self, values: Tensor) -> Tensor:
         """Values (..., L, D) -> keys (..., L, A). The values themselves by default."""
         return values
-
-    def forward(self, query: Tensor, memory: Memory) -> Tensor:
-        """Queries (..., Q, H) and a memory -> scores (..., Q, L)."""
-        raise NotImplementedError
 
 
 class DotScore(Score):

@@ -34,8 +34,7 @@ class Attended(NamedTuple):
     def log_probability(self) -> Tensor:
         """The log-probability of the drawn position, (B, Q), which REINFORCE differentiates.
 
-        Xu et al. 2015, equation 11, the term d log p(s | a) / dW. In float32 at least.
-        Of hard selection only.
+        Xu et al. 2015, equation 11, the term d log p(s | a) / dW. Of hard selection only.
         """
         assert self.positions is not None
         assert self.log_weights is not None
@@ -62,8 +61,7 @@ def draw(probabilities: Tensor, generator: torch.Generator | None = None) -> Ten
     """
     device = probabilities.device if generator is None else generator.device
     noise = torch.empty(probabilities.shape, dtype=probabilities.dtype, device=device)
-    noise = noise.exponential_(generator=generator)  # (..., N)
-    noise = noise.to(probabilities.device, non_blocking=True)
+    noise = noise.exponential_(generator=generator).to(probabilities.device, non_blocking=True)
     return (probabilities / noise).argmax(dim=-1)  # (...)
 
 
@@ -71,7 +69,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Scores (..., L) -> weights (..., L), each row summing to one.
 
     mask: boolean, broadcastable to the scores, True where a position may be attended; the others
-        get exactly 0. The caller checks that no row is all False (`Memory` and `Attention` do).
+        get exactly 0. No row is all False, which `Memory` and `combined_mask` check.
     In float32 at least, so that sums over many words are exact under bfloat16 too. Bahdanau et al.
     2014, equation 6; Xu et al. 2015, equation 5.
     """
@@ -107,9 +105,9 @@ class SoftSelection(nn.Module):
 class HardSelection(nn.Module):
     """Draws a position: z = a_s with s ~ Categorical(alpha). Xu et al. 2015, equations 8 and 9.
 
-    Draws in training mode, from the generator. Takes the most probable position in
-    evaluation mode, where the authors' code takes the expected value by default. The draw has no
-    gradient; REINFORCE uses that of `Attended.log_probability`.
+    Draws in training mode. Takes the most probable position in evaluation mode, where the authors'
+    code takes the expected value by default. The draw has no gradient; REINFORCE uses that of
+    `Attended.log_probability`.
     """
 
     def forward(
@@ -123,8 +121,7 @@ class HardSelection(nn.Module):
         """Values (..., L, D) and scores (..., Q, L) -> `Attended` with positions (..., Q).
 
         expected: (..., Q) boolean, queries whose context is the expected value, with its gradient
-            (semi-sampling, section 4.1). They draw as well, unused, so that the other queries'
-            draws do not depend on them.
+            (semi-sampling, section 4.1). They draw too, so that others' draws do not depend on it.
         """
         log_weights = torch.log_softmax(_masked(scores, mask), dim=-1)  # (..., Q, L)
         weights = log_weights.exp()  # (..., Q, L)

@@ -38,8 +38,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection, norm and dropout around a part f of a layer.
 
-    norm_first: x + f(norm(x)) (pre-norm, Xiong et al. 2020, *On Layer Normalization in the
-    Transformer Architecture*, figure 1), or norm(x + f(x)) (post-norm, as in the paper).
+    norm_first: x + f(norm(x)) (pre-norm, Xiong et al. 2020, figure 1), else norm(x + f(x)).
     """
 
     def __init__(self, size: int, norm_first: bool, dropout: float) -> None:
@@ -61,9 +60,8 @@ class Residual(nn.Module):
 class LayerSizes(NamedTuple):
     """Sizes and options of a layer.
 
-    size: H. heads: N. inner_size: of `FeedForward`. norm_first: of `Residual`. dropout:
-    probability on the output of each part; inner_dropout: on attention weights and inside
-    `FeedForward`.
+    size: H. heads: N. inner_size: of `FeedForward`. norm_first: of `Residual`. dropout: on the
+    output of each part. inner_dropout: on attention weights and inside `FeedForward`.
     """
 
     size: int
@@ -73,9 +71,9 @@ class LayerSizes(NamedTuple):
     dropout: float
     inner_dropout: float
 
-
-def _attention(sizes: LayerSizes) -> MultiHeadAttention:
-    return MultiHeadAttention(sizes.size, sizes.size, sizes.heads, sizes.inner_dropout)
+    def attention(self) -> MultiHeadAttention:
+        """An attention of these sizes."""
+        return MultiHeadAttention(self.size, self.size, self.heads, self.inner_dropout)
 
 
 class EncoderLayer(nn.Module):
@@ -83,7 +81,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.self_attention = _attention(sizes)
+        self.self_attention = sizes.attention()
         self.feed_forward = FeedForward(sizes.size, sizes.inner_size, sizes.inner_dropout)
         self.around_attention = Residual(sizes.size, sizes.norm_first, sizes.dropout)
         self.around_network = Residual(sizes.size, sizes.norm_first, sizes.dropout)
@@ -103,8 +101,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.self_attention = _attention(sizes)
-        self.cross_attention = _attention(sizes)
+        self.self_attention = sizes.attention()
+        self.cross_attention = sizes.attention()
         self.feed_forward = FeedForward(sizes.size, sizes.inner_size, sizes.inner_dropout)
         self.around_attention = Residual(sizes.size, sizes.norm_first, sizes.dropout)
         self.around_cross = Residual(sizes.size, sizes.norm_first, sizes.dropout)
@@ -152,9 +150,8 @@ class StackState(NamedTuple):
     """State of a stack after some tokens.
 
     memory: of B sources, values (B, S, H). sources: their keys and values for each layer,
-    (B, N, S, H / N). caches: keys and values of the M tokens fed so far, of all rows, for each
-    layer, (B, N, M, H / N); none before the first. row_mask: (B, K, M) boolean, which of these
-    belong to a row.
+    (B, N, S, H / N). caches: those of the M tokens fed so far, of all rows, for each layer,
+    (B, N, M, H / N); none before the first. row_mask: (B, K, M), which of these belong to a row.
     """
 
     memory: Memory
@@ -180,10 +177,7 @@ class DecoderStack(nn.ModuleList):
         super().__init__(DecoderLayer(sizes) for _ in range(layers))
 
     def start(self, memory: Memory) -> StackState:
-        """Project keys and values of a memory with values (B, S, H) for each layer; no token yet.
-
-        Gives a state of one row a source.
-        """
+        """A memory with values (B, S, H) -> the state of one row a source, before any token."""
         sources = tuple(
             layer.cross_attention.remember(memory.values, memory.mask)  # type: ignore[operator, union-attr]
             for layer in self
@@ -194,11 +188,10 @@ class DecoderStack(nn.ModuleList):
     def forward(
         self, vectors: Tensor, state: StackState, chosen: int
     ) -> tuple[Tensor, Tensor, StackState]:
-        """Vectors of the T newest tokens (B, K, T, H), and the state before them.
+        """Vectors of the T newest tokens and outputs, (B, K, T, H), the state before and after.
 
-        chosen: layer whose weights are returned, counted from 0; below 0 from the last.
-        Returns outputs (B, K, T, H), that layer's attention over the source (B, N, K, T, S), and
-        the next state.
+        chosen: layer whose attention over the source (B, N, K, T, S) is returned too, counted from
+            0; below 0 from the last.
         """
         rows, steps = vectors.shape[1:3]
         device = vectors.device
@@ -213,8 +206,8 @@ class DecoderStack(nn.ModuleList):
         caches, maps = [], []
         for number, layer in enumerate(self):
             cache = state.caches[number] if state.caches else None
-            is_chosen = number == chosen
-            vectors, weights, cache = layer(vectors, state.sources[number], cache, mask, is_chosen)
+            given = (state.sources[number], cache, mask, number == chosen)
+            vectors, weights, cache = layer(vectors, *given)
             caches.append(cache)
             maps.append(weights)  # (B, N, K, T, S)
         state = state._replace(caches=tuple(caches), row_mask=row_mask)
@@ -222,28 +215,22 @@ class DecoderStack(nn.ModuleList):
 
 
 def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:
-    """Make the triangle (T, T), boolean: query t attends to the positions up to and with t.
-
-    Vaswani et al. 2017, section 3.2.3: "prevent leftward information flow in the decoder".
-    """
+    """Make the triangle (T, T), boolean: query t attends to positions up to t. Section 3.2.3."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()  # (T, T)
 
 
 def sinusoidal_positions(first: int | Tensor, count: int, like: Tensor) -> Tensor:
     """Return the encodings (count, H) of positions `first`, `first` + 1, ..., counted from 0.
 
-    Section 3.5.
-
+    Section 3.5:
     PE(p, 2i) = sin(p / 10000^(2i / H)), PE(p, 2i + 1) = cos(p / 10000^(2i / H)).
-    like: (..., H) with H even; gives size, type and device. first: a tensor () need not be read,
-        which would wait for a GPU. Computed in float32 on every call, so that there is no maximum
-        position.
+    like: (..., H) with H even; gives size, type and device. first: a tensor () is not read, which
+        would wait for a GPU. Computed in float32 on every call: there is no maximum position.
     """
     size = like.shape[-1]
     positions = torch.arange(count, device=like.device).float() + first  # (count)
     even = torch.arange(0, size, 2, device=like.device).float()  # (H / 2)
-    angles = positions.unsqueeze(-1) * torch.exp(
-        even * (-math.log(10000.0) / size)
-    )  # (count, H / 2)
+    frequencies = torch.exp(even * (-math.log(10000.0) / size))  # (H / 2)
+    angles = positions.unsqueeze(-1) * frequencies  # (count, H / 2)
     codes = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (count, H / 2, 2)
     return codes.flatten(start_dim=1).to(like.dtype)  # (count, H)

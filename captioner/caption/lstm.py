@@ -196,19 +196,18 @@ class ShowAttendTellDecoder(CaptionDecoder):
             choose = partial(selection.choose, generator=generator)
         gate = None if self.config.gate == "none" else self.gate
         hidden, context, log_weights, positions = cpu.Recurrence.apply(
-            cpu.RecurrenceInputs(choose, expected),
+            choose,
+            expected,
             word_gates,
             state.hidden,
             state.cell,
             memory.values,
             memory.keys,
-            *cpu.RecurrenceWeights(
-                query=_autocast(score.query_projection.weight),
-                v=score.scaled_energy(),
-                recurrent=self._recurrent_weights(),
-                gate=None if gate is None else _autocast(gate.weight),
-                gate_bias=None if gate is None else _autocast(gate.bias),
-            ),
+            _autocast(score.query_projection.weight),
+            score.scaled_energy(),
+            self._recurrent_weights(),
+            None if gate is None else _autocast(gate.weight),
+            None if gate is None else _autocast(gate.bias),
         )
         weights = log_weights.exp()  # (B, K, T, L)
         if choose is not None:

@@ -15,11 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from captioner.cpu.additive import additive_scores as additive_scores
-from captioner.cpu.additive import exponentials as exponentials
 from captioner.cpu.recurrence import Recurrence as Recurrence
-from captioner.cpu.recurrence import RecurrenceInputs as RecurrenceInputs
-from captioner.cpu.recurrence import RecurrenceWeights as RecurrenceWeights
+from captioner.cpu.recurrence import additive_scores as additive_scores
+from captioner.cpu.recurrence import exponentials as exponentials
 from captioner.devices import choose_device, has_bfloat16
 from captioner.errors import UserError
 

@@ -1,155 +1,285 @@
-"""The captioner's recurrence over given words, with a hand-written gradient.
-
-Xu et al. 2015, equations 1 to 5, 9 and 13, for every word t of a caption, from h_0 and c_0:
-
-    q_t = W_q h_{t-1}                                   the query of the additive score
-    e_tl = v . tanh(q_t + k_l),  alpha_t = softmax(e_t)
-    x_t = sum_l alpha_tl a_l                            or a_s of a drawn position s
-    b_t = sigmoid(W_b h_{t-1} + b_b)                    the gate; 1 without one
-    z_t = b_t x_t
-    i, f, g, o = w_t + W [z_t; h_{t-1}]                 w_t: the word's part and the biases
-    c_t = sigmoid(f) c_{t-1} + sigmoid(i) tanh(g),  h_t = sigmoid(o) tanh(c_t)
-
-Autograd runs forty small operations a word and adds to the gradients of all weights and keys at
-every word. Here a backward step computes only what the step before it needs. The gradient of each
-weight is then one product over all words of all captions; that of the keys is one pass over each
-photo, which recomputes tanh instead of keeping it.
+"""Additive attention and the captioner's recurrence over given words, with gradients by hand.
 
 Scores, attention weights, gates and cells are float32 at least; products are computed in the type
-of the given weights, also in an autocast region. N = B K captions. T comes first inside, so that
-the rows of a step are contiguous.
+of the given weights. An autocast region changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from captioner.cpu.additive import (
-    additive_scores,
-    autocast_disabled,
-    exponentials,
-    key_gradient,
-    query_gradient,
-)
+from captioner.devices import at_least_float32
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+_BLOCK_ELEMENTS = 1 << 18
+"""Elements of a temporary that stays in the cache: 1 MiB in float32."""
+
+_LARGE = 30.0
+"""Clamping is harmless while queries, or keys, stay within this: where one of the two is beyond 43,
+their sum is so large that tanh is 1 or -1."""
 
 
-class RecurrenceWeights(NamedTuple):
-    """Weights of the recurrence, in the type that products are computed in.
+def autocast_disabled(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Decorate a function of CPU tensors to compute in their own types inside autocast."""
 
-    query: W_q (A, H). v: (A), of any type. recurrent: W (4H, D + H).
-    gate, gate_bias: W_b (G, H) and b_b (G) with G = 1 or D; None without a gate.
+    @wraps(function)
+    def computed(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        with torch.autocast("cpu", enabled=False):
+            return function(*args, **kwargs)
+
+    return computed
+
+
+# Additive scores s_ql = v . tanh(q_q + k_l). The plain equation makes a temporary (B, Q, L, A), too
+# large for a cache, which autograd keeps for every word. Here it is computed block by block, and
+# again for the gradient. With
+#
+#     tanh(q + k) = 1 - 2 r,    r = 1 / (1 + exp(2 q) exp(2 k)),    tanh' = 4 r (1 - r)
+#
+# the exponentials are taken once a key and once a query. Each of the Q x L x A terms then costs a
+# product, a sum and a division, far less than tanh, and is as accurate. Exponents are clamped at
+# 43, beyond which they overflow float32; that changes tanh only where q and k are both large and of
+# opposite signs. There r is computed as sigmoid(-2 (q + k)). Given ds,
+#
+#     s_ql  = sum_a v_a - 2 sum_a v_a r_qla
+#     dv_a  = sum_ql ds_ql (1 - 2 r_qla)
+#     dq_qa = 4 v_a sum_l ds_ql r_qla (1 - r_qla)
+#     dk_la = 4 v_a sum_q ds_ql r_qla (1 - r_qla)
+#
+# Shapes: projected queries (B, Q, A), keys (B, L, A) and their exponentials, v (A), scores
+# (B, Q, L).
+
+
+@torch.no_grad()
+def exponentials(projected: Tensor) -> Tensor:
+    """Queries or keys x (B, L, A) -> exp(2 x), finite and above 0, in float32 at least."""
+    wide = at_least_float32(projected)
+    limit = 0.49 * math.log(torch.finfo(wide.dtype).max)
+    return (2 * wide.clamp(-limit, limit)).exp_()
+
+
+@autocast_disabled
+def additive_scores(query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Tensor) -> Tensor:
+    """The scores (B, Q, L), in float32 at least, without a gradient.
+
+    key_exponentials: `exponentials` of the keys, here and below.
+    """
+    v = v.to(key_exponentials.dtype)
+    scores = key_exponentials.new_empty(*query.shape[:2], keys.shape[1])  # (B, Q, L)
+    for block, r in _blocks(query, keys, key_exponentials):
+        scores[block] = torch.mv(r.flatten(end_dim=-2), v).view(r.shape[:-1])
+    return scores.mul_(-2).add_(v.sum())
+
+
+@autocast_disabled
+def query_gradient(
+    grad_scores: Tensor, query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradient of the scores (B, Q, L) -> of the queries, (B, Q, A), and of v, (A)."""
+    grad_scores, v = grad_scores.to(key_exponentials.dtype), v.to(key_exponentials.dtype)
+    grad_query = torch.empty_like(query, dtype=v.dtype)  # (B, Q, A)
+    weighted_r = torch.zeros_like(v)  # (A)
+    for block, r in _blocks(query, keys, key_exponentials):
+        grad_block = grad_scores[block].unsqueeze(-2)  # (b, q, 1, L)
+        weighted_r += (grad_block @ r).sum(dim=(0, 1, 2))
+        slope = r.addcmul_(r, r, value=-1)  # (b, q, L, A), r (1 - r)
+        grad_query[block] = (grad_block @ slope).squeeze(-2)  # (b, q, A)
+    return grad_query.mul_(4 * v), grad_scores.sum() - 2 * weighted_r
+
+
+@autocast_disabled
+def key_gradient(
+    grad_scores: Tensor, query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Tensor
+) -> Tensor:
+    """The gradient of the scores (B, Q, L) -> of the keys, (B, L, A), summed over the queries.
+
+    Goes through one query of one source at a time: the temporary is (L, A) however many there are.
+    """
+    grad_scores = grad_scores.to(key_exponentials.dtype)
+    r_of = _Sigmoid(query, keys, key_exponentials)
+    grad_keys = torch.zeros_like(key_exponentials)  # (B, L, A)
+    r = key_exponentials.new_empty(keys.shape[1:])  # (L, A)
+    for source, total in enumerate(grad_keys):
+        for number, grad_row in enumerate(grad_scores[source]):
+            r_of((source, number), source, r)
+            r.addcmul_(r, r, value=-1)  # (L, A), r (1 - r)
+            total.addcmul_(r, grad_row.unsqueeze(-1))
+    return grad_keys.mul_(4 * v.to(grad_keys.dtype))
+
+
+class _Sigmoid:
+    """Computes r = sigmoid(-2 (q + k)) of some queries and sources.
+
+    From the exponentials where clamping them is harmless, from q + k otherwise.
     """
 
-    query: Tensor
-    v: Tensor
-    recurrent: Tensor
-    gate: Tensor | None
-    gate_bias: Tensor | None
+    def __init__(self, query: Tensor, keys: Tensor, key_exponentials: Tensor) -> None:
+        """Queries (B, Q, A), keys (B, L, A) and their exponentials."""
+        self.from_exponentials = not _both_large(query, key_exponentials)
+        first = exponentials(query) if self.from_exponentials else at_least_float32(query)
+        self.query = first.unsqueeze(-2)  # (B, Q, 1, A)
+        self.keys = key_exponentials if self.from_exponentials else at_least_float32(keys)
+        self.one = key_exponentials.new_ones(())
+
+    def __call__(self, queries: Any, sources: Any, out: Tensor) -> Tensor:
+        """Indices of queries, and of their sources as (..., L, A) -> r (..., L, A), in `out`."""
+        query, keys = self.query[queries], self.keys[sources]
+        if self.from_exponentials:
+            return torch.addcmul(self.one, query, keys, out=out).reciprocal_()
+        return torch.add(query, keys, out=out).mul_(-2).sigmoid_()
 
 
-class RecurrenceInputs(NamedTuple):
-    """Inputs of the recurrence that have no gradient.
+def _both_large(query: Tensor, key_exponentials: Tensor) -> bool:
+    """Whether queries and keys may both be beyond `_LARGE`, or one of them is NaN."""
+    if bool(query.abs().amax() <= _LARGE):
+        return False
+    least, most = key_exponentials.aminmax()
+    return not bool((least >= math.exp(-2 * _LARGE)) & (most <= math.exp(2 * _LARGE)))
 
-    choose: hard attention's draw, log-probabilities (B, K, L) -> positions (B, K); None for soft.
-    expected: (B, K) boolean, captions for which hard attention takes the expected value; None for
-        none.
+
+def _blocks(
+    query: Tensor, keys: Tensor, key_exponentials: Tensor
+) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
+    """Queries (B, Q, A) and keys (B, L, A) -> slices of sources and queries, with their r.
+
+    r is (b, q, L, A), in memory that the next block overwrites.
     """
-
-    choose: Callable[[Tensor], Tensor] | None
-    expected: Tensor | None
+    batch_size, queries, size = query.shape
+    length = keys.shape[1]
+    most_queries = min(queries, max(1, _BLOCK_ELEMENTS // (length * size)))
+    most_sources = min(batch_size, max(1, _BLOCK_ELEMENTS // (most_queries * length * size)))
+    buffer = key_exponentials.new_empty(most_sources, most_queries, length, size)
+    r_of = _Sigmoid(query, keys, key_exponentials)
+    for source in range(0, batch_size, most_sources):
+        sources = slice(source, min(batch_size, source + most_sources))
+        for first in range(0, queries, most_queries):
+            block = sources, slice(first, min(queries, first + most_queries))
+            r = buffer[: sources.stop - source, : block[1].stop - first]  # (b, q, L, A)
+            yield block, r_of(block, (sources, None), r)
 
 
 class Recurrence(torch.autograd.Function):
-    """`Recurrence.apply(inputs, words, hidden, cell, values, keys, *weights)`.
+    """The captioner's recurrence, Xu et al. 2015, equations 1 to 5, 9 and 13.
 
-    words w (B, K, T, 4H), hidden and cell (B, K, H), values (B, L, D), keys (B, L, A) -> states
-    h (B, K, T, H), gated contexts z (B, K, T, D), logarithms of the attention weights
-    (B, K, T, L) and drawn positions (B, K, T), all 0 for soft attention.
+    For every word t of a caption, from h_0 and c_0:
+
+        q_t = W_q h_{t-1}                                   the query of the additive score
+        e_tl = v . tanh(q_t + k_l),  alpha_t = softmax(e_t)
+        x_t = sum_l alpha_tl a_l                            or a_s of a drawn position s
+        b_t = sigmoid(W_b h_{t-1} + b_b)                    the gate; 1 without one
+        z_t = b_t x_t
+        i, f, g, o = w_t + W [z_t; h_{t-1}]                 w_t: the word's part and the biases
+        c_t = sigmoid(f) c_{t-1} + sigmoid(i) tanh(g),  h_t = sigmoid(o) tanh(c_t)
+
+    Autograd runs forty small operations a word and adds to the gradients of all weights and keys at
+    every word. Here a backward step computes only what the step before it needs. The gradient of
+    each weight is then one product over all words of all captions; that of the keys is one pass
+    over each photo, which recomputes tanh instead of keeping it.
+
+    N = B K captions. T comes first inside, so that the rows of a step are contiguous.
     """
 
     @staticmethod
     @autocast_disabled
     def forward(
         ctx: Any,
-        inputs: RecurrenceInputs,
+        choose: Callable[[Tensor], Tensor] | None,
+        expected: Tensor | None,
         words: Tensor,
         hidden: Tensor,
         cell: Tensor,
         values: Tensor,
         keys: Tensor,
-        *given: Tensor | None,
+        query: Tensor,
+        v: Tensor,
+        recurrent: Tensor,
+        gate: Tensor | None,
+        gate_bias: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """See the class."""
-        weights = RecurrenceWeights(*given)  # type: ignore[arg-type]
+        """Compute all words of the captions.
+
+        choose: hard attention's draw, log-probabilities (B, K, L) -> positions (B, K), or None.
+        expected: (B, K) boolean, captions for which hard attention takes the expected value.
+        words w: (B, K, T, 4H). hidden, cell: (B, K, H). values: (B, L, D). keys: (B, L, A).
+        query W_q: (A, H). v: (A), of any type. recurrent W: (4H, D + H). gate W_b, gate_bias b_b:
+            (G, H) and (G) with G = 1 or D; None without a gate.
+
+        Returns states h (B, K, T, H), gated contexts z (B, K, T, D), logarithms of the attention
+        weights (B, K, T, L) and drawn positions (B, K, T), all 0 for soft attention.
+        """
         batch_size, rows, steps, gates_size = words.shape
         captions, size, memory_size = batch_size * rows, gates_size // 4, values.shape[-1]
         words_first = words.permute(2, 0, 1, 3).flatten(1, 2)  # (T, N, 4H)
         key_exponentials = exponentials(keys)  # (B, L, A)
         new_float = key_exponentials.new_empty
-        new_product = weights.recurrent.new_empty  # In the type of products.
+        new_product = recurrent.new_empty  # In the type of products.
         recurrent_in = new_product(steps + 1, captions, memory_size + size)  # [z_t; h_{t-1}]
-        queries = new_float(steps, batch_size, rows, len(weights.query))  # (T, B, K, A)
+        queries = new_float(steps, batch_size, rows, len(query))  # (T, B, K, A)
         log_alphas = new_float(steps, batch_size, rows, values.shape[1])  # (T, B, K, L)
         shares = torch.empty_like(log_alphas, dtype=values.dtype)  # (T, B, K, L)
         positions = torch.zeros_like(log_alphas[..., 0], dtype=torch.long)  # (T, B, K)
         contexts = new_product(steps, captions, memory_size)  # (T, N, D), before the gate
-        gate_size = 1 if weights.gate is None else len(weights.gate)  # G
+        gate_size = 1 if gate is None else len(gate)  # G
         betas = new_float(steps, captions, gate_size).fill_(1)
         gates = new_float(steps, captions, gates_size)  # (T, N, 4H), after activation
         cells = new_float(steps + 1, captions, size)  # (T + 1, N, H)
         cells[0], recurrent_in[0, :, memory_size:] = cell.flatten(0, 1), hidden.flatten(0, 1)
         for time in range(steps):
             previous = recurrent_in[time, :, memory_size:]  # (N, H), h_{t-1}
-            queries[time] = (previous @ weights.query.t()).view(queries[time].shape)
-            scores = additive_scores(queries[time], keys, key_exponentials, weights.v)  # (B, K, L)
+            queries[time] = (previous @ query.t()).view(queries[time].shape)
+            scores = additive_scores(queries[time], keys, key_exponentials, v)  # (B, K, L)
             log_alphas[time] = torch.log_softmax(scores, dim=-1)
-            if inputs.choose is not None:
-                positions[time] = inputs.choose(log_alphas[time])
-            shares[time] = _shares(inputs, log_alphas[time], positions[time])
+            if choose is None:
+                shares[time] = log_alphas[time].exp()
+            else:
+                positions[time] = choose(log_alphas[time])
+                drawn = functional.one_hot(positions[time], values.shape[1]).to(log_alphas.dtype)
+                if expected is not None:
+                    drawn = torch.where(expected.unsqueeze(-1), log_alphas[time].exp(), drawn)
+                shares[time] = drawn
             contexts[time] = (shares[time] @ values).flatten(end_dim=1)
-            if weights.gate is not None:
-                betas[time] = functional.linear(previous, weights.gate, weights.gate_bias)
+            if gate is not None:
+                betas[time] = functional.linear(previous, gate, gate_bias)
                 betas[time].sigmoid_()
             recurrent_in[time, :, :memory_size] = betas[time] * contexts[time]
-            product = recurrent_in[time] @ weights.recurrent.t()  # (N, 4H)
+            product = recurrent_in[time] @ recurrent.t()  # (N, 4H)
             torch.add(words_first[time], product, out=gates[time])
             input_gate, forget_gate, candidate, output_gate = _activate(gates[time])
             torch.addcmul(input_gate * candidate, forget_gate, cells[time], out=cells[time + 1])
             recurrent_in[time + 1, :, memory_size:] = output_gate * torch.tanh(cells[time + 1])
-        ctx.inputs = inputs
+        ctx.is_hard, ctx.expected = choose is not None, expected
         ctx.types = [each.dtype for each in (words, hidden, cell)]
         of_steps = (recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells)
-        ctx.save_for_backward(*of_steps, key_exponentials, values, keys, *weights)
+        ctx.save_for_backward(*of_steps, key_exponentials, values, keys, query, v, recurrent, gate)
         states = recurrent_in[1:, :, memory_size:].reshape(steps, batch_size, rows, size)
         gated = recurrent_in[:-1, :, :memory_size].reshape(steps, batch_size, rows, memory_size)
-        return (
-            states.permute(1, 2, 0, 3).contiguous(),
-            gated.permute(1, 2, 0, 3).contiguous(),
-            log_alphas.permute(1, 2, 0, 3).contiguous(),
-            positions.permute(1, 2, 0).contiguous(),
-        )
+        by_time = (states, gated, log_alphas, positions)  # (T, B, K, ...) each
+        states, gated, log_alphas, positions = (each.movedim(0, 2).contiguous() for each in by_time)
+        return states, gated, log_alphas, positions
 
     @staticmethod
     @once_differentiable
     @autocast_disabled
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the states, contexts and log-weights -> of the tensors of `forward`."""
-        inputs: RecurrenceInputs = ctx.inputs
         recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells, *rest = (
             ctx.saved_tensors
         )
-        key_exponentials, values, keys = rest[:3]
-        weights = RecurrenceWeights(*rest[3:])
+        key_exponentials, values, keys, query, v, recurrent, gate = rest
         steps, batch_size, rows, _ = log_alphas.shape
         memory_size, size = values.shape[-1], cells.shape[-1]
         grad_states, grad_contexts, grad_log_alphas = (
-            gradient.permute(2, 0, 1, 3) for gradient in gradients[:3]
+            gradient.movedim(2, 0) for gradient in gradients[:3]
         )  # (T, B, K, ...)
         kind = recurrent_in.dtype
         grad_gates = torch.empty_like(gates, dtype=kind)  # (T, N, 4H)
@@ -157,53 +287,59 @@ class Recurrence(torch.autograd.Function):
         grad_selected = torch.empty_like(contexts, dtype=values.dtype)  # (T, N, D)
         grad_queries = torch.empty_like(queries, dtype=kind)  # (T, B, K, A)
         grad_scores = torch.empty_like(log_alphas)  # (T, B, K, L)
-        grad_v = torch.zeros_like(weights.v, dtype=cells.dtype)  # (A)
+        grad_v = torch.zeros_like(v, dtype=cells.dtype)  # (A)
         grad_hidden, grad_cell = torch.zeros_like(cells[:2])  # (N, H) each, back through time
         for time in range(steps - 1, -1, -1):
             grad_hidden = grad_hidden + grad_states[time].flatten(end_dim=1)
             grad_gates[time], grad_cell = _lstm_gradient(
                 grad_hidden, grad_cell, gates[time], cells[time], cells[time + 1]
             )
-            grad_in = grad_gates[time] @ weights.recurrent  # (N, D + H)
+            grad_in = grad_gates[time] @ recurrent  # (N, D + H)
             grad_gated = grad_in[:, :memory_size] + grad_contexts[time].flatten(end_dim=1)  # (N, D)
             grad_selected[time] = betas[time] * grad_gated
             # From here on of h_{t-1}.
             grad_hidden = grad_in[:, memory_size:].to(cells.dtype)  # (N, H)
-            if weights.gate is not None:
+            if gate is not None:
                 grad_beta = (grad_gated * contexts[time]).sum_to_size(betas[time].shape)
                 grad_betas[time] = grad_beta * betas[time] * (1 - betas[time])
-                grad_hidden = grad_hidden + grad_betas[time] @ weights.gate
+                grad_hidden = grad_hidden + grad_betas[time] @ gate
             grad_context = grad_selected[time].view(batch_size, rows, memory_size)
             grad_shares = grad_context @ values.transpose(1, 2)  # (B, K, L)
-            grad_scores[time] = _score_gradient(
-                inputs, log_alphas[time], grad_log_alphas[time], grad_shares
-            )
+            alphas, grad_log_alpha = log_alphas[time].exp(), grad_log_alphas[time]  # (B, K, L)
+            # A draw has no gradient with respect to the scores; its log-weights have.
+            if not ctx.is_hard:
+                grad_log_alpha = grad_log_alpha + alphas * grad_shares
+            elif ctx.expected is not None:
+                given = ctx.expected.unsqueeze(-1)  # (B, K, 1)
+                grad_log_alpha = grad_log_alpha + alphas * grad_shares * given
+            total = grad_log_alpha.sum(dim=-1, keepdim=True)
+            grad_scores[time] = grad_log_alpha - alphas * total
             grad_queries[time], grad_v_step = query_gradient(
-                grad_scores[time], queries[time], keys, key_exponentials, weights.v
+                grad_scores[time], queries[time], keys, key_exponentials, v
             )
             grad_v += grad_v_step
-            grad_hidden = grad_hidden + grad_queries[time].flatten(end_dim=1) @ weights.query
+            grad_hidden = grad_hidden + grad_queries[time].flatten(end_dim=1) @ query
         previous = recurrent_in[:-1, :, memory_size:].flatten(end_dim=1)  # (T N, H), every h_{t-1}
-        by_caption = (1, 2, 0, 3)
         grad_values = grad_gate = grad_gate_bias = None
-        if ctx.needs_input_grad[4]:
+        if ctx.needs_input_grad[5]:
             grad_context = grad_selected.view(steps, batch_size, rows, memory_size)
             grad_values = torch.matmul(
-                shares.permute(by_caption).flatten(1, 2).transpose(1, 2),  # (B, L, K T)
-                grad_context.permute(by_caption).flatten(1, 2),  # (B, K T, D)
+                shares.movedim(0, 2).flatten(1, 2).transpose(1, 2),  # (B, L, K T)
+                grad_context.movedim(0, 2).flatten(1, 2),  # (B, K T, D)
             )  # (B, L, D)
         grad_keys = key_gradient(
-            grad_scores.permute(by_caption).flatten(1, 2),  # (B, K T, L)
-            queries.permute(by_caption).flatten(1, 2),  # (B, K T, A)
+            grad_scores.movedim(0, 2).flatten(1, 2),  # (B, K T, L)
+            queries.movedim(0, 2).flatten(1, 2),  # (B, K T, A)
             keys,
             key_exponentials,
-            weights.v,
+            v,
         ).to(keys.dtype)
-        if weights.gate is not None:
+        if gate is not None:
             grad_gate = grad_betas.flatten(end_dim=1).t() @ previous
             grad_gate_bias = grad_betas.sum(dim=(0, 1))
-        grad_words = grad_gates.view(steps, batch_size, rows, 4 * size).permute(by_caption)
+        grad_words = grad_gates.view(steps, batch_size, rows, 4 * size).movedim(0, 2)
         return (
+            None,
             None,
             grad_words.to(ctx.types[0]),
             grad_hidden.view(batch_size, rows, size).to(ctx.types[1]),
@@ -211,36 +347,11 @@ class Recurrence(torch.autograd.Function):
             grad_values,
             grad_keys,
             grad_queries.flatten(end_dim=2).t() @ previous,
-            grad_v.to(weights.v.dtype),
+            grad_v.to(v.dtype),
             grad_gates.flatten(end_dim=1).t() @ recurrent_in[:-1].flatten(end_dim=1),
             grad_gate,
             grad_gate_bias,
         )
-
-
-def _shares(inputs: RecurrenceInputs, log_alphas: Tensor, positions: Tensor) -> Tensor:
-    """The share (B, K, L) of each annotation vector in the context."""
-    if inputs.choose is None:
-        return log_alphas.exp()
-    drawn = functional.one_hot(positions, log_alphas.shape[-1]).to(log_alphas.dtype)
-    if inputs.expected is None:
-        return drawn
-    return torch.where(inputs.expected.unsqueeze(-1), log_alphas.exp(), drawn)
-
-
-def _score_gradient(
-    inputs: RecurrenceInputs, log_alphas: Tensor, grad_log_alphas: Tensor, grad_shares: Tensor
-) -> Tensor:
-    """Gradients (B, K, L) of the log-weights and of the shares -> of the scores.
-
-    A draw has no gradient with respect to the scores; its log-weights have.
-    """
-    alphas = log_alphas.exp()  # (B, K, L)
-    if inputs.choose is None:
-        grad_log_alphas = grad_log_alphas + alphas * grad_shares
-    elif inputs.expected is not None:
-        grad_log_alphas = grad_log_alphas + alphas * grad_shares * inputs.expected.unsqueeze(-1)
-    return grad_log_alphas - alphas * grad_log_alphas.sum(dim=-1, keepdim=True)
 
 
 def _activate(gates: Tensor) -> tuple[Tensor, ...]:

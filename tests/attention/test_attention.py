@@ -1,11 +1,21 @@
 """Global and multi-head attention by torch, local attention by hand."""
 
+import math
+import re
+from collections.abc import Callable
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
+from torch_transformer import copy_attention
 
-from captioner.attention.attention import Attention, LocalAttention, MultiHeadAttention
+from captioner.attention.attention import (
+    Attention,
+    LocalAttention,
+    MultiHeadAttention,
+    PredictedCentre,
+)
 from captioner.attention.memory import Memory
 from captioner.attention.scores import (
     AdditiveScore,
@@ -56,8 +66,8 @@ def test_padding_changes_nothing(name) -> None:
     assert padded.weights[0, :, 3:].abs().max().item() == 0.0
 
 
-def test_local_weights_sum_to_one_over_the_window() -> None:
-    """By hand, Luong et al. 2015, equation 7; its others are tested with the models."""
+def test_local_attention_by_hand() -> None:
+    """Luong et al. 2015, equations 7, 9 and 10."""
     values = torch.tensor([[[1.0], [2.0], [-1.0], [0.5], [3.0]]])
     attention = LocalAttention(DotScore(), half_width=1)
     memory = attention.remember(values)
@@ -67,42 +77,35 @@ def test_local_weights_sum_to_one_over_the_window() -> None:
         expected[window] = values[0, window, 0].softmax(dim=0)
         torch.testing.assert_close(weights, expected)
     torch.testing.assert_close(attended.context[..., 0], attended.weights @ values[0, :, 0])
+    favoured = LocalAttention(DotScore(), 1, True)(torch.ones(1, 1, 1), memory, torch.tensor([[2]]))
+    gauss = torch.tensor([0, math.exp(-2), 1, math.exp(-2), 0])  # sigma is 1 / 2
+    torch.testing.assert_close(favoured.weights[0, 0], attended.weights[0, 1] * gauss)
+    predicted = PredictedCentre(2, 3)
+    query = torch.tensor([[[0.5, -1.0]]])
+    energy = predicted.energy.weight @ torch.tanh(predicted.projection.weight @ query[0, 0])
+    torch.testing.assert_close(predicted(query, memory)[0], 5 * torch.sigmoid(energy))
+    third = Memory(values, values, torch.tensor([[True] * 3 + [False] * 2])).select(
+        torch.tensor([0])
+    )
+    torch.testing.assert_close(predicted(query, third)[0], 3 * torch.sigmoid(energy))
 
 
 # Multi-head.
 
-B, Q, L, H, D, N = 2, 4, 6, 8, 10, 2
-
-
-def pair(memory_size: int) -> tuple[MultiHeadAttention, nn.MultiheadAttention]:
-    """Ours and torch's, with the same weights."""
-    torch.manual_seed(0)
-    ours = MultiHeadAttention(H, memory_size, heads=N)
-    theirs = nn.MultiheadAttention(H, N, kdim=memory_size, vdim=memory_size, batch_first=True)
-    projections = (ours.query_projection, ours.key_projection, ours.value_projection)
-    with torch.no_grad():
-        if memory_size == H:
-            theirs.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
-        else:
-            theirs.q_proj_weight.copy_(ours.query_projection.weight)
-            theirs.k_proj_weight.copy_(ours.key_projection.weight)
-            theirs.v_proj_weight.copy_(ours.value_projection.weight)
-        theirs.out_proj.weight.copy_(ours.output_projection.weight)
-        theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
-        theirs.out_proj.bias.copy_(ours.output_projection.bias)
-    return ours, theirs
+B, Q, L, H, N = 2, 4, 6, 8, 2
 
 
 OF_FIRST = torch.tensor([[True] * 4 + [False] * 2, [True] * 6])
 CAUSAL = torch.ones(Q, L, dtype=torch.bool).tril()
 
 
-@pytest.mark.parametrize("memory_size", [H, D])
 @pytest.mark.parametrize("padding", [None, OF_FIRST], ids=["whole", "padded"])
 @pytest.mark.parametrize("causal", [None, CAUSAL], ids=["all", "causal"])
-def test_equals_torch_multi_head_attention(memory_size, padding, causal) -> None:
-    ours, theirs = pair(memory_size)
-    query, values = random(B, Q, H, seed=1), random(B, L, memory_size, seed=2)
+@torch.no_grad()
+def test_equals_torch_multi_head_attention(padding, causal) -> None:
+    ours, theirs = MultiHeadAttention(H, H, N), nn.MultiheadAttention(H, N, batch_first=True)
+    copy_attention(ours, theirs)
+    query, values = random(B, Q, H, seed=1), random(B, L, H, seed=2)
     attended = ours(query, ours.remember(values, padding), causal)
     expected, weights = theirs(
         query,
@@ -119,32 +122,21 @@ def test_equals_torch_multi_head_attention(memory_size, padding, causal) -> None
         assert attended.weights.masked_select(~causal).abs().max().item() == 0.0
 
 
-def test_dropout_leaves_weights_out_in_training_only() -> None:
-    attention = MultiHeadAttention(H, D, N, dropout=0.5)
-    memory = attention.remember(random(B, L, D))
-    query = random(B, Q, H)
-    torch.manual_seed(0)
-    trained = attention(query, memory)
-    attention.eval()
-    first, second = attention(query, memory), attention(query, memory)
-    assert torch.equal(first.context, second.context)
-    assert not torch.allclose(trained.context, first.context)
-    torch.testing.assert_close(trained.weights, first.weights)  # as they were before dropout
-
-
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> None:
     attention = MultiHeadAttention(8, 6, 2, dropout=0.5).train(training)
-    memory = attention.remember(
-        random(3, 5, 6), torch.arange(5) < torch.tensor([[5], [2], [3]]) if masked else None
-    )
+    padding = torch.arange(5) < torch.tensor([[5], [2], [3]])
+    memory = attention.remember(random(3, 5, 6), padding if masked else None)
     query = random(3, 4, 8, seed=1)
     mask = torch.ones(3, 1, 4, 5, dtype=torch.bool).tril(1) if masked else None
     torch.manual_seed(2)  # Of dropout: drawn alike.
     wanted = attention(query, memory, mask).context
     torch.manual_seed(2)
     torch.testing.assert_close(attention.context(query, memory, mask), wanted)
+    again = attention(query, memory, mask)
+    assert torch.allclose(again.context, wanted) is not training  # Dropout in training only,
+    assert torch.allclose(again.weights.sum(dim=-1), torch.ones(3, 2, 4))  # behind the weights.
 
 
 def test_contexts_under_autocast_are_those_of_float32_but_for_the_projections() -> None:
@@ -158,3 +150,40 @@ def test_contexts_under_autocast_are_those_of_float32_but_for_the_projections() 
     (gradient,) = torch.autograd.grad(found.float().square().sum(), query)
     torch.testing.assert_close(found.float(), plain, rtol=0.02, atol=0.02)
     torch.testing.assert_close(gradient, expected, rtol=0.05, atol=0.02)
+
+
+def heads(memory_mask: Tensor | None, mask: Tensor, name: str = "forward") -> Callable[[], object]:
+    """Multi-head attention of 4 queries to 3 positions of 2 sources."""
+
+    def attend() -> object:
+        attention = MultiHeadAttention(8, 6, 2)
+        memory = attention.remember(torch.zeros(2, 3, 6), memory_mask)
+        return getattr(attention, name)(torch.zeros(2, 4, 8), memory, mask)
+
+    return attend
+
+
+VALUES, ALL = torch.zeros(2, 5, 3), torch.ones(2, 5, dtype=torch.bool)
+SECOND_EMPTY = torch.tensor([[True] * 5, [False] * 5])
+FIRST = torch.ones(4, 3, dtype=torch.bool).tril()
+LATE = torch.tensor([[True] * 3, [False, True, True]])
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Memory(VALUES, VALUES[:, :4]), "differ before the last dimension"),
+        (lambda: Memory(VALUES, VALUES, ALL[:1]), "mask (1, 5) is not (B, L) (2, 5)"),
+        (lambda: Memory(VALUES, VALUES, ALL.float()), "must be boolean (True = may be attended)"),
+        (lambda: Memory(VALUES, VALUES, SECOND_EMPTY), "row [1] has no position that may be"),
+        (lambda: Attention(DotScore()).remember(VALUES, SECOND_EMPTY), "row [1] has no position"),
+        (heads(LATE, FIRST), "row [1, 0, 0] has no position"),
+        (heads(LATE, FIRST, "context"), "row [1, 0, 0] has no position"),
+        (heads(None, FIRST.float()), "must be boolean"),
+    ],
+)
+def test_a_mistake_about_shapes_and_masks_is_named(
+    make: Callable[[], object], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        make()

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioner.cpu import additive
-from captioner.cpu.additive import additive_scores, exponentials, key_gradient, query_gradient
+from captioner.cpu import recurrence
+from captioner.cpu.recurrence import additive_scores, exponentials, key_gradient, query_gradient
 
 
-def random(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def plain_scores(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def blockwise(query: Tensor, keys: Tensor, v: Tensor, grad_scores: Tensor) -> li
 def test_scores_and_gradients_are_the_plain_equation_s(
     elements: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(additive, "_BLOCK_ELEMENTS", elements)  # B Q L A is 5 * 120
+    monkeypatch.setattr(recurrence, "_BLOCK_ELEMENTS", elements)  # B Q L A is 5 * 120
     given = random(5, 4, 6, seed=0), random(5, 5, 6, seed=1), random(6, seed=2)
     grad_scores = random(5, 4, 5, seed=3)
     for found, wanted in zip(
@@ -68,12 +68,7 @@ def test_gradients_of_large_queries_and_keys_are_those_of_the_equation(
     # Some sums are small even where both terms are large.
     keys = torch.cat([-query[:, :3], random(2, 4, 6, seed=1).clamp(-1, 1) * keys_size], dim=1)
     keys = keys + 0.3 * random(2, 7, 6, seed=2)
-    given = [
-        query.float(),
-        keys.float(),
-        random(6, seed=3).float(),
-        random(2, 4, 7, seed=4).float(),
-    ]
+    given = [t.float() for t in (query, keys, random(6, seed=3), random(2, 4, 7, seed=4))]
     exact = plain(*(tensor.double() for tensor in given))
     for found, wanted in zip(blockwise(*given), exact, strict=True):
         torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-4)
@@ -87,12 +82,3 @@ def test_infinite_and_nan_keys_give_what_the_equation_gives(odd: float) -> None:
     wanted = plain_scores(query, keys, v)
     found = additive_scores(query, keys, exponentials(keys), v)
     torch.testing.assert_close(found, wanted, equal_nan=True)
-
-
-def test_half_precision_scores_are_computed_in_float32() -> None:
-    query, keys = random(2, 3, 6, seed=0).bfloat16(), random(2, 5, 6, seed=1).bfloat16()
-    v = random(6, seed=2).bfloat16()
-    wanted = plain_scores(query.double(), keys.double(), v.double())
-    found = additive_scores(query, keys, exponentials(keys), v)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,111 @@
+"""The switch, the precision it chooses, and few photos or rows at a time: the plain results."""
+
+import pytest
+import torch
+from samples import make_captioner
+from torch.nn import functional
+
+import captioner
+from captioner import cpu
+from captioner.caption.folder import load_model
+from captioner.demo import DEMO_PHOTO
+from captioner.model_folders import model_folder
+from captioner.vision.images import load_image
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize("has_instructions", [True, False])
+def test_the_switch_and_bfloat16_where_a_cpu_has_instructions_for_it(
+    monkeypatch: pytest.MonkeyPatch, has_instructions: bool
+) -> None:
+    monkeypatch.setattr(cpu, "has_bfloat16", lambda device: has_instructions)
+    for value, runs in ((None, True), ("1", True), ("0", False)):
+        monkeypatch.setenv(cpu.SWITCH, value or "")
+        if value is None:
+            monkeypatch.delenv(cpu.SWITCH)
+        assert cpu.enabled(CPU) is runs
+        is_narrow = runs and has_instructions
+        chosen = cpu.choose_precision("auto", CPU)
+        assert chosen is (torch.bfloat16 if is_narrow else torch.float32)
+        for device in (CUDA, torch.device("mps")):
+            assert not cpu.enabled(device)
+            assert cpu.choose_precision("auto", device) is torch.float32
+        for device in (CPU, CUDA):
+            assert cpu.choose_precision("float32", device) is torch.float32
+            assert cpu.choose_precision("bfloat16", device) is torch.bfloat16
+
+
+@pytest.mark.parametrize(("kind", "size"), [(torch.float32, 2), (torch.bfloat16, 4)])
+def test_a_cpu_encodes_a_few_photos_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, kind: torch.dtype, size: int
+) -> None:
+    model, pixels = make_captioner().for_inference(), torch.randn(5, 3, 64, 64)
+    found = model.encoder.encode(pixels)
+    chunks = cpu.in_chunks(pixels.to(kind))
+    assert [len(chunk) for chunk in chunks] == [size] * (5 // size) + [1]
+    monkeypatch.setenv(cpu.SWITCH, "0")
+    assert len(cpu.in_chunks(pixels)) == 1
+    torch.testing.assert_close(found, model.encoder.encode(pixels), rtol=1e-4, atol=1e-4)
+
+
+def test_the_packaged_model_in_bfloat16_is_close_to_the_plain_one() -> None:
+    plain, photo = load_model(model_folder()), load_image(DEMO_PHOTO)
+    exact, fast = (captioner.load(precision=kind) for kind in ("float32", "bfloat16"))
+    expected = plain.annotations([photo])  # (1, L, D)
+    torch.testing.assert_close(exact.annotations([photo]), expected, rtol=1e-3, atol=1e-3)
+    found = fast.annotations([photo])
+    assert found.dtype is torch.float32
+    assert (found - expected).norm() < 0.01 * expected.norm()
+    (one,), (other,) = exact.caption_annotations(expected), fast.caption_annotations(found)
+    # The demo photo's caption, which the README shows, is the same on every machine.
+    assert one.words == other.words == plain.caption(photo).words == fast.caption(photo).words
+    assert one.word_log_probabilities != other.word_log_probabilities
+    assert one.word_log_probabilities == pytest.approx(other.word_log_probabilities, abs=0.1)
+    torch.testing.assert_close(other.attention, one.attention, rtol=0.2, atol=1e-3)
+
+
+def test_the_packaged_translator_in_bfloat16_is_close_to_the_plain_one() -> None:
+    sentence = "Two men are playing football in the snow."
+    one, other = (
+        captioner.load_translator(precision=precision).translate(sentence)
+        for precision in ("float32", "bfloat16")
+    )
+    assert one.tokens == other.tokens
+    assert one.token_log_probabilities != other.token_log_probabilities
+    assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=0.1)
+    torch.testing.assert_close(other.alignment, one.alignment, rtol=0.2, atol=0.02)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 4, 1, 7), (1, 7), (33, 7)])
+def test_products_are_torchs(
+    shape: tuple[int, ...], bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "_LARGE", 77)
+    torch.manual_seed(0)
+    layer = cpu.Linear(7, 11, bias=bias)
+    # Like the state of a beam, not contiguous.
+    inputs = torch.randn(*shape[:-1], 2 * shape[-1])[..., ::2]
+    with torch.no_grad():
+        found = layer(inputs)
+    torch.testing.assert_close(found, functional.linear(inputs, layer.weight, layer.bias))
+    assert found.is_contiguous()
+
+
+def test_only_few_rows_of_large_weights_without_a_gradient_are_transposed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
+    monkeypatch.setattr(cpu.functional, "linear", lambda *given: calls.append(given))
+    layer = cpu.Linear(7, 11)
+    with torch.no_grad():
+        layer(torch.zeros(5, 7))  # Its weights are small.
+        monkeypatch.setattr(cpu, "_LARGE", 77)
+        assert layer(torch.zeros(5, 7)) is not None
+        for rows in (1, 33):
+            layer(torch.zeros(rows, 7))
+        with torch.autocast("cpu", torch.bfloat16):
+            layer(torch.zeros(5, 7))
+    layer(torch.zeros(5, 7))
+    assert len(calls) == 5
