@@ -30,8 +30,8 @@ class Memory:
 
     def __post_init__(self) -> None:
         shapes = [tuple(each.shape) for each in (self.values, self.keys)]
-        if shapes[0][:-1] != shapes[1][:-1]:
-            raise ValueError(f"memory: values and keys {shapes} differ before the last dimension")
+        if shapes[0][:-1] != shapes[1][:-1] or self.length == 0:
+            raise ValueError(f"memory: values and keys {shapes} differ in (B, [N,] L), or L is 0")
         if self.mask is not None:
             expected = (self.batch_size, self.length)
             if tuple(self.mask.shape) != expected:

@@ -172,7 +172,7 @@ LATE = torch.tensor([[True] * 3, [False, True, True]])
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Memory(VALUES, VALUES[:, :4]), "differ before the last dimension"),
+        (lambda: Memory(VALUES, VALUES[:, :4]), "(2, 4, 3)] differ in (B, [N,] L)"),
         (lambda: Memory(VALUES, VALUES, ALL[:1]), "mask (1, 5) is not (B, L) (2, 5)"),
         (lambda: Memory(VALUES, VALUES, ALL.float()), "must be boolean (True = may be attended)"),
         (lambda: Memory(VALUES, VALUES, SECOND_EMPTY), "row [1] has no position that may be"),
