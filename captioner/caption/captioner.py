@@ -149,10 +149,10 @@ class Captioner(PhotoCaptioner):
             end=vocabulary.end,
             strategy=options.strategy(generator, self.device),
             constraints=options.constraints(
-                (vocabulary.pad, vocabulary.start, vocabulary.unknown),
-                tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
-                self.trigrams,
-                vocabulary.start,
+                forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
+                repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
+                trigrams=self.trigrams,
+                start=vocabulary.start,
             ),
             length_normalisation=options.length_normalisation,
         )

@@ -219,13 +219,13 @@ class CaptioningLoss(nn.Module):
         memory = self.decoder.remember(annotations)
         forced = self.decoder(memory, self.fed_words(batch, memory).unsqueeze(1))  # K = 1
         logits, weights = forced.logits.squeeze(1), forced.weights.squeeze(1)  # (B, T, V or L)
-        entropies = cross_entropies(logits, batch.targets, batch.mask, objective.label_smoothing)
-        loss = entropies.smoothed  # (B,)
+        smoothing = objective.label_smoothing
+        loss, plain = cross_entropies(logits, batch.targets, batch.mask, smoothing)  # (B,) each
         if objective.doubly_stochastic > 0:
             penalty = doubly_stochastic_penalty(weights, batch.mask)  # (B,)
             loss = loss + objective.doubly_stochastic * penalty
         words = batch.mask.sum().clamp(min=1)
-        report = {"cross_entropy": entropies.plain.sum() / words}
+        report = {"cross_entropy": plain.sum() / words}
         if batch.places is not None:
             missed = grounding_penalty(weights, batch.places)  # (B,)
             loss = loss + objective.grounding * missed

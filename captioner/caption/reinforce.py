@@ -238,4 +238,4 @@ class SelfCriticalLoss(CaptioningLoss):
         targets, mask = (each.to(device, non_blocking=True) for each in (targets, mask))
         inputs = decoder_inputs(targets).view(len(captions), -1, targets.shape[1])  # (B, K, T)
         logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
-        return -cross_entropies(logits, targets, mask).smoothed.view(inputs.shape[:2])  # (B, K)
+        return -cross_entropies(logits, targets, mask)[0].view(inputs.shape[:2])  # (B, K)

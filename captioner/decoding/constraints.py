@@ -18,16 +18,15 @@ class Constraints:
     """Limits on hypotheses. Lengths count tokens without the end token.
 
     minimum_length: the end token is blocked before this many tokens.
-    maximum_length: after this many tokens all but the end token is blocked, so that every search
-        ends with finished hypotheses.
+    maximum_length: after this many tokens only the end token is not blocked.
     block_ngrams: n; no n-gram occurs twice in a hypothesis. 0 blocks none.
     forbidden: tokens that are never chosen (padding, start, unknown).
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
-    trigrams: (N,) keys of the triples of tokens that people wrote, sorted; see `trigram_keys`. No
-        other triple occurs in a hypothesis, except before an end where nothing else is left. Only
-        the `LIKELIEST` tokens of a step are candidates, also in sampling. None allows all.
-        A triple (a, `start`, b) of a word a is a clash: b never comes after a.
+    trigrams: (N,) `trigram_keys` of the triples of tokens that people wrote, sorted. No other triple
+        occurs in a hypothesis, except before an end where nothing else is left. Only the
+        `LIKELIEST` tokens of a step are candidates, also in sampling. None allows all. A triple
+        (a, `start`, b) of a word a is a clash: b never comes after a.
     start: the token before the first one, twice, in `trigrams`.
     """
 
@@ -120,4 +119,4 @@ def trigrams_of_keys(keys: Tensor, vocabulary_size: int) -> Tensor:
 
 def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:
     """Tokens as a tensor (N,). As an index, a list waits for a GPU."""
-    return torch.tensor(tokens, dtype=torch.long).to(device, non_blocking=True)  # (N,)
+    return torch.tensor(tokens, dtype=torch.long).to(device, non_blocking=True)

@@ -7,7 +7,7 @@ normalisation and the coverage penalty of GNMT.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -21,25 +21,24 @@ from captioner.errors import UserError
 
 
 class Choice(NamedTuple):
-    """Rows that continue, and their tokens: all (B, K')."""
+    """The rows that continue, (B, K') each.
+
+    parents: the old row that each continues, an index into K. tokens: its next token. live:
+    boolean, False for padding rows.
+    """
 
     parents: Tensor
-    """(B, K') the old row that each new row continues, an index into K."""
     tokens: Tensor
-    """(B, K') its next token."""
     live: Tensor
-    """(B, K') boolean, False for padding rows."""
 
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """Keeps the K most probable partial hypotheses of each source.
+    """Keeps the K (`width`) most probable partial hypotheses of each source.
 
     A hypothesis that ends leaves the beam, which narrows by one until all K have ended, as in the
     search of Xu et al. 2015. A beam of 1 is greedy search. Graves 2012, *Sequence Transduction with
     Recurrent Neural Networks*, algorithm 1; Sutskever et al. 2014, section 3.2.
-
-    width: K, the number of hypotheses of a source.
     """
 
     width: int = 5
@@ -89,10 +88,7 @@ class Sampling:
     drops_finished: ClassVar[bool] = False
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """Draw a token for each row; the first step copies one row to all `width`.
-
-        Arguments as of `BeamSearch.choose`.
-        """
+        """As `BeamSearch.choose`, but draws; the first step copies one row to all `width`."""
         batch_size, rows, _ = steps.shape
         parents = torch.arange(rows, device=steps.device).expand(batch_size, rows)  # (B, K)
         if rows < self.width:
@@ -144,19 +140,16 @@ def decode(
 
     start, end: the tokens that begin and end a sequence.
     strategy: chooses tokens; a beam of 5 by default.
-    length_normalisation, coverage_penalty: alpha of `length_normalised` and beta of
-        `coverage_score`, by which finished hypotheses are ranked, not the partial ones in a beam.
+    length_normalisation, coverage_penalty: alpha and beta of `_score`, by which finished hypotheses
+        are ranked, not the partial ones in a beam.
     keep_attention: collect the attention maps of hypotheses, which takes time.
-    The ranges of the options are those of `SearchOptions`, which checks them.
 
     Returns the hypotheses of each of the B sources, best score first but cut ones last: at least
     one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
     except by sampling, where one generator serves the batch.
-    Raises `UserError` when the model's output is NaN.
     """
     strategy = BeamSearch() if strategy is None else strategy
     constraints = Constraints() if constraints is None else constraints
-    needs_attention = keep_attention or coverage_penalty > 0
     batch_size, device = memory.batch_size, memory.values.device
     state = decoder.start(memory)
     tokens = torch.full((batch_size, 1), start, device=device)  # (B, 1)
@@ -166,7 +159,8 @@ def decode(
     ended = torch.zeros(batch_size, dtype=torch.long, device=device)  # (B,)
     sources = torch.arange(batch_size, device=device)  # (B,)
     places = torch.full_like(tokens, -1)  # (B, 1), where the record has each row's last token
-    record = _Record()
+    record: list[tuple[Tensor, ...]] = []
+    size = 0  # Tokens in the record.
     for _ in range(constraints.maximum_length + 1):
         step = decoder.step(tokens, state)
         log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
@@ -177,8 +171,13 @@ def decode(
         chosen = parents * log_probabilities.shape[-1] + tokens  # (B, K'), into K * V
         terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
         ending = live & (tokens == end)  # (B, K')
-        weights = select_rows(step.weights, parents) if needs_attention else None  # (B, K', L)
-        places = record.append(places.gather(1, parents), tokens, terms, ending, sources, weights)
+        weights = totals.new_empty(*tokens.shape, 0)  # (B, K', 0)
+        if keep_attention or coverage_penalty > 0:
+            weights = select_rows(step.weights, parents)  # (B, K', L)
+        of_rows = sources.unsqueeze(1).expand_as(tokens)  # (B, K')
+        record.append((places.gather(1, parents), tokens, ending, of_rows, terms, weights))
+        places = torch.arange(size, size + tokens.numel(), device=device).view(tokens.shape)
+        size += tokens.numel()
         ended = ended + ending.sum(dim=-1)  # (B,)
         live = live & ~ending
         # The only values that a step reads.
@@ -204,121 +203,74 @@ def decode(
             state, tokens, live, places, totals, history, ended, sources = select_sources(
                 (state, tokens, live, places, totals, history, ended, sources), unfinished
             )  # (B', ...) each, from here on (B, ...)
-    return record.hypotheses(
-        memory,
-        strategy.width,
-        constraints.maximum_length,
-        length_normalisation,
-        coverage_penalty,
-        keep_attention,
+    limits = strategy.width, constraints.maximum_length
+    return _ranked(record, memory, *limits, length_normalisation, coverage_penalty, keep_attention)
+
+
+def _ranked(
+    record: list[tuple[Tensor, ...]],
+    memory: Memory,
+    width: int,
+    maximum_length: int,
+    alpha: float,
+    beta: float,
+    keep_attention: bool,
+) -> list[list[Hypothesis]]:
+    """Build the hypotheses of each source of the memory, and rank them.
+
+    record: of every step, for the tokens it chose, (B, K) each: the place of the parent, the token,
+        whether it ends a hypothesis, its source and its log-probability; and its weights (B, K, L).
+        A place counts the tokens of all steps. A hypothesis is the path from its end token back to
+        a token without a parent (-1).
+    """
+    *columns, numbers, maps = (
+        torch.cat([each.flatten(end_dim=1) for each in column])
+        for column in zip(*record, strict=True)
     )
+    parents, tokens, ending, sources = torch.stack([each.long() for each in columns]).tolist()
+    numbers = torch.cat([numbers.unsqueeze(1), maps], dim=1).cpu()  # (N, 1 + L)
+    terms, weights = numbers[:, 0].tolist(), numbers[:, 1:]  # weights (N, L) or (N, 0)
+    mask = None if memory.mask is None else memory.mask.cpu()
+    ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
+    for last in (place for place, is_end in enumerate(ending) if is_end):
+        path = [last]
+        while parents[path[-1]] >= 0:
+            path.append(parents[path[-1]])
+        path.reverse()
+        path_terms = [terms[place] for place in path]
+        source, attention, total = sources[last], weights[path], sum(path_terms)
+        source_mask = None if mask is None else mask[source]  # (L,)
+        hypothesis = Hypothesis(
+            tokens=[tokens[place] for place in path[:-1]],
+            log_probability=total,
+            token_log_probabilities=path_terms,
+            score=_score(total, len(path), alpha, attention, beta, source_mask),
+            # (T, L) or (T, 0), without the end token
+            attention=attention[:-1] if keep_attention else torch.empty(len(path) - 1, 0),
+            cut=len(path) > maximum_length and path_terms[-1] < math.log(0.5),
+        )
+        ranked[source].append(hypothesis)
+    for hypotheses in ranked:
+        hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
+    return [hypotheses[:width] for hypotheses in ranked]
 
 
-@dataclass
-class _Record:
-    """The tokens that every step chose, concatenated, each with the place of its parent.
+def _score(
+    total: float, length: int, alpha: float, attention: Tensor, beta: float, mask: Tensor | None
+) -> float:
+    """The score by which hypotheses are ranked: Wu et al. 2016, equation 14 (GNMT).
 
-    A hypothesis is the path from its end token back to a token without a parent (-1).
+    log P / ((5 + T) / 6) ** alpha + beta * sum_i log(min(sum_t p_ti, 1))
+
+    total: log P, divided so that longer hypotheses are not ranked lower; alpha = 0 changes nothing,
+        0.6 to 1 are common. length: T, with the end token.
+    attention: p (T, L), with the step of the end token. A position with a total of 1 or more adds
+        nothing, a neglected one lowers the score; beta is 0.2 in the paper.
+    mask: (L,) boolean, False for padding, which is left out.
     """
-
-    parents: list[Tensor] = field(default_factory=list)
-    tokens: list[Tensor] = field(default_factory=list)
-    terms: list[Tensor] = field(default_factory=list)
-    ending: list[Tensor] = field(default_factory=list)
-    sources: list[Tensor] = field(default_factory=list)
-    weights: list[Tensor] = field(default_factory=list)  # Empty where attention is not needed.
-    size: int = 0
-
-    def append(
-        self,
-        parents: Tensor,
-        tokens: Tensor,
-        terms: Tensor,
-        ending: Tensor,
-        sources: Tensor,
-        weights: Tensor | None,
-    ) -> Tensor:
-        """Add a step, (B, K) each, of sources (B,), with weights (B, K, L): the places (B, K)."""
-        self.parents.append(parents.flatten())
-        self.tokens.append(tokens.flatten())
-        self.terms.append(terms.flatten())
-        self.ending.append(ending.flatten())
-        self.sources.append(sources.repeat_interleave(tokens.shape[1]))
-        if weights is not None:
-            self.weights.append(weights.flatten(end_dim=1))  # (B * K, L)
-        places = torch.arange(self.size, self.size + tokens.numel(), device=tokens.device)
-        self.size += tokens.numel()
-        return places.view(tokens.shape)
-
-    def hypotheses(
-        self,
-        memory: Memory,
-        width: int,
-        maximum_length: int,
-        alpha: float,
-        beta: float,
-        keep_attention: bool,
-    ) -> list[list[Hypothesis]]:
-        """Build and rank the hypotheses of each source of the memory."""
-        columns = (self.parents, self.tokens, self.sources, self.ending)
-        parents, tokens, sources, ending = torch.stack(
-            [torch.cat(steps).long() for steps in columns]
-        ).tolist()
-        numbers = torch.cat(self.terms).unsqueeze(1)  # (N, 1)
-        if self.weights:
-            numbers = torch.cat([numbers, torch.cat(self.weights)], dim=1)  # (N, 1 + L)
-        numbers = numbers.cpu()
-        terms, weights = numbers[:, 0].tolist(), numbers[:, 1:]  # weights (N, L) or (N, 0)
-        mask = None if memory.mask is None else memory.mask.cpu()
-        ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
-        for last in (place for place, is_end in enumerate(ending) if is_end):
-            path = [last]
-            while parents[path[-1]] >= 0:
-                path.append(parents[path[-1]])
-            path.reverse()
-            path_terms = [terms[place] for place in path]
-            attention = weights[path]  # (T, L), or (T, 0)
-            total = sum(path_terms)
-            score = length_normalised(total, len(path), alpha)
-            if beta > 0:
-                source_mask = None if mask is None else mask[sources[last]]  # (L,)
-                score += coverage_score(attention, beta, source_mask)
-            hypothesis = Hypothesis(
-                tokens=[tokens[place] for place in path[:-1]],
-                log_probability=total,
-                token_log_probabilities=path_terms,
-                score=score,
-                # (T, L) or (T, 0), without the end token
-                attention=attention[:-1] if keep_attention else torch.empty(len(path) - 1, 0),
-                cut=len(path) > maximum_length and path_terms[-1] < math.log(0.5),
-            )
-            ranked[sources[last]].append(hypothesis)
-        for hypotheses in ranked:
-            hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
-        return [hypotheses[:width] for hypotheses in ranked]
-
-
-_FLOOR = 1e-10
-"""Floor on the attention mass of a position; avoids log(0)."""
-
-
-def length_normalised(log_probability: float, length: int, alpha: float) -> float:
-    """A log-probability divided by ((5 + length) / 6) ** alpha: longer hypotheses have lower ones.
-
-    Wu et al. 2016, equation 14 (GNMT); not length ** alpha. The length counts the end token.
-    alpha = 0 changes nothing; 0.6 to 1 are common.
-    """
-    return float(log_probability / ((5 + length) / 6) ** alpha)
-
-
-def coverage_score(attention: Tensor, beta: float, mask: Tensor | None = None) -> float:
-    """beta * sum_i log(min(sum_t p_ti, 1)), of attention p (T, L), in nats: at most 0.
-
-    A position with a total of 1 or more adds nothing; a neglected one lowers the score. Wu et al.
-    2016, equation 14 (GNMT), added after length normalisation; beta is 0.2 in the paper. The end
-    token's step counts. mask: (L,) boolean, False for padding, which is left out.
-    """
+    score = float(total / ((5 + length) / 6) ** alpha)
+    if beta == 0:
+        return score
     received = attention.sum(dim=0)  # (L,)
-    if mask is not None:
-        received = received[mask]
-    return beta * float(received.clamp(_FLOOR, 1.0).log().sum())
+    received = received if mask is None else received[mask]
+    return score + beta * float(received.clamp(1e-10, 1.0).log().sum())  # Not log(0).

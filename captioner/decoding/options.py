@@ -30,53 +30,48 @@ SAMPLING = ("temperature", "top_k", "top_p", "seed")
 class SearchOptions(Config):
     """How captions are searched for."""
 
-    beam: int = Field(default=5, ge=1, le=1_000, description="beam size; 1 is greedy search")
+    beam: int = Field(5, ge=1, le=1_000, description="beam size; 1 is greedy search")
     n_best: int = Field(
-        default=1,
+        1,
         ge=1,
         le=1_000,
         description="results a photo or sentence; more than the model's beam widen it",
     )
     length_normalisation: float = Field(
-        default=0.0,
-        ge=0,
-        le=10,
-        description="divide scores by ((5 + length) / 6) to this power",
+        0.0, ge=0, le=10, description="divide scores by ((5 + length) / 6) to this power"
     )
-    minimum_length: int = Field(default=1, ge=0, le=LENGTH, description="fewest tokens of a result")
+    minimum_length: int = Field(1, ge=0, le=LENGTH, description="fewest tokens of a result")
     maximum_length: Length = Field(
-        default=40, description="most tokens of a result, which is cut off there"
+        40, description="most tokens of a result, which is cut off there"
     )
     block_ngrams: int = Field(
-        default=0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no rule"
+        0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no rule"
     )
     repeat_distance: int = Field(
-        default=0,
+        0,
         ge=0,
         le=LENGTH,
         description="no token again within so many, function words aside; 0 for no rule",
     )
-    sample: bool = Field(default=False, description="draw results instead of searching")
+    sample: bool = Field(False, description="draw results instead of searching")
     temperature: float = Field(
-        default=1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
+        1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
     )
     top_k: int = Field(
-        default=0, ge=0, le=1_000_000, description="sample from the K likeliest tokens; 0 for all"
+        0, ge=0, le=1_000_000, description="sample from the K likeliest tokens; 0 for all"
     )
     top_p: float = Field(
-        default=1.0, gt=0, le=1, description="sample the likeliest that hold this probability"
+        1.0, gt=0, le=1, description="sample the likeliest that hold this probability"
     )
-    seed: Seed = Field(default=0, description="seed of sampling")
+    seed: Seed = Field(0, description="seed of sampling")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.sample and self.n_best > self.beam:
             raise ValueError(f"n_best {self.n_best} is more than the beam size, {self.beam}")
-        if self.minimum_length > self.maximum_length:
-            raise ValueError(
-                f"minimum_length {self.minimum_length} is more than maximum_length, "
-                f"{self.maximum_length}"
-            )
+        fewest, most = self.minimum_length, self.maximum_length
+        if fewest > most:
+            raise ValueError(f"minimum_length {fewest} is more than maximum_length, {most}")
         return self
 
     def override(self, **given: Any) -> Self:
@@ -94,22 +89,13 @@ class SearchOptions(Config):
     def strategy(
         self, generator: torch.Generator | None = None, device: torch.device | str = "cpu"
     ) -> BeamSearch | Sampling:
-        """The search strategy.
-
-        generator: what is drawn from, for one that goes on over several calls; by default a new
-            one from `seed`, of the device.
-        """
+        """The search strategy. generator: of the draws; by default a new one of the device."""
         from captioner.decoding.loop import BeamSearch, Sampling
 
         if not self.sample:
             return BeamSearch(self.beam)
-        return Sampling(
-            generator or self.generator(device),
-            self.n_best,
-            self.temperature,
-            self.top_k,
-            self.top_p,
-        )
+        limits = self.temperature, self.top_k, self.top_p
+        return Sampling(generator or self.generator(device), self.n_best, *limits)
 
     def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
         """A new generator from `seed`, best on the model's device: draws are not copied there."""
@@ -117,42 +103,25 @@ class SearchOptions(Config):
 
         return torch.Generator(device).manual_seed(self.seed)
 
-    def constraints(
-        self,
-        forbidden: tuple[int, ...],
-        repeatable: tuple[int, ...] = (),
-        trigrams: torch.Tensor | None = None,
-        start: int = 0,
-    ) -> Constraints:
-        """The constraints; the arguments are fields of `Constraints`."""
+    def constraints(self, **others: Any) -> Constraints:
+        """The constraints. others: further fields of `Constraints`."""
         from captioner.decoding.constraints import Constraints
 
-        return Constraints(
-            self.minimum_length,
-            self.maximum_length,
-            self.block_ngrams,
-            forbidden,
-            self.repeat_distance,
-            repeatable,
-            trigrams,
-            start,
-        )
+        names = ("minimum_length", "maximum_length", "block_ngrams", "repeat_distance")
+        return Constraints(**{name: getattr(self, name) for name in names}, **others)
 
 
 class TranslationSearch(SearchOptions):
     """How translations are searched for."""
 
     maximum_length: Length = Field(
-        default=100, description="most tokens of a result, which is cut off there"
+        100, description="most tokens of a result, which is cut off there"
     )
     coverage_penalty: float = Field(
-        default=0.0,
-        ge=0,
-        le=10,
-        description="rank lower if source is left out (GNMT's beta)",
+        0.0, ge=0, le=10, description="rank lower if source is left out (GNMT's beta)"
     )
     copy_unknown: bool = Field(
-        default=False,
+        False,
         description="copy the most attended source word for unknown ones; needs attention "
         "and a vocabulary of words",
     )

@@ -43,9 +43,8 @@ class TeacherForced(NamedTuple):
 class Decoder(Protocol):
     """The protocol of every caption and translation decoder.
 
-    Tokens are (B, K). A state is made of tensors (B, K, ...), with a row for each token, of
-    memories and of tuples of these; `select_rows` and `select_sources` take parts of it. Memories
-    stay (B, ...): the hypotheses of a beam share the memory of their source without a copy.
+    A state is made of tensors (B, K, ...), with a row for each token, of memories and of tuples of
+    these. Memories stay (B, ...): the hypotheses of a beam share that of their source, uncopied.
     """
 
     @abstractmethod
@@ -116,8 +115,7 @@ class Hypothesis:
     attention: (T, L) on the CPU, float32; row t is the map of token t. (T, 0) with
         `keep_attention=False`.
     cut: whether the maximum length ended it, although the model gave the end a probability below
-        one half. It ranks behind all that are complete: a loop that normalisation by its length
-        favours.
+        one half. It ranks last: normalisation by length favours loops.
     """
 
     tokens: list[int]
@@ -128,24 +126,14 @@ class Hypothesis:
     cut: bool = False
 
 
-class CrossEntropies(NamedTuple):
-    """-log p(y | x) of each sequence, (B,) each, in nats.
-
-    smoothed: with label smoothing, the training loss. plain: without it, and without a gradient.
-    """
-
-    smoothed: Tensor
-    plain: Tensor
-
-
 def cross_entropies(
     logits: Tensor, targets: Tensor, mask: Tensor, label_smoothing: float = 0.0
-) -> CrossEntropies:
-    """-log p(y | x) of each sequence, summed over its tokens, with and without label smoothing.
+) -> tuple[Tensor, Tensor]:
+    """-log p(y | x) of each sequence in nats, (B,): with label smoothing, and plain.
 
-    The loss of teacher forcing. logits (B, T, V), targets (B, T), mask (B, T) boolean, False for
-    padding, which adds nothing. Computed in float32 at least. Xu et al. 2015, equation 14, first
-    term.
+    The loss of teacher forcing; the plain one has no gradient. logits (B, T, V), targets (B, T),
+    mask (B, T) boolean, False for padding, which adds nothing. Computed in float32 at least. Xu et
+    al. 2015, equation 14, first term.
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
     """
     wide = at_least_float32(logits)  # (B, T, V)
@@ -161,4 +149,4 @@ def cross_entropies(
         scores = wide.detach()
         right = scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (B, T)
         plain = plain + label_smoothing * (scores.mean(dim=-1) - right)
-    return CrossEntropies((terms * mask).sum(dim=1), (plain * mask).sum(dim=1))
+    return (terms * mask).sum(dim=1), (plain * mask).sum(dim=1)

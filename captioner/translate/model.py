@@ -139,8 +139,6 @@ class TranslationLoss(nn.Module):
         outputs = self.translation_model(memory, batch.inputs.unsqueeze(1))  # one row a source
         logits = outputs.logits.squeeze(1)  # (B, T, V)
         tokens = batch.mask.sum().clamp(min=1)
-        losses = cross_entropies(logits, batch.targets, batch.mask, self.objective.label_smoothing)
-        return {
-            "loss": losses.smoothed.sum() / tokens,
-            "cross_entropy": losses.plain.sum() / tokens,
-        }
+        smoothing = self.objective.label_smoothing
+        smoothed, plain = cross_entropies(logits, batch.targets, batch.mask, smoothing)
+        return {"loss": smoothed.sum() / tokens, "cross_entropy": plain.sum() / tokens}

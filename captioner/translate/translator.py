@@ -270,7 +270,7 @@ class Translator:
                 start=Vocabulary.start,
                 end=Vocabulary.end,
                 strategy=search.strategy(generator),
-                constraints=search.constraints(tuple(forbidden)),
+                constraints=search.constraints(forbidden=tuple(forbidden)),
                 length_normalisation=search.length_normalisation,
                 coverage_penalty=search.coverage_penalty,
             )

@@ -60,7 +60,7 @@ def with_places(
     report, said = loss_of(loss, batch, given), forced(loss, batch, given)
     smoothing = loss.objective.label_smoothing
     entropies = cross_entropies(said.logits[:, 0], batch.targets, batch.mask, smoothing)
-    log_words = -entropies.smoothed.sum()
+    log_words = -entropies[0].sum()
     log_places = (said.log_probability[:, 0] * batch.mask).sum()
     return report, log_words, log_places
 
@@ -221,7 +221,7 @@ def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
     places = torch.tensor([[[0, 1, 2]], [[2, 2, 1]], [[1, 0, 0]]])
     report = loss_of(loss, batch, places)
     said = forced(loss, batch, places, torch.tensor([[False], [True], [False]]))
-    rewards = -cross_entropies(said.logits[:, 0], batch.targets, batch.mask).smoothed
+    rewards = -cross_entropies(said.logits[:, 0], batch.targets, batch.mask)[0]
     of_draws = float((rewards[0] + rewards[2]).detach()) / 6  # two captions of three words
     assert loss.baseline.item() == pytest.approx(0.9 * -2.0 + 0.1 * of_draws)
     assert report["baseline"].item() == -2.0  # as it was when the draw was held against it

@@ -1,40 +1,39 @@
 """A decoder made of a table, and the searches written plainly over it, for the tests beside it.
 
-The next token depends on the source and on every token before it: they are hashed, and the hash
-is a row of a table of logits. The "attention" it hands out says of which source it is, at which
-step it was made, and after which tokens.
+The next token depends on the source and on every token before it: their hash is a row of a table of
+logits. The "attention" is the source, the step and the hash.
 """
 
 import math
 from dataclasses import dataclass, field
-from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
 
 from captioner.attention.memory import Memory
 from captioner.decoding.constraints import Constraints
-from captioner.decoding.protocol import Step
+from captioner.decoding.loop import decode
+from captioner.decoding.options import SearchOptions
+from captioner.decoding.protocol import Hypothesis, Step
 
 START, END = 0, 1
 ROWS = 4093  # a prime
 
 
 class TableState(NamedTuple):
+    """hashes, steps: (B, K), of the tokens before, and how many there were."""
+
     memory: Memory
-    hashes: Tensor  # (B, K), of the tokens before
-    steps: Tensor  # (B, K), how many there were
+    hashes: Tensor
+    steps: Tensor
 
 
 def memory_of(*sources: int) -> Memory:
     """A memory (B, 3, 1) whose sources differ by a number."""
     values = torch.tensor(sources, dtype=torch.float32).view(-1, 1, 1).expand(-1, 3, 1).clone()
     return Memory(values, values)
-
-
-def next_hash(before: int, token: int) -> int:
-    return (before * 31 + token * 7 + 5) % ROWS
 
 
 def random_table(seed: int, vocabulary_size: int, scale: float = 2.0) -> Tensor:
@@ -44,14 +43,10 @@ def random_table(seed: int, vocabulary_size: int, scale: float = 2.0) -> Tensor:
 
 @dataclass
 class TableDecoder:
-    """Follows `captioner.decoding.protocol.Decoder`, and notes what it is given.
-
-    table: (ROWS, V), logits after each hash of a history.
-    """
+    """table: (ROWS, V), logits after each hash of a history. Notes what it is given."""
 
     table: Tensor
     memories: list[Memory] = field(default_factory=list)
-    widths: list[int] = field(default_factory=list)
     fed: list[Tensor] = field(default_factory=list)
 
     def start(self, memory: Memory) -> TableState:
@@ -63,10 +58,7 @@ class TableDecoder:
         assert isinstance(state, TableState)
         memory, hashes, steps = state
         assert tokens.shape == hashes.shape
-        assert tokens.shape[0] == memory.batch_size
-        assert bool(((tokens >= 0) & (tokens < self.table.shape[1])).all())
         self.memories.append(memory)
-        self.widths.append(tokens.shape[1])
         self.fed.append(tokens.clone())
         hashes = (hashes * 31 + tokens * 7 + 5) % ROWS  # (B, K)
         source = memory.values[:, :1, 0].expand_as(hashes)  # (B, K)
@@ -76,8 +68,7 @@ class TableDecoder:
     def log_probabilities(self, source: int, tokens: list[int]) -> list[float]:
         """Of every next token, after these of this source; in float64, without tensors."""
         logits = self.table[self._hash(source, tokens)].tolist()
-        highest = max(logits)
-        total = highest + math.log(sum(math.exp(logit - highest) for logit in logits))
+        total = math.log(sum(map(math.exp, logits)))
         return [logit - total for logit in logits]
 
     def replay(self, source: int, tokens: list[int]) -> list[float]:
@@ -89,15 +80,13 @@ class TableDecoder:
 
     def attention(self, source: int, tokens: list[int]) -> list[list[float]]:
         """The map with which each of the tokens is emitted."""
-        return [
-            [float(source), float(position), float(self._hash(source, tokens[:position]))]
-            for position in range(len(tokens))
-        ]
+        steps = range(len(tokens))
+        return [[source, step, float(self._hash(source, tokens[:step]))] for step in steps]
 
     def _hash(self, source: int, tokens: list[int]) -> int:
         value = source
         for token in [START, *tokens]:
-            value = next_hash(value, token)
+            value = (value * 31 + token * 7 + 5) % ROWS
         return value
 
 
@@ -151,11 +140,25 @@ def naive_beam_search(
     return ended
 
 
-def every_sequence(vocabulary_size: int, maximum_length: int) -> list[list[int]]:
-    """All token lists without the end token, up to a length."""
-    tokens = [token for token in range(vocabulary_size) if token != END]
-    return [
-        list(sequence)
-        for length in range(maximum_length + 1)
-        for sequence in product(tokens, repeat=length)
-    ]
+def search(
+    decoder: TableDecoder, memory: Memory, limits: dict[str, Any] | None = None, **options: Any
+) -> list[list[Hypothesis]]:
+    """Hypotheses by `SearchOptions`. limits: further fields of `Constraints`."""
+    search = SearchOptions(**{"minimum_length": 0, **options})
+    return decode(
+        decoder,
+        memory,
+        start=START,
+        end=END,
+        strategy=search.strategy(),
+        constraints=search.constraints(**(limits or {})),
+        length_normalisation=search.length_normalisation,
+    )
+
+
+def assert_replayed(decoder: TableDecoder, source: int, found: Hypothesis) -> None:
+    """Its terms and maps are of its source, step by step, after its own words and no other's."""
+    terms = decoder.replay(source, found.tokens)
+    assert found.token_log_probabilities == pytest.approx(terms, abs=1e-3)
+    assert found.attention.dtype == torch.float32
+    assert found.attention.tolist() == decoder.attention(source, found.tokens)

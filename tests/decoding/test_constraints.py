@@ -1,9 +1,24 @@
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from table_decoder import END, allowed_next, has_repeat
+from table_decoder import (
+    END,
+    TableDecoder,
+    allowed_next,
+    has_repeat,
+    memory_of,
+    random_table,
+    search,
+)
 
 from captioner.decoding.constraints import IMPOSSIBLE, Constraints, trigram_keys
+from captioner.decoding.options import SearchOptions
+from captioner.errors import UserError
 
 BLOCKED = float("-inf")
 
@@ -17,11 +32,13 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
 
 
+def of_trigrams(triples: Iterable[tuple[int, int, int]]) -> Constraints:
+    return Constraints(trigrams=trigram_keys(*torch.tensor(sorted(triples)).unbind(dim=1), 5))
+
+
 def test_only_trigrams_that_people_wrote_by_hand() -> None:
     # With 0 for the start: 2 3 <end>, and 3 4 2 <end>.
     known = [(0, 0, 2), (0, 2, 3), (2, 3, END), (0, 0, 3), (0, 3, 4), (3, 4, 2), (4, 2, END)]
-    first, second, third = torch.tensor(sorted(known)).unbind(dim=1)
-    constraints = Constraints(trigrams=trigram_keys(first, second, third, 5))
     for tokens, expected in {
         (): [2, 3],
         (2,): [3],
@@ -30,19 +47,15 @@ def test_only_trigrams_that_people_wrote_by_hand() -> None:
         (3, 4, 2): [END],
         (4,): [END],  # Nobody began so: nothing is left but to end.
     }.items():
-        assert left(constraints, list(tokens)) == expected
+        assert left(of_trigrams(known), list(tokens)) == expected
 
 
 def test_words_that_people_keep_apart_by_hand() -> None:
     # With 0 for the start: every trigram of 2, 3 and 4 is known, and 4 does not come after 2.
     triples = {(0, 0, a) for a in (2, 3, 4)} | {(0, a, b) for a in (2, 3, 4) for b in (2, 3, 4)}
     triples |= {(a, b, c) for _, a, b in triples if a for c in (2, 3, 4)} | {(2, 0, 4)}
-    first, second, third = torch.tensor(sorted(triples)).unbind(dim=1)
-    constraints = Constraints(trigrams=trigram_keys(first, second, third, 5))
-    assert left(constraints, []) == [2, 3, 4]
-    assert left(constraints, [2]) == [2, 3]
-    assert left(constraints, [2, 3, 3]) == [2, 3]
-    assert left(constraints, [4, 3]) == [2, 3, 4]
+    for tokens, expected in {(): [2, 3, 4], (2, 3, 3): [2, 3], (4, 3): [2, 3, 4]}.items():
+        assert left(of_trigrams(triples), list(tokens)) == expected
 
 
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
@@ -77,3 +90,33 @@ def test_equals_the_rule_written_plainly(
     )
     if not (n and has_repeat(tokens, n)):
         assert left(constraints, tokens, 4) == allowed_next(tokens, [-2.0] * 4, constraints)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"beam": 0}, "beam 0 is not at least 1"),
+        ({"beam": True}, "beam should be a whole number, found True"),
+        ({"n_best": 6, "beam": 5}, "n_best 6 is more than the beam size, 5"),
+        ({"top_k": 3}, "'top_k' has no meaning without 'sample'"),
+        ({"length_normalisation": math.nan}, "length_normalisation should be a finite number"),
+        ({"minimum_length": 41}, "minimum_length 41 is more than maximum_length, 40"),
+        ({"block_ngrams": -1}, "block_ngrams -1 is not at least 0"),
+        ({"temperature": 0.0}, "temperature 0.0 is not above 0"),
+        ({"top_p": 1.5}, "top_p 1.5 is not at most 1"),
+        ({"seed": 2**70}, "seed .* is not at most 9,223,372,036,854,775,807"),
+        ({"beem": 3}, "unknown field 'beem'; did you mean 'beam'"),
+    ],
+)
+def test_search_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^{sentence}"):
+        SearchOptions().override(**options)
+
+
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_model_that_gives_no_numbers_is_refused(sample: bool, value: float) -> None:
+    table = random_table(1, 6)
+    table[:, 3] = value
+    with pytest.raises(UserError, match="the model's output is not a number"):
+        search(TableDecoder(table), memory_of(1), sample=sample)

@@ -1,48 +1,30 @@
-"""What holds for every strategy; the ranking of what has ended."""
-
-import math
-from itertools import chain
+"""What holds for every strategy; the ranking of what has ended; the likelihood of sequences."""
 
 import pytest
 import torch
-from table_decoder import END, START, TableDecoder, memory_of, random_table
+from table_decoder import END, START, TableDecoder, assert_replayed, memory_of, random_table, search
 
 from captioner.attention.memory import Memory
 from captioner.decoding.constraints import Constraints
-from captioner.decoding.loop import BeamSearch, Sampling, decode
-from captioner.decoding.protocol import Hypothesis
-
-STRATEGIES = {
-    "greedy": lambda: BeamSearch(1),
-    "beam": lambda: BeamSearch(4),
-    "sampling": lambda: Sampling(torch.Generator().manual_seed(0), width=4),
-}
+from captioner.decoding.loop import BeamSearch, decode
+from captioner.decoding.protocol import cross_entropies
 
 
 def test_sampling_never_copies_the_memory() -> None:
     decoder = TableDecoder(random_table(1, 6, scale=0.5))
-    memory, sampling = memory_of(1, 2, 3), STRATEGIES["sampling"]()
-    constraints = Constraints(3, 8)
-    decode(decoder, memory, start=START, end=END, strategy=sampling, constraints=constraints)
+    memory = memory_of(1, 2, 3)
+    search(decoder, memory, sample=True, n_best=4, minimum_length=3, maximum_length=8)
     assert len(decoder.memories) > 4
     assert all(seen is memory for seen in decoder.memories)
     # One row a source to begin with, then one for each hypothesis.
-    assert decoder.widths[0] == 1
-    assert set(decoder.widths[1:]) == {sampling.width}
+    assert {fed.shape[1] for fed in decoder.fed[1:]} == {4}
 
 
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_beam_computes_no_row_that_has_ended_and_few_sources(width) -> None:
     decoder = TableDecoder(random_table(1, 6, scale=0.5))
     memory = memory_of(*range(1, 9))
-    found = decode(
-        decoder,
-        memory,
-        start=START,
-        end=END,
-        strategy=BeamSearch(width),
-        constraints=Constraints(1, 12),
-    )
+    found = search(decoder, memory, beam=width, minimum_length=1, maximum_length=12)
     computed = len(found)
     for time, fed in enumerate(decoder.fed):
         left = [sum(len(each.tokens) >= time for each in hypotheses) for hypotheses in found]
@@ -56,100 +38,100 @@ def test_a_beam_computes_no_row_that_has_ended_and_few_sources(width) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_logits_of_any_precision(dtype) -> None:
-    table = random_table(3, 6).to(dtype)
-    decoder = TableDecoder(table)
-    for hypothesis in decode(decoder, memory_of(1), start=START, end=END)[0]:
-        # Replayed from the same narrow numbers, but added up in float64.
-        expected = sum(decoder.replay(1, hypothesis.tokens))
-        assert hypothesis.log_probability == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_attention_that_is_not_kept_is_all_that_differs(name: str) -> None:
-    decoder = TableDecoder(random_table(12, 5, scale=0.7))
-
-    def found(keep: bool) -> list[list[Hypothesis]]:
-        return decode(
-            decoder,
-            memory_of(3, 5),
-            start=START,
-            end=END,
-            strategy=STRATEGIES[name](),
-            constraints=Constraints(maximum_length=8),
-            keep_attention=keep,
-        )
-
-    pairs = zip(chain(*found(True)), chain(*found(False)), strict=True)
-    for whole, bare in pairs:
-        assert bare.attention.shape == (len(whole.tokens), 0)
-        for field in ("tokens", "log_probability", "token_log_probabilities", "score"):
-            assert getattr(bare, field) == getattr(whole, field)
+    decoder = TableDecoder(random_table(3, 6).to(dtype))
+    for hypothesis in search(decoder, memory_of(1))[0]:
+        assert_replayed(decoder, 1, hypothesis)  # From the same narrow numbers, in float64.
 
 
 # GNMT's length normalisation and coverage penalty by hand: Wu et al. 2016, equation 14.
 
 
+def looking(hashes: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Hashes (...) and a mask (..., 3) -> a distribution over the positions."""
+    raw = torch.stack([hashes % prime for prime in (3, 5, 7)], dim=-1)
+    return raw.masked_fill(~mask, -99.0).softmax(dim=-1)
+
+
 class Looking(TableDecoder):
-    """Its attention is a distribution over the positions, that depends on the history."""
+    """Its attention is `looking` of the history."""
 
     def step(self, tokens, state):
         step = super().step(tokens, state)
-        raw = torch.stack([step.weights[..., 2] % prime for prime in (3, 5, 7)], dim=-1)
-        mask = step.state.memory.mask
-        raw = raw if mask is None else raw.masked_fill(~mask.unsqueeze(1), -99.0)
-        return step._replace(weights=torch.softmax(raw, dim=-1))
-
-
-def found_with(beta: float, memory: Memory, keep: bool = True, alpha: float = 0.7):
-    return decode(
-        Looking(random_table(3, 4)),
-        memory,
-        start=START,
-        end=END,
-        strategy=BeamSearch(40),
-        constraints=Constraints(maximum_length=3),
-        length_normalisation=alpha,
-        keep_attention=keep,
-        coverage_penalty=beta,
-    )
+        mask = step.state.memory.mask.unsqueeze(1)
+        return step._replace(weights=looking(step.weights[..., 2], mask))
 
 
 def test_it_ranks_what_has_ended() -> None:
     """Both penalties: s(Y, X) = log P / lp(Y) + cp(X; Y), of every sequence there is."""
     values = memory_of(5, 6).values
     memory = Memory(values, values, torch.tensor([[True, True, True], [True, True, False]]))
-    plain, ranked = found_with(0.0, memory), found_with(0.9, memory)
-    for source, mask in enumerate(memory.mask.tolist()):
+    decoder = Looking(random_table(3, 4))
+    plain, ranked, bare = (
+        decode(
+            decoder,
+            memory,
+            start=START,
+            end=END,
+            strategy=BeamSearch(40),
+            constraints=Constraints(maximum_length=3),
+            length_normalisation=0.7,
+            coverage_penalty=beta,
+            keep_attention=keeps,
+        )
+        for beta, keeps in ((0.0, True), (0.9, True), (0.9, False))
+    )
+    for source, mask in enumerate(memory.mask):
         assert len(plain[source]) == len(ranked[source]) == 40
         scores = {}
         for each in plain[source]:
-            decoder, state = Looking(random_table(3, 4)), None
-            state = decoder.start(Memory(values[[source]], values[[source]], memory.mask[[source]]))
-            received = torch.zeros(3)
-            for token in [START, *each.tokens]:
-                step = decoder.step(torch.tensor([[token]]), state)
-                state = step.state
-                received += step.weights[0, 0]
-            penalty = sum(
-                math.log(min(float(got), 1.0))
-                for got, seen in zip(received, mask, strict=True)
-                if seen
-            )
+            history = torch.tensor(decoder.attention(5 + source, [*each.tokens, END]))
+            received = looking(history[:, 2], mask).sum(dim=0)  # (L,)
+            penalty = received[mask].clamp(max=1).log().sum()
             length = ((5 + len(each.tokens) + 1) / 6) ** 0.7
-            scores[tuple(each.tokens)] = each.log_probability / length + 0.9 * penalty
+            scores[tuple(each.tokens)] = each.log_probability / length + 0.9 * float(penalty)
         cut = {tuple(each.tokens) for each in plain[source] if each.cut}
         expected = sorted(scores, key=lambda tokens: (tokens in cut, -scores[tokens]))
         assert [tuple(each.tokens) for each in ranked[source]] == expected
         assert [each.score for each in ranked[source]] == pytest.approx(
             [scores[tokens] for tokens in expected], abs=1e-3
         )
+        assert [each.score for each in bare[source]] == [each.score for each in ranked[source]]
+        assert {each.attention.shape[1] for each in bare[source]} == {0}
     orders = [[each.tokens for each in found[0]] for found in (plain, ranked)]
     assert orders[0] != orders[1]
 
 
-def test_attention_is_looked_at_even_where_it_is_not_kept() -> None:
-    memory = memory_of(5)
-    kept, dropped = found_with(1.0, memory), found_with(1.0, memory, keep=False)
-    assert [each.score for each in kept[0]] == [each.score for each in dropped[0]]
-    assert {each.attention.shape[1] for each in dropped[0]} == {0}
-    assert {each.attention.shape[1] for each in kept[0]} == {3}
+# Cross-entropy by hand, and what padding may not do.
+
+PROBABILITIES = torch.tensor(
+    [[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], [[0.2, 0.2, 0.6], [0.9, 0.05, 0.05]]]
+)  # (B, T, V) = (2, 2, 3)
+TARGETS = torch.tensor([[0, 1], [2, 0]])
+MASK = torch.tensor([[True, True], [True, False]])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_cross_entropy_by_hand(smoothing: float) -> None:
+    # Softmax takes no notice of constants: logits are log-probabilities plus any number.
+    found = cross_entropies(PROBABILITIES.log() + 7, TARGETS, MASK, smoothing)
+    right = torch.tensor([[0.5, 0.8], [0.6, 1.0]]).log()  # (B, T), the last of padding
+    spread = PROBABILITIES.log().mean(dim=-1) * MASK
+    expected = (1 - smoothing) * right.sum(dim=1) + smoothing * spread.sum(dim=1)
+    torch.testing.assert_close(found, (-expected, -right.sum(dim=1)))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_padding_counts_for_nothing(smoothing: float) -> None:
+    given = PROBABILITIES.log()
+    other, targets = given.clone(), TARGETS.clone()
+    other[1, 1] = torch.tensor([100.0, -50.0, 3.0])
+    targets[1, 1] = 2
+    variable = other.clone().requires_grad_()
+    found = cross_entropies(variable, targets, MASK, smoothing)[0]
+    assert torch.equal(found.detach(), cross_entropies(given, TARGETS, MASK, smoothing)[0])
+    half = cross_entropies(given.bfloat16(), TARGETS, MASK, smoothing)[0]  # Summed in full.
+    assert torch.equal(half, cross_entropies(given.bfloat16().float(), TARGETS, MASK, smoothing)[0])
+    found.sum().backward()
+    assert variable.grad is not None
+    assert torch.equal(variable.grad[1, 1], torch.zeros(3))
+    assert (variable.grad[0].abs().sum(dim=-1) > 0).all()

@@ -60,7 +60,8 @@ def test_rules_are_those_of_constraints(
     terms = numpy.log(numpy.random.default_rng(len(history)).dirichlet(numpy.ones(SIZE), (1, 2)))
     wanted = torch.tensor(terms)
     known = None if trigrams is None else torch.tensor(trigrams)
-    options.constraints((0, 1, 3), REPEATABLE, known, 1).block(wanted, torch.tensor(tokens), 2)
+    fields = {"forbidden": (0, 1, 3), "repeatable": REPEATABLE, "trigrams": known, "start": 1}
+    options.constraints(**fields).block(wanted, torch.tensor(tokens), 2)
     rules_of(options, trigrams).block(terms, tokens)
     numpy.testing.assert_array_equal(terms, wanted.numpy())
 
