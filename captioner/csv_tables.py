@@ -37,8 +37,8 @@ def _as_text(value: object) -> object:
 def text_table(rows: Sequence[Row]) -> str:
     """Rows as lines, in columns two spaces apart.
 
-    A fraction has four decimals, a pair is an interval, and None is "-". The last cell of a row
-    widens no column.
+    A fraction has four decimals, a pair is an interval, None is "-"; of a dictionary the first ten
+    items are shown, of a list the length. The last cell of a row widens no column.
     """
     cells = [[_cell(cell) for cell in row] for row in rows]
     columns = zip_longest(*(row[:-1] for row in cells), fillvalue="")
@@ -47,7 +47,17 @@ def text_table(rows: Sequence[Row]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def figures_table(found: Mapping[str, object], beside: Mapping[str, object] | None = None) -> str:
+    """Values by name, underscores as spaces, as `text_table`. beside: more cells, by name."""
+    more = beside or {}
+    return text_table([(k.replace("_", " "), found[k], more.get(k, "")) for k in found])
+
+
 def _cell(cell: object) -> str:
+    if isinstance(cell, dict):
+        return ", ".join(f"{name} {_cell(value)}" for name, value in list(cell.items())[:10])
+    if isinstance(cell, list):
+        return str(len(cell))
     if isinstance(cell, tuple):
         return f"[{', '.join(map(_cell, cell))}]"
     if isinstance(cell, float):

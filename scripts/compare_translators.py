@@ -38,13 +38,13 @@ def compare(
     for exponent in exponents:
         search = translator.search.replace(beam=BEAM, length_normalisation=exponent)
         reports[exponent] = score_translator(translator, source, references, search, BATCH_SIZE)
-    best = max(reports, key=lambda exponent: reports[exponent].bleu)
-    scores = reports[best]
+    best = max(reports, key=lambda exponent: reports[exponent].scores["BLEU"])
+    bleu, penalty, chrf, _ = reports[best].scores.values()
     parameters = sum(weight.numel() for weight in translator.model.parameters())
     cells = (
-        *(name, f"{parameters / 1e6:.2f}", f"{scores.bleu:.1f}", f"{scores.chrf:.1f}"),
-        *(f"{scores.brevity_penalty:.3f}", f"{best:g}"),
-        ", ".join(f"{at:g}: {report.bleu:.1f}" for at, report in reports.items()),
+        *(name, f"{parameters / 1e6:.2f}", f"{bleu:.1f}", f"{chrf:.1f}", f"{penalty:.3f}"),
+        f"{best:g}",
+        ", ".join(f"{at:g}: {each.scores['BLEU']:.1f}" for at, each in reports.items()),
     )
     print(f"| {' | '.join(cells)} |", flush=True)
     return reports[best]
@@ -115,7 +115,9 @@ def main() -> None:
     for name, report in reports:
         cells = " | ".join(f"{bucket['BLEU']:.1f}" for bucket in report.lengths)
         print(f"| {name} | {cells} |")
-    print(f"\nBLEU {first.bleu_signature}\nchrF {first.chrf_signature}")
+    print()
+    for name, signature in first.signatures.items():
+        print(f"{name} {signature}")
     if arguments.picture:
         draw_lengths(arguments.picture, reports)
 

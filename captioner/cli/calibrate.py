@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_examples
     from captioner.evaluation.calibration import calibrate
-    from captioner.evaluation.scorer import read_results
+    from captioner.evaluation.score import read_results
     from captioner.runs.caption_task import RESULTS
 
     examples: dict[str, Sequence[Example]] = {}

@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     shared.check_data_set(arguments)
 
     from captioner import load
-    from captioner.evaluation.scorer import Scorer, score_model
+    from captioner.evaluation.score import Scorer, score_model
     from captioner.hub import pinned
 
     scorer = Scorer(
@@ -176,7 +176,7 @@ def run_score(arguments: argparse.Namespace) -> int:
     """Score, print the tables, write the files; 2 if a record was skipped."""
     shared.check_outputs(arguments, "--json", "--csv")
 
-    from captioner.evaluation.scorer import Scorer, score_results
+    from captioner.evaluation.score import Scorer, score_results
 
     scorer = Scorer(
         metrics=arguments.metrics,
@@ -209,7 +209,7 @@ def run_maps(arguments: argparse.Namespace) -> int:
     from captioner.data.instances import Grounding, read_instances
     from captioner.data.shapes import ShapesGrounding
     from captioner.data.synonyms import read_synonyms
-    from captioner.evaluation.map_scores import score_maps
+    from captioner.evaluation.maps import score_maps
 
     grounding: Grounding | None = None
     if arguments.instances:

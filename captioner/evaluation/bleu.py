@@ -6,9 +6,6 @@ Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Serve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, IntArray, Metric
@@ -21,41 +18,30 @@ _ADDED_BELOW = 1e-9
 BLEU_NAMES = tuple(f"BLEU-{order}" for order in range(1, MAXIMUM_ORDER + 1))
 
 
-@dataclass(frozen=True)
-class Bleu(Metric):
-    """BLEU-1 to BLEU-4, fractions of one, brevity penalty included.
+def bleu(corpus: Corpus) -> Metric:
+    """BLEU-1 to BLEU-4 of a corpus, fractions of one, brevity penalty included.
 
     terms: (I, 10): by n-gram length the n-grams of the caption that a reference has, clipped, and
         its n-grams; then words of the caption and of its closest reference.
+    details: the brevity penalty, 1 if the captions are longer; words of both, all together.
     """
-
-    @property
-    def lengths(self) -> dict[str, float]:
-        """Words of all captions and of their references, and the brevity penalty, by name.
-
-        The penalty is 1 if the captions are longer, below 1 otherwise.
-        """
-        totals = self.terms.sum(axis=0)
-        return {
-            "brevity_penalty": float(_brevity_penalty(totals)),
-            "hypothesis_length": int(totals[8]),
-            "reference_length": int(totals[9]),
-        }
-
-
-def bleu(corpus: Corpus, matches: Sequence[IntArray] = ()) -> Bleu:
-    """BLEU-1 to BLEU-4 of a corpus. matches: as from `cider_d`, if it was called."""
     corpus = corpus.split
-    matches = matches or [ngrams.matches for ngrams in corpus.ngrams()]  # (I,) of each length
+    matches = [ngrams.matches for ngrams in corpus.ngrams]  # (I,) of each length
     lengths = corpus.lengths[corpus.firsts]  # (I,)
     number = np.maximum(0, lengths[:, None] - np.arange(MAXIMUM_ORDER))  # (I, 4)
     columns = (*matches, number, lengths, _closest_lengths(corpus))
     terms = np.column_stack(columns).astype(np.float64)  # (I, 10)
-    return Bleu(BLEU_NAMES, bleu_of_totals(terms), terms, bleu_of_totals)
+    totals = terms.sum(axis=0)
+    details = {
+        "brevity_penalty": float(_brevity_penalty(totals)),
+        "hypothesis_length": int(totals[8]),
+        "reference_length": int(totals[9]),
+    }
+    return Metric(BLEU_NAMES, bleu_of_totals(terms), terms, bleu_of_totals, details)
 
 
 def bleu_of_totals(totals: FloatArray) -> FloatArray:
-    """BLEU-1 to BLEU-4, (..., 4), of the sums (..., 10) of `Bleu.terms` over images."""
+    """BLEU-1 to BLEU-4, (..., 4), of the sums (..., 10) of `bleu`'s terms over images."""
     precisions = (totals[..., :4] + _ADDED_ABOVE) / (totals[..., 4:8] + _ADDED_BELOW)  # (..., 4)
     means = np.cumprod(precisions, axis=-1) ** (1.0 / np.arange(1, MAXIMUM_ORDER + 1))
     return np.asarray(means * _brevity_penalty(totals)[..., None])

@@ -13,15 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import (
-    MAXIMUM_ORDER,
-    Corpus,
-    FloatArray,
-    IntArray,
-    Metric,
-    Ngrams,
-    Tokens,
-)
+from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, Metric, Ngrams, Tokens
 
 SIGMA = 6.0
 """Width, in words, of the Gaussian penalty on a difference in length."""
@@ -50,22 +42,17 @@ class DocumentFrequency:
             )
         corpus = Corpus.of([()] * len(references), references).split
         counts: dict[str, int] = {}
-        for ngrams in corpus.ngrams():
+        for ngrams in corpus.ngrams:
             pairs = zip(ngrams.texts(corpus), ngrams.images.tolist(), strict=True)
             counts.update((ngram, count) for ngram, count in pairs if count > 1)
         return cls(len(references), counts)
 
 
-def cider_d(
-    corpus: Corpus,
-    document_frequency: DocumentFrequency | None = None,
-    matches: list[IntArray] | None = None,
-) -> Metric:
+def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None) -> Metric:
     """CIDEr-D of a corpus, from 0 to 10 as in the COCO evaluation: 1.0 is printed as 100 in papers.
 
     document_frequency: by default counted over these references, as the COCO evaluation does. With
         a single image each n-gram would occur in every image, and the score would be 0.
-    matches: receives those of the n-grams of each length, for `bleu`.
     """
     if document_frequency is None and corpus.images == 1:
         raise UserError(
@@ -75,9 +62,7 @@ def cider_d(
         )
     corpus = corpus.split
     similarity = np.zeros(len(corpus.lengths))  # of each reference to its image's caption
-    for ngrams in corpus.ngrams():
-        if matches is not None:
-            matches.append(ngrams.matches)
+    for ngrams in corpus.ngrams:
         if document_frequency is None:
             frequency, images = ngrams.images, corpus.images
         else:
@@ -85,7 +70,6 @@ def cider_d(
             frequency = np.array([known.get(ngram, 1) for ngram in ngrams.texts(corpus)], int)
         rarity = np.log(images / np.maximum(1, frequency))  # (G,), 0 if in every image
         similarity += _clipped_cosines(ngrams, rarity, corpus)
-        del ngrams  # Frees its memory before the next ones are counted.
 
     # The COCO evaluation measures a caption by its number of bigrams.
     bigrams = np.maximum(0, corpus.lengths - 1)

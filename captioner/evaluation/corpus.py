@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, count
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ FloatArray = NDArray[np.float64]
 MAXIMUM_ORDER = 4
 """The longest n-gram that BLEU and CIDEr count."""
 
+_SENTENCE_BITS = 32
+"""Of a sentence's number, in one number with that of an n-gram."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -29,12 +32,14 @@ class Metric:
     per_image: (I,), or (I, M): each image's own first score, or scores; NaN where it has none.
     terms: (I, C), what each image adds to the sum; (I, 0) for scores that cannot be resampled.
     of_totals: sums (..., C) over I images -> scores (..., M).
+    details: more of all captions together, by name.
     """
 
     names: tuple[str, ...]
     per_image: FloatArray
     terms: FloatArray
     of_totals: Callable[[FloatArray], FloatArray]
+    details: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def mean(cls, name: str, per_image: FloatArray) -> Metric:
@@ -70,18 +75,13 @@ class Corpus:
     def of(cls, captions: Iterable[Tokens], references: Iterable[Iterable[Tokens]]) -> Corpus:
         """The corpus of tokenised captions and references, image by image; read once."""
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        lengths, firsts = array("i"), array("i")
-
-        def sentences() -> Iterator[Tokens]:
-            for caption, of_image in zip(captions, references, strict=True):
-                firsts.append(len(lengths))
-                for sentence in chain((caption,), of_image):
-                    lengths.append(len(sentence))
-                    yield sentence
-
-        every = map(numbers.__getitem__, chain.from_iterable(sentences()))
-        words = np.fromiter(every, np.int32)
-        return cls(list(numbers), words, np.array(lengths, np.int32), np.array(firsts, np.int32))
+        words, lengths, firsts = array("i"), array("i"), array("i")
+        for caption, of_image in zip(captions, references, strict=True):
+            firsts.append(len(lengths))
+            for sentence in (caption, *of_image):
+                lengths.append(len(sentence))
+                words.extend(map(numbers.__getitem__, sentence))
+        return cls(list(numbers), *(np.array(each, np.int32) for each in (words, lengths, firsts)))
 
     @property
     def images(self) -> int:
@@ -126,29 +126,46 @@ class Corpus:
     @cached_property
     def split(self) -> Corpus:
         """The same corpus with words such as "22 3/4" split at white space."""
-        parts = [word.split() for word in self.vocabulary]
-        sizes = np.fromiter(map(len, parts), dtype=np.int32)  # (V,)
-        if (sizes == 1).all():
+        if all(len(word.split()) == 1 for word in self.vocabulary):
             return self
-        numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        part = np.array([numbers[piece] for each in parts for piece in each], dtype=np.int32)
-        times = sizes[self.words]  # (W,), words in place of each
-        before = np.append(0, np.cumsum(times)).astype(np.int32)  # (W + 1,)
-        first = (np.cumsum(sizes, dtype=np.int32) - sizes)[self.words] - before[:-1]
-        words = part[np.repeat(first, times) + np.arange(before[-1], dtype=np.int32)]
-        lengths = before[self.starts + self.lengths] - before[self.starts]
-        return Corpus(list(numbers), words, lengths, self.firsts)
 
-    def ngrams(self) -> Iterator[Ngrams]:
-        """The n-grams of one to four words, counted anew; use and drop one length at a time."""
-        ends = (self.starts + self.lengths).astype(np.int32)
-        left = np.repeat(ends, self.lengths) - np.arange(len(self.words), dtype=np.int32)
-        left = np.minimum(left, MAXIMUM_ORDER).astype(np.int8)  # words up to the sentence's end
-        sentence_of = np.repeat(np.arange(len(ends), dtype=np.int32), self.lengths)  # (W,)
-        ngram_at = np.zeros(len(self.words), dtype=np.int32)  # number of the n-gram that begins
+        def parts(words: list[str]) -> list[str]:
+            return " ".join(words).split()
+
+        return Corpus.of(map(parts, self.captions), (map(parts, each) for each in self.references))
+
+    @cached_property
+    def ngrams(self) -> list[Ngrams]:
+        """The n-grams of one word, of two, three and four."""
+        sentence_of = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (W,)
+        left = (self.starts + self.lengths)[sentence_of] - np.arange(len(self.words))  # (W,)
+        ngram_at = np.zeros(len(self.words), dtype=np.int64)  # number of the n-gram that begins
+        counted = []
         for order in range(1, MAXIMUM_ORDER + 1):
-            places = np.flatnonzero(left >= order).astype(np.int32)
-            yield _by_image(self, order, *_by_sentence(self, order, places, sentence_of, ngram_at))
+            places = np.flatnonzero(left >= order)
+            # An n-gram is its first n - 1 words, as one number, and its last word.
+            code = ngram_at[places] * len(self.vocabulary) + self.words[places + (order - 1)]
+            codes, ngram = np.unique(code, return_inverse=True)
+            ngram_at[places] = ngram
+            examples = np.empty(len(codes), dtype=np.int64)
+            examples[ngram] = places
+            pairs = ngram << _SENTENCE_BITS | sentence_of[places]
+            counted.append(self._count(order, *np.unique(pairs, return_counts=True), examples))
+        return counted
+
+    def _count(self, order: int, pairs: IntArray, number: IntArray, examples: IntArray) -> Ngrams:
+        """Count n-grams. pairs: (E,) of n-gram and sentence, sorted. number: (E,) of each."""
+        ngram, sentence = pairs >> _SENTENCE_BITS, pairs & ((1 << _SENTENCE_BITS) - 1)
+        image, of_reference = self.image_of[sentence], self.is_reference[sentence]
+        another = _changes(image) | _changes(ngram)
+        first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
+        in_caption = number[first] * ~of_reference[first]  # (P,)
+        in_references = number * of_reference
+        most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
+        matches = np.bincount(image[first], np.minimum(in_caption, most), self.images)
+        images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
+        of_image = in_caption[np.cumsum(another) - 1]  # (E,)
+        return Ngrams(order, sentence, ngram, number, of_image, matches, images, examples)
 
 
 @dataclass(frozen=True)
@@ -178,64 +195,6 @@ class Ngrams:
         places = self.examples[:, None] + np.arange(self.order)  # (G, order)
         words = corpus.vocabulary
         return [" ".join([words[n] for n in row]) for row in corpus.words[places].tolist()]
-
-
-def _by_sentence(
-    corpus: Corpus, order: int, places: IntArray, sentence_of: IntArray, ngram_at: IntArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """`sentence`, `ngram`, `number` and `examples` of `Ngrams`, of the n-grams at some places.
-
-    ngram_at: (W,), the numbers of the n-grams of one word less; receives those of these.
-    """
-    # An n-gram is its first n - 1 words, as one number, and its last word.
-    last = corpus.words[places + (order - 1)]
-    code, places = _sorted(ngram_at[places] * np.int64(len(corpus.vocabulary)) + last, places)
-    is_new = _changes(code)
-    del code, last  # Large ones.
-    ngram_at[places] = np.cumsum(is_new, dtype=np.int32) - 1
-    sentence = sentence_of[places]
-    entry = np.flatnonzero(is_new | _changes(sentence)).astype(np.int32)
-    number = np.diff(entry, append=np.int32(len(places)))
-    return sentence[entry], ngram_at[places[entry]], number, places[is_new]
-
-
-def _by_image(
-    corpus: Corpus,
-    order: int,
-    sentence: IntArray,
-    ngram: IntArray,
-    number: IntArray,
-    examples: IntArray,
-) -> Ngrams:
-    """Compare the counts of each caption with those of its image's references."""
-    image, of_reference = corpus.image_of[sentence], corpus.is_reference[sentence]
-    another = _changes(image) | _changes(ngram)
-    first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
-    pair = np.cumsum(another, dtype=np.int32) - 1  # (E,)
-    in_caption = number[first] * ~of_reference[first]  # (P,)
-    in_references = number * of_reference
-    most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
-    matches = np.bincount(image[first], np.minimum(in_caption, most), corpus.images)
-    images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
-    matches = matches.astype(np.int64)
-    return Ngrams(order, sentence, ngram, number, in_caption[pair], matches, images, examples)
-
-
-def _sorted(code: NDArray[np.int64], places: IntArray) -> tuple[NDArray[np.int64], IntArray]:
-    """Codes and places, not negative, sorted by both; the places ascend already.
-
-    Both in one number, if it has the bits: a third of the time of `argsort`.
-    """
-    bits = int(places.max(initial=0)).bit_length()
-    if int(code.max(initial=0)).bit_length() + bits >= 64:
-        order = np.argsort(code, kind="stable")
-        return code[order], places[order]
-    code <<= bits
-    code |= places
-    code.sort()
-    places = (code & ((1 << bits) - 1)).astype(np.int32)
-    code >>= bits
-    return code, places
 
 
 def _changes(values: IntArray) -> NDArray[np.bool_]:

@@ -6,14 +6,11 @@ Rohrbach et al. 2018, *Object Hallucination in Image Captioning*, section 2.1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from captioner.csv_tables import Row, text_table
 from captioner.data.synonyms import Synonyms
 from captioner.evaluation.corpus import Tokens
-
-_SHOWN = 10  # hallucinated categories in the table
 
 
 def chair(
@@ -65,22 +62,3 @@ def chair(
         "categories": len(known),
         "dropped_categories": [name for name in synonyms.categories if name not in known],
     }
-
-
-def hallucination_table(found: Mapping[str, Any]) -> str:
-    """The figures of `chair` as lines of text, with the most hallucinated categories."""
-    mentions, wrong = found["mentions"], found["hallucinated_mentions"]
-    of_captions = f"{found['hallucinating_captions']:,} of {found['captions']:,} captions"
-    worst = list(found["most_hallucinated"].items())[:_SHOWN]
-    rows: list[Row] = [
-        ("CHAIR-i", found["CHAIR-i"], f"{wrong:,} of {mentions:,} mentions"),
-        ("CHAIR-s", found["CHAIR-s"], of_captions),
-        ("recall", found["recall"], f"{mentions - wrong:,} of {found['present']:,} things present"),
-    ]
-    if worst:
-        told = ", ".join(f"{category} {count:,}" for category, count in worst)
-        rows.append(("hallucinated", told))
-    if dropped := len(found["dropped_categories"]):
-        why = f"of the word list; {dropped:,} others are not in the annotations and do not count"
-        rows.append(("categories", found["categories"], why))
-    return text_table(rows)

@@ -1,70 +1,70 @@
-"""Scores captions given as strings: by name, image by image, as a table."""
+"""Scores captions: given as strings, of a results file, or those that a model writes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from captioner.csv_tables import Row, csv_text, text_table
-from captioner.data.example import ImageId
+from captioner.caption.photos import caption_photos
+from captioner.csv_tables import Row, csv_text, figures_table, text_table
+from captioner.data.example import Example, ImageId, OnProblem, Problems
+from captioner.data.instances import read_instances
+from captioner.data.parallel import read_lines
+from captioner.data.readers import format_of, read_examples
+from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
-from captioner.evaluation.bleu import Bleu, bleu
+from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import DocumentFrequency, cider_d
-from captioner.evaluation.corpus import Corpus, IntArray, Metric
-from captioner.evaluation.hallucination import hallucination_table
+from captioner.evaluation.corpus import Corpus, Metric
+from captioner.evaluation.hallucination import chair
 from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
 from captioner.evaluation.rouge import rouge_l
-from captioner.evaluation.significance import RESAMPLES, Comparison, Interval, too_few_images
+from captioner.evaluation.significance import FEW_IMAGES, compare, confidence_intervals
 from captioner.evaluation.word_precision import word_precision
-from captioner.files import write_text
-from captioner.text.tokenizer import tokenize_unsplit
+from captioner.evaluation.wording import fluency, text_diversity
+from captioner.files import read_json, write_json, write_text
+from captioner.outcomes import Failed
+from captioner.progress import progress_bar
+from captioner.text.ngrams import PeoplesNgrams
+from captioner.text.tokenizer import tokenize, tokenize_unsplit
 
+if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
+    from captioner.caption.caption import Caption
+    from captioner.caption.captioner import Captioner
+    from captioner.decoding.options import SearchOptions
 
-@dataclass(frozen=True)
-class Comparisons:
-    """Two systems, by name, compared by each score."""
-
-    first: str
-    second: str
-    scores: Mapping[str, Comparison]
+_FEW = (
+    "NOTE: {:,} images are too few for intervals and p values to be evidence: there should be "
+    f"{FEW_IMAGES} at least"
+)
 
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """The scores of I captions against their references; None for what was not asked for.
+    """The scores of I captions against their references.
 
     image_ids: names. corpus: of the captions and their references.
     metrics: by name, in the order of `METRICS`.
-    frequency_images: of a document frequency that was given; by default these images count.
-    references_without_caption: the number of further images with references.
-    diversity, fluency, hallucination: as from `text_diversity`, `fluency` and `chair`.
-    intervals: of the scores, by name. confidence: the share of the intervals.
-    exact: the share of captions that equal a reference.
+    details: by name, in JSON beside the scores. Always `references_without_caption`, the number of
+        further images with references; if asked for, `document_frequency`, `diversity`, `fluency`,
+        `hallucination`, `intervals` and `comparison` with their `confidence`, and `exact match`,
+        the share of captions that equal a reference.
     """
 
     image_ids: Sequence[ImageId]
     captions: Sequence[str]
     corpus: Corpus
     metrics: Mapping[str, Metric]
-    frequency_images: int | None = None
-    references_without_caption: int = 0
-    diversity: dict[str, float] | None = None
-    fluency: dict[str, float] | None = None
-    hallucination: dict[str, Any] | None = None
-    intervals: Mapping[str, Interval] | None = None
-    comparison: Comparisons | None = None
-    confidence: float | None = None
-    exact: float | None = None
-
-    @property
-    def images(self) -> int:
-        """The number of images, I."""
-        return len(self.image_ids)
+    details: dict[str, Any]
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
@@ -79,10 +79,7 @@ class CaptionScores:
 
         None stands for the word precision of a caption without content words.
         """
-        columns: dict[str, list[Any]] = {
-            "image_id": list(self.image_ids),
-            "caption": list(self.captions),
-        }
+        columns: dict[str, Any] = {"image_id": self.image_ids, "caption": self.captions}
         for metric in self.metrics.values():
             for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
                 columns[name] = [None if score != score else score for score in scores.tolist()]
@@ -94,60 +91,26 @@ class CaptionScores:
 
     def to_dict(self) -> dict[str, Any]:
         """The scores of `by_name` with their circumstances; lengths are in words."""
-        found: dict[str, Any] = dict(self.by_name())
-        if isinstance(bleu := self.metrics.get("BLEU"), Bleu):
-            found |= bleu.lengths
-        found["images"] = self.images
-        found["references_without_caption"] = self.references_without_caption
-        if self.confidence is not None:
-            found["too_few_images"] = too_few_images(self.images) is not None
-        asked = {
-            "document_frequency": self.frequency_images and {"images": self.frequency_images},
-            "diversity": self.diversity,
-            "fluency": self.fluency,
-            "exact match": self.exact,
-            "hallucination": self.hallucination,
-            "intervals": self.intervals and dict(self.intervals),
-            "comparison": self.comparison and asdict(self.comparison),
-            "confidence": self.confidence,
-        }
-        return found | {name: value for name, value in asked.items() if value is not None}
+        lengths = self.metrics["BLEU"].details if "BLEU" in self.metrics else {}
+        return {**self.by_name(), **lengths, "images": len(self.image_ids), **self.details}
 
     def table(self) -> str:
         """All scores as lines of text."""
-        few = too_few_images(self.images)
-        note = "" if few is None else f"\nNOTE: {few}"
-        parts = [text_table(list(self._rows())) + (note if self.intervals is not None else "")]
-        for found in (self.diversity, self.fluency):
-            if found is not None:
-                parts.append(text_table([(k.replace("_", " "), v) for k, v in found.items()]))
-        if self.hallucination is not None:
-            parts.append(hallucination_table(self.hallucination))
-        if (both := self.comparison) is not None:
-            share = f"{100 * (self.confidence or CONFIDENCE):g} %"
+        found = self.to_dict()
+        note = f"\n{_FEW.format(found['images'])}" if found.pop("too_few_images", False) else ""
+        intervals, comparison = found.pop("intervals", {}), found.pop("comparison", None)
+        names = ("diversity", "fluency", "hallucination")
+        sections = [found.pop(name) for name in names if name in found]
+        parts = [figures_table(found, intervals), *map(figures_table, sections)]
+        if intervals:
+            parts[0] += note
+        if comparison is not None:
+            first, second, scores = comparison.values()
+            share = f"{100 * found['confidence']:g} %"
             rows: list[Row] = [("", "first", "second", "difference", share, "p bootstrap")]
-            rows += [(name, *vars(each).values()) for name, each in both.scores.items()]
-            parts.append(f"first: {both.first}\nsecond: {both.second}\n{text_table(rows)}{note}")
+            rows += [(name, *each.values()) for name, each in scores.items()]
+            parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}{note}")
         return "\n\n".join(parts)
-
-    def _rows(self) -> Iterator[Row]:
-        intervals = self.intervals or {}
-        for name, score in self.by_name().items():
-            yield name, score, intervals.get(name, "")
-        if isinstance(bleu := self.metrics.get("BLEU"), Bleu):
-            penalty, own, closest = bleu.lengths.values()
-            yield "brevity penalty", penalty
-            yield "words", own, f"closest references: {closest:,}"
-        yield "images", self.images
-        if further := self.references_without_caption:
-            yield "not captioned", further, "more images that have references"
-        if self.frequency_images is not None:
-            yield "rarity", self.frequency_images, "images of the document frequency"
-        if self.exact is not None:
-            yield "exact match", self.exact
-        if self.intervals is not None:
-            what = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
-            yield "in brackets", self.confidence, what
 
 
 def evaluate_captions(
@@ -166,35 +129,32 @@ def evaluate_captions(
     images: names, by default numbers from 0.
     """
     check_metrics(metrics)
-    if len(hypotheses) != len(references):
+    if not len(hypotheses) == len(references) > 0:
         raise UserError(
-            f"there are {len(hypotheses)} captions but references for {len(references)} images"
+            f"there are {len(hypotheses)} captions and references for {len(references)} images; "
+            "give one caption an image"
         )
-    if len(hypotheses) == 0:
-        raise UserError("there are no captions to score")
     names = range(len(hypotheses)) if images is None else images
     for name, text, of_image in zip(names, hypotheses, references, strict=True):
-        if isinstance(of_image, str) or not isinstance(of_image, Collection) or not of_image:
-            raise UserError(f"image {name!r} has no list of reference captions")
-        if not all(isinstance(one, str) for one in (text, *of_image)):
-            raise UserError(f"a caption of image {name!r} is not a string")
+        is_list = bool(of_image) and not isinstance(of_image, str)
+        if not is_list or not all(isinstance(each, str) for each in (text, *of_image)):
+            raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
     corpus = Corpus.of(
         map(tokenize_unsplit, hypotheses), (map(tokenize_unsplit, each) for each in references)
     )
-    matches: list[IntArray] = []  # CIDEr-D comes first: it counts n-grams for BLEU too.
     by_name: dict[str, Callable[[Corpus], Metric]] = {
-        "CIDEr-D": lambda corpus: cider_d(corpus, document_frequency, matches),
-        "BLEU": lambda corpus: bleu(corpus, matches),
+        "BLEU": bleu,
         "ROUGE-L": rouge_l,
+        "CIDEr-D": partial(cider_d, document_frequency=document_frequency),
         "word-precision": word_precision,
         "METEOR": meteor,
         "SPICE": spice,
     }
     found = {name: score(corpus) for name, score in by_name.items() if name in metrics}
-    found = {name: found[name] for name in METRICS if name in found}
-    frequency = document_frequency if "CIDEr-D" in metrics else None
-    frequency_images = None if frequency is None else frequency.images
-    return CaptionScores(names, hypotheses, corpus, found, frequency_images)
+    details: dict[str, Any] = {"references_without_caption": 0}
+    if document_frequency is not None and "CIDEr-D" in metrics:
+        details["document_frequency"] = {"images": document_frequency.images}
+    return CaptionScores(names, hypotheses, corpus, found, details)
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
@@ -204,3 +164,261 @@ def check_metrics(metrics: Sequence[str]) -> None:
             raise UserError(f"metric {metric!r} is not one of {', '.join(METRICS)}")
         if metric in ("METEOR", "SPICE"):
             check_java_metric(metric)
+
+
+@dataclass
+class Scorer:
+    """Scores captions as its fields say.
+
+    metrics: some of `METRICS`.
+    format: of the files of captions; None for each file's own, by its fields.
+    document_frequency: a file of captions in `format`, all splits, over which CIDEr-D counts how
+        rare n-grams are; None counts over the references.
+    confidence: the share of the scores' confidence intervals; None for no intervals.
+    against: a results file of another system, to compare with.
+    training: the captions of training, a file in `format`; its split `train`, if it has splits.
+    instances: files of COCO instances, to find hallucinated things; none skips that.
+    synonyms: the word list for them; None for the packaged one.
+    fluency: a file of people's captions that the model has not learned from, one a line.
+    on_problem: refuse or skip bad records of the files of captions; `problems` has them.
+    """
+
+    metrics: Sequence[str] = DEFAULT_METRICS
+    document_frequency: str | Path | None = None
+    confidence: float | None = None
+    against: str | Path | None = None
+    training: str | Path | None = None
+    format: str | None = None
+    instances: Sequence[str | Path] = ()
+    synonyms: str | Path | None = None
+    fluency: str | Path | None = None
+    on_problem: OnProblem = "refuse"
+    problems: list[Problems] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:  # Fails before a model writes captions.
+        check_metrics(self.metrics)
+        if set(self.metrics) == {"METEOR"} and (self.confidence is not None or self.against):
+            raise UserError("METEOR has no interval and no comparison; choose another metric too")
+        if self.confidence is not None and not 0 < self.confidence < 1:
+            raise UserError(f"confidence {self.confidence} is not between 0 and 1")
+        self.people = None
+        if self.fluency is not None:
+            people = [tokenize(line) for line in read_lines(self.fluency) if line.strip()]
+            if not people:
+                raise UserError(f"{self.fluency} has no captions; give people's, one a line")
+            self.people = PeoplesNgrams(people)
+
+    def score(
+        self,
+        captions: Mapping[ImageId, str],
+        references: Sequence[Sequence[str]],
+        name: str,
+        images: Sequence[Example] = (),
+    ) -> CaptionScores:
+        """Score captions, by image, against the references of each.
+
+        name: of their system. images: those of `against`, where it names files.
+        """
+        frequency, training = None, None
+        if self.document_frequency is not None:
+            of_images = self._tokenised(self.document_frequency, None, tokenize)
+            frequency = DocumentFrequency.from_references(list(of_images))
+        if self.training is not None:
+            file_format = self.format or format_of(Path(self.training)) or "coco"
+            split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
+            training = chain.from_iterable(self._tokenised(self.training, split, tokenize_unsplit))
+
+        def scored(texts: Sequence[str]) -> CaptionScores:
+            return evaluate_captions(texts, references, frequency, self.metrics, list(captions))
+
+        scores = scored(list(captions.values()))
+        found, metrics = scores.details, list(scores.metrics.values())
+        words, truth = list(scores.corpus.captions), list(scores.corpus.references)
+        found["diversity"] = text_diversity(words, training)
+        if self.people is not None:
+            found["fluency"] = fluency(words, truth, self.people)
+        if self.instances:
+            instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
+            categories = [instances.categories(image) for image in captions]
+            known = instances.known_categories(synonyms)
+            found["hallucination"] = chair(words, truth, categories, synonyms, known)
+        confidence = CONFIDENCE if self.confidence is None else self.confidence
+        if self.confidence is not None:
+            found["intervals"] = confidence_intervals(metrics, confidence)
+        if self.against is not None:
+            others = scored(self._others(captions, name, images))
+            compared = compare(metrics, list(others.metrics.values()), confidence)
+            by_name = {score: each._asdict() for score, each in compared.items()}
+            found["comparison"] = {"first": name, "second": str(self.against), "scores": by_name}
+        if self.confidence is not None or self.against is not None:
+            found |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
+        return scores
+
+    def read(self, file: str | Path, split: str | None) -> list[Example]:
+        """The images and captions of a file in `format`; no photo needs to exist."""
+        self.problems.append(Problems(self.on_problem))
+        return read_examples(self.format, file, None, split, self.problems[-1], check_files=False)
+
+    def _tokenised(
+        self, file: str | Path, split: str | None, split_words: Callable[[str], list[str]]
+    ) -> Iterator[list[list[str]]]:
+        """The words of each image's captions in a file."""
+        for image in self.read(file, split):
+            yield list(map(split_words, image.captions))
+
+    def _others(
+        self, captions: Mapping[ImageId, str], name: str, images: Sequence[Example]
+    ) -> list[str]:
+        """The captions to compare with, in the same order of images."""
+        others = read_results(str(self.against), images)
+        if differing := others.keys() ^ set(map(str, captions)):
+            raise UserError(
+                f"only the same images can be compared: {name} and {self.against} differ in "
+                f"{len(differing):,}, image {min(differing)} for one"
+            )
+        return [others[str(image)] for image in captions]
+
+
+def score_results(
+    results: str | Path,
+    references: str | Path,
+    scorer: Scorer | None = None,
+    split: str | None = None,
+) -> CaptionScores:
+    """Score captions in COCO's result format, or of `captioner caption`, against references.
+
+    Scores the images of the results only, as the COCO evaluation does. An image that is not named
+    as in the references has those of its file name, if it is the only one.
+
+    references: as the reader of the scorer's `format` takes its annotations, of the split `split`.
+    """
+    scorer = scorer or Scorer()
+    found = scorer.read(references, split)
+    known = {example.name: example for example in found}
+    captions = read_results(results, found)
+    place = f"{references}" if split is None else f"the split {split!r} of {references}"
+    problems = Problems(scorer.on_problem, f"results file {results}")
+    for name in captions:
+        if name not in known:
+            problems.add("image without references", f"image {name} has no references in {place}")
+    problems.settle()
+    scorer.problems.append(problems)
+    own = {known[name].image_id: caption for name, caption in captions.items() if name in known}
+    truth = [known[name].captions for name in captions if name in known]
+    scores = scorer.score(own, truth, str(results), found)
+    scores.details["references_without_caption"] = len(found) - len(own)
+    return scores
+
+
+def score_model(
+    captioner: Captioner,
+    examples: Sequence[Example],
+    search: SearchOptions | None = None,
+    batch_size: int = 50,
+    results: str | Path | None = None,
+    left_out: dict[str, str] | None = None,
+    scorer: Scorer | None = None,
+    name: str = "the model",
+    exact: bool = False,
+) -> CaptionScores:
+    """Caption photos by free-running search and score the captions.
+
+    search, batch_size, left_out: as for `caption_examples`.
+    results: a file for the captions, written before they are scored, and with the captions so far
+        if an error ends the work early.
+    name: of the model, in a comparison.
+    exact: report the share of captions that equal one of the photo's.
+    """
+    captions: dict[ImageId, str] = {}
+    references, right = [], 0
+    try:
+        for row, caption in caption_examples(captioner, examples, search, batch_size, left_out):
+            captions[examples[row].image_id] = caption.text
+            references.append(examples[row].captions)
+            right += list(caption.words) in examples[row].words
+    finally:  # An unreadable photo or an interruption loses no caption.
+        if results is not None and captions:
+            write_results(results, captions)
+    scores = (scorer or Scorer()).score(captions, references, name)
+    if exact:
+        scores.details["exact match"] = right / len(captions)
+    return scores
+
+
+def caption_examples(
+    captioner: Captioner,
+    examples: Sequence[Example],
+    search: SearchOptions | None = None,
+    batch_size: int = 50,
+    left_out: dict[str, str] | None = None,
+) -> Iterator[tuple[int, Caption]]:
+    """Yield each photo's row and its best caption, in order.
+
+    The captions' photos have few pixels, since a batch holds all of them.
+
+    search: by default the captioner's own.
+    left_out: receives unreadable photos, by name, each with the reason; None refuses them.
+    """
+    items = caption_photos(
+        captioner,
+        [(each.name, partial(captioner.preprocessing.load, each.path)) for each in examples],
+        (search or captioner.search).replace(n_best=1),
+        batch_size,
+        drawn_side=1,
+        workers=captioner.workers_for(len(examples), batch_size),
+        readers=captioner.readers(),
+    )
+    captioned = 0
+    with progress_bar("captioning", len(examples), "images") as progress:
+        for row, item in enumerate(items):
+            if not isinstance(item, Failed):
+                captioned += 1
+                yield row, item.caption
+            elif left_out is None:
+                raise UserError(item.reason)
+            else:
+                left_out[item.name] = item.reason
+            progress.update()
+    if not captioned:
+        raise UserError(f"not one of {len(examples):,} photos could be read")
+
+
+def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -> dict[str, str]:
+    """Read one caption an image, by the image's name as text; other fields are ignored.
+
+    Of `captioner caption --json`, the names are paths, and records of failed photos are left out.
+
+    images: a caption of another name is of the only one with a file so named.
+    """
+    names = {image.name for image in images}
+    files = Counter(Path(str(image.path)).name for image in images)
+    of_file = {Path(str(image.path)).name: image.name for image in images}
+    records = read_json(path, "results file")
+    if not isinstance(records, list) or not records:
+        raise UserError(f"results file {path} is not a list of captions")
+    captions: dict[str, str] = {}
+    for index, record in enumerate(records):
+        where, fields = f"results file {path}, record {index}", {}
+        if isinstance(record, dict):
+            if "error" in record and "caption" not in record:
+                continue
+            fields = {"image_id": record.get("image"), **record}
+        image, caption = fields.get("image_id"), fields.get("caption")
+        if type(image) not in (int, str) or not isinstance(caption, str):
+            raise UserError(
+                f"{where} does not have image_id, a whole number or a string, and caption, a string"
+            )
+        name, file = str(image), Path(str(image)).name
+        if name not in names and files[file] == 1:
+            name = of_file[file]
+        if name in captions:
+            raise UserError(f"{where}: image {image!r} already has a caption")
+        captions[name] = caption
+    return captions
+
+
+def write_results(path: str | os.PathLike[str], captions: Mapping[ImageId, str]) -> None:
+    """Write one caption an image, in the mapping's order."""
+    write_json(
+        path, [{"image_id": image, "caption": caption} for image, caption in captions.items()]
+    )

@@ -24,54 +24,36 @@ WIDTH = 5
 class TranslationScores:
     """Scores of a corpus.
 
-    bleu, chrf: sacrebleu's, 0 to 100. brevity_penalty: 0 to 1, part of BLEU.
-    exact: share of translations that equal their reference, 0 to 1.
-    bleu_signature, chrf_signature: sacrebleu's record of how they were computed.
+    scores: by name, `BLEU` and `chrF` of sacrebleu, 0 to 100; `brevity_penalty`, 0 to 1, part of
+        BLEU; `exact match`, the share of translations that equal their reference.
+    signatures: sacrebleu's record of how `BLEU` and `chrF` were computed.
     lengths: as from `bleu_by_length`; empty without sources.
     truncated: by line, from 1, the tokens of a too long source that the model did not read.
     cut: the lines whose translation ended at the maximum length.
     """
 
     sentences: int
-    bleu: float
-    brevity_penalty: float
-    chrf: float
-    exact: float
-    bleu_signature: str
-    chrf_signature: str
-    lengths: list[dict[str, Any]] = field(default_factory=list)
+    scores: dict[str, float]
+    signatures: dict[str, str]
+    lengths: list[dict[str, Any]]
     truncated: dict[int, int] = field(default_factory=dict)
     cut: list[int] = field(default_factory=list)
 
-    def by_name(self) -> dict[str, float]:
-        """The scores by their names in configs and logs."""
-        return {
-            "BLEU": self.bleu,
-            "brevity_penalty": self.brevity_penalty,
-            "chrF": self.chrf,
-            "exact match": self.exact,
-        }
-
     def to_dict(self) -> dict[str, Any]:
-        """The scores of `by_name` with their circumstances, for JSON."""
-        plain: dict[str, Any] = {
-            "sentences": self.sentences,
-            **self.by_name(),
-            "signatures": {"BLEU": self.bleu_signature, "chrF": self.chrf_signature},
-        }
-        if self.lengths:
-            plain["lengths"] = self.lengths
-        counts = {"truncated": len(self.truncated), "cut": len(self.cut)}
-        return plain | {name: count for name, count in counts.items() if count}
+        """The scores with their circumstances, for JSON."""
+        more = {"lengths": self.lengths, "truncated": len(self.truncated), "cut": len(self.cut)}
+        plain = {"sentences": self.sentences, **self.scores, "signatures": self.signatures}
+        return plain | {name: value for name, value in more.items() if value}
 
     def table(self) -> str:
         """The scores as lines of text, each with its signature."""
+        bleu, penalty, chrf, exact = self.scores.values()
         rows: list[Row] = [
-            ("BLEU", f"{self.bleu:.2f}", f"brevity penalty {self.brevity_penalty:.3f}"),
-            ("", self.bleu_signature),
-            ("chrF", f"{self.chrf:.2f}"),
-            ("", self.chrf_signature),
-            ("exact match", f"{self.exact:.2%}"),
+            ("BLEU", f"{bleu:.2f}", f"brevity penalty {penalty:.3f}"),
+            ("", self.signatures["BLEU"]),
+            ("chrF", f"{chrf:.2f}"),
+            ("", self.signatures["chrF"]),
+            ("exact match", f"{exact:.2%}"),
         ]
         text = f"sentences: {self.sentences:,}\n{text_table(rows)}"
         if not self.lengths:
@@ -86,7 +68,7 @@ class TranslationScores:
 def evaluate_translations(
     translations: Sequence[str],
     references: Sequence[str],
-    sources: Sequence[str] | None = None,
+    sources: Sequence[str] = (),
     lower_case: bool = False,
 ) -> TranslationScores:
     """Score translations, as untokenised text, against one reference each.
@@ -101,19 +83,18 @@ def evaluate_translations(
         raise UserError("there is no translation to score")
     metrics = sacrebleu_metrics()
     bleu, chrf = metrics.BLEU(lowercase=lower_case), metrics.CHRF(lowercase=lower_case)
-    found = bleu.corpus_score(list(translations), [list(references)])
-    characters = chrf.corpus_score(list(translations), [list(references)])
+    whole = [list(translations), [list(references)]]
+    found, characters = bleu.corpus_score(*whole), chrf.corpus_score(*whole)
     same = sum(one == other for one, other in zip(translations, references, strict=True))
-    return TranslationScores(
-        sentences=len(references),
-        bleu=float(found.score),
-        brevity_penalty=float(found.bp),
-        chrf=float(characters.score),
-        exact=same / len(references),
-        bleu_signature=str(bleu.get_signature()),
-        chrf_signature=str(chrf.get_signature()),
-        lengths=[] if sources is None else bleu_by_length(translations, references, sources, bleu),
-    )
+    scores = {
+        "BLEU": float(found.score),
+        "brevity_penalty": float(found.bp),
+        "chrF": float(characters.score),
+        "exact match": same / len(references),
+    }
+    signatures = {"BLEU": str(bleu.get_signature()), "chrF": str(chrf.get_signature())}
+    lengths = bleu_by_length(translations, references, sources, bleu) if sources else []
+    return TranslationScores(len(references), scores, signatures, lengths)
 
 
 def bleu_by_length(
@@ -162,32 +143,9 @@ def score_hypotheses(
         unpacked. A translation or a source may be empty; a reference may not.
     problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
-    files = [hypotheses] if source is None else [hypotheses, source]
-    wanted, *columns = zip(*_read_rows(references, files, problems).values(), strict=True)
-    sources = None if source is None else columns[1]
-    return evaluate_translations(columns[0], wanted, sources, lower_case)
-
-
-def _read_rows(
-    references: str | Path, others: Sequence[str | Path], problems: Problems | None
-) -> dict[int, list[str]]:
-    """The line of each file, stripped, by its number from 1, where the reference is not empty."""
-    problems = Problems() if problems is None else problems
-    problems.source, problems.skipping = f"text file {references}", "--on-problem skip"
-    columns = [read_lines(references)]
-    for other in others:
-        columns.append(read_lines(other))
-        check_line_by_line(other, columns[-1], references, columns[0])
-    rows = {}
-    for number, row in enumerate(zip(*columns, strict=True), start=1):
-        if row[0].strip():
-            rows[number] = list(map(str.strip, row))
-        else:
-            problems.add("empty sentence", f"line {number} is empty")
-    problems.settle()
-    if not rows:
-        raise UserError(f"there is no sentence in {references}")
-    return rows
+    files = [references, hypotheses, *([] if source is None else [source])]
+    wanted, found, *rest = zip(*_read_rows(files, problems).values(), strict=True)
+    return evaluate_translations(found, wanted, rest[0] if rest else (), lower_case)
 
 
 def score_translator(
@@ -204,16 +162,39 @@ def score_translator(
     search: by default the model's own options. problems: as for `score_hypotheses`.
     """
     sacrebleu_metrics()  # Fails before the long translation if sacrebleu is missing.
-    rows = _read_rows(references, [source], problems)
+    rows = _read_rows([references, source], problems)
     wanted, sources = zip(*rows.values(), strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # The scores have the long sources.
         found = translator.translate(sources, search, batch_size=batch_size)
     texts = [translation.text.strip() for translation in found]
+    by_line = dict(zip(rows, found, strict=True))
     return replace(
         evaluate_translations(texts, wanted, sources, lower_case),
-        truncated={
-            n: each.truncated for n, each in zip(rows, found, strict=True) if each.truncated
-        },
-        cut=[n for n, each in zip(rows, found, strict=True) if each.cut],
+        truncated={line: each.truncated for line, each in by_line.items() if each.truncated},
+        cut=[line for line, each in by_line.items() if each.cut],
     )
+
+
+def _read_rows(
+    files: Sequence[str | Path], problems: Problems | None
+) -> dict[int, tuple[str, ...]]:
+    """A line of each file, stripped, by its number from 1, where the first, the reference, has one.
+
+    The files are of one length.
+    """
+    problems = Problems() if problems is None else problems
+    problems.source, problems.skipping = f"text file {files[0]}", "--on-problem skip"
+    columns = [read_lines(file) for file in files]
+    for file, column in zip(files, columns, strict=True):
+        check_line_by_line(file, column, files[0], columns[0])
+    rows = {}
+    for number, row in enumerate(zip(*columns, strict=True), start=1):
+        if row[0].strip():
+            rows[number] = tuple(map(str.strip, row))
+        else:
+            problems.add("empty sentence", f"line {number} is empty")
+    problems.settle()
+    if not rows:
+        raise UserError(f"there is no sentence in {files[0]}")
+    return rows

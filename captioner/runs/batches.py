@@ -26,7 +26,7 @@ from captioner.data.batches import (
 from captioner.data.example import ImageId
 from captioner.data.instances import CocoInstances
 from captioner.data.synonyms import Synonyms
-from captioner.evaluation.map_measures import target_cells
+from captioner.evaluation.maps import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import PixelRows, Rows
 from captioner.text.vocabulary import Vocabulary

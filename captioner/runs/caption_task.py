@@ -25,9 +25,8 @@ from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
-from captioner.evaluation.score import evaluate_captions
-from captioner.evaluation.scorer import read_results, write_results
-from captioner.evaluation.significance import compare, too_few_images
+from captioner.evaluation.score import evaluate_captions, read_results, write_results
+from captioner.evaluation.significance import FEW_IMAGES, compare
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
@@ -294,7 +293,7 @@ class CaptionTask:
         wanted = self.recipe.validation.score
         name = wanted if wanted in found else "CIDEr-D"
         gain, words = found[name], found["word-precision"]
-        is_few = too_few_images(len(seen)) is not None
+        is_few = len(seen) < FEW_IMAGES
         if gain.difference > 0 and gain.p_bootstrap < 1 - CONFIDENCE and not is_few:
             return ""
         evidence = "too few photos for a test" if is_few else f"p {gain.p_bootstrap:.2f}"

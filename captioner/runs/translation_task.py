@@ -131,7 +131,7 @@ class TranslationTask:
         """Scores of the validation translations."""
         references = [pair.target for pair in self.validated]
         self.scores = evaluate_translations(translations, references)
-        return self.scores.by_name()
+        return self.scores.scores
 
     def save(self, folder: Path, translations: list[str], scores: dict[str, float]) -> None:
         """Save the translator with its scores and signatures, and the translations, one a line."""

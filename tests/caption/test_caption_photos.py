@@ -16,7 +16,7 @@ from captioner.caption.photos import (
     named_photos,
 )
 from captioner.data.example import Example
-from captioner.evaluation.scorer import caption_examples
+from captioner.evaluation.score import caption_examples
 from captioner.vision.preprocessing import Preprocessing
 
 

@@ -8,7 +8,7 @@ import pytest
 from samples import Output, Patch, Refused, save_photo
 
 from captioner.cli.main import main
-from captioner.evaluation.scorer import write_results
+from captioner.evaluation.score import write_results
 
 
 @pytest.fixture

@@ -4,45 +4,19 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from captioner.data.synonyms import Synonyms
 from captioner.evaluation.cider import DocumentFrequency
-from captioner.evaluation.corpus import Corpus, _sorted
-from captioner.evaluation.hallucination import chair, hallucination_table
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.hallucination import chair
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.word_precision import content_share, content_stems, word_precision
 from captioner.evaluation.wording import fluency, text_diversity
 from captioner.text.ngrams import PeoplesNgrams
 
-words = st.lists(st.sampled_from(["a", "dog", "22\xa03/4", "555\xa0123 4567", "\xa0"]), max_size=5)
-
 
 def split(texts: list[str]) -> list[list[str]]:
     return [text.split() for text in texts]
-
-
-@given(st.lists(st.tuples(words, st.lists(words, min_size=1, max_size=3)), min_size=1, max_size=4))
-def test_splitting_equals_a_corpus_of_split_words(
-    pairs: list[tuple[list[str], list[list[str]]]],
-) -> None:
-    found = Corpus.of([own for own, _ in pairs], [others for _, others in pairs]).split
-    expected = Corpus.of(
-        split([" ".join(own) for own, _ in pairs]),
-        [split([" ".join(tokens) for tokens in others]) for _, others in pairs],
-    )
-    assert list(found.captions) == list(expected.captions)
-    assert list(found.references) == list(expected.references)
-    assert found.lengths.tolist() == expected.lengths.tolist()
-
-
-def test_codes_too_large_for_one_number_are_sorted_alike() -> None:
-    random = np.random.default_rng(0)
-    codes, places = random.integers(0, 50, 400), np.arange(400, dtype=np.int32)
-    small, large = _sorted(codes.copy(), places), _sorted(codes << 56, places)
-    assert small[0].tolist() == (large[0] >> 56).tolist()
-    assert small[1].tolist() == large[1].tolist()
 
 
 def test_document_frequency() -> None:
@@ -54,6 +28,13 @@ def test_document_frequency() -> None:
     assert frequency.counts == {"a": 3, "red": 2, "cat": 2, "a red": 2}
 
 
+def test_words_with_white_space_are_several_to_bleu_and_one_to_rouge() -> None:
+    corpus = Corpus.of([["22\xa03/4", "dogs"]], [[["22", "\xa0", "dogs"], ["3/4"]]])
+    assert list(corpus.split.captions) == [["22", "3/4", "dogs"]]
+    assert list(corpus.split.references) == [[["22", "dogs"], ["3/4"]]]
+    assert list(corpus.captions) == [["22\xa03/4", "dogs"]]
+
+
 # Word precision
 
 CAPTIONS = [
@@ -62,21 +43,13 @@ CAPTIONS = [
     "there is one of them",  # no content word
     "a red bus and a red car",  # red, bus, red, car: 3 of 4; red counts twice
 ]
-REFERENCES = [
-    ["a dog runs", "some grass"],
-    ["a dog", "on a dog in the sand"],
-    ["a dog"],
-    ["red cars"],
-]
-
-
-def test_content_words_are_compared_by_stem() -> None:
-    assert content_stems(["the", "dogs", "are", "running"]) == ["dog", "run"]
-    assert content_share(["a", "dog"], [[], ["the", "dogs"]]) == 1
-    assert content_share(["is", "n't", "the"], [["the"]]) is None
+REFERENCES = [["a dog runs", "some grass"], ["a dog", "on a dog"], ["a dog"], ["red cars"]]
 
 
 def test_word_precision() -> None:
+    assert content_stems(["the", "dogs", "are", "running"]) == ["dog", "run"]
+    assert content_share(["a", "dog"], [[], ["the", "dogs"]]) == 1
+    assert content_share(["is", "n't", "the"], [["the"]]) is None
     metric = word_precision(Corpus.of(split(CAPTIONS), map(split, REFERENCES)))
     np.testing.assert_array_equal(metric.per_image, [0.75, 0.0, math.nan, 0.75])
     assert metric.scores.tolist() == [pytest.approx((0.75 + 0 + 0.75) / 3), 2 / 4]
@@ -96,17 +69,13 @@ def test_word_precision() -> None:
     ("caption", "repeated"),
     [
         ("a b a", (0, 0, 0, 0)),
-        ("a a", (1, 0, 0, 0)),
         ("a a a", (1, 1, 0, 0)),  # "a a" from the first word and from the second
-        ("a a a a", (1, 1, 1, 0)),
         ("a b c d x a b c d", (0, 1, 1, 1)),
         ("", (0, 0, 0, 0)),
     ],
 )
 def test_what_counts_as_a_repetition(caption: str, repeated: tuple[int, ...]) -> None:
-    found = text_diversity([caption.split()])
-    names = ("doubled_word", "repeated_2_words", "repeated_3_words", "repeated_4_words")
-    assert tuple(found[name] for name in names) == repeated
+    assert tuple(text_diversity([caption.split()]).values())[-4:] == repeated
 
 
 def test_diversity() -> None:
@@ -142,16 +111,8 @@ def test_fluency() -> None:
 
 # CHAIR
 
-SYNONYMS = Synonyms(
-    {
-        ("dog",): "dog",
-        ("puppy",): "dog",
-        ("hot", "dog"): "hot dog",
-        ("cat",): "cat",
-        ("man",): "person",
-        ("dog", "house"): None,
-    }
-)
+WORDS = {"dog": "dog", "puppy": "dog", "hot dog": "hot dog", "cat": "cat", "man": "person"}
+SYNONYMS = Synonyms({tuple(word.split()): name for word, name in WORDS.items()})
 KNOWN = frozenset({"person", "cat", "dog", "hot dog"})
 
 
@@ -161,10 +122,10 @@ def test_hallucination() -> None:
             "a dog and a puppy chase a cat",  # dog is there, cat is not
             "a man eats a hot dog",  # person by a reference, hot dog by annotation
             "a house",  # names nothing; a dog is there
-            "a cat in a dog house",  # nothing is there
+            "a cat in a house",  # nothing is there
         ]
     )
-    references = [["a dog", "a puppy"], ["the man", "food"], ["a house"], ["a dog house"]]
+    references = [["a dog", "a puppy"], ["the man", "food"], ["a house"], ["a house"]]
     categories = [["dog"], {"hot dog"}, frozenset({"dog", "kite"}), ()]
     found = chair(captions, list(map(split, references)), categories, SYNONYMS, KNOWN)
     assert found == {
@@ -180,15 +141,8 @@ def test_hallucination() -> None:
         "categories": 4,
         "dropped_categories": [],
     }
-    assert hallucination_table(found).splitlines() == [
-        "CHAIR-i       0.4000  2 of 5 mentions",
-        "CHAIR-s       0.5000  2 of 4 captions",
-        "recall        0.7500  3 of 4 things present",
-        "hallucinated  cat 2",
-    ]
     nothing = chair([["a", "house"]], [[["a", "house"]]], [[]], SYNONYMS, KNOWN)
     assert list(nothing.values())[:3] == [None, 0.0, None]
-    assert hallucination_table(nothing).splitlines()[0].split()[:2] == ["CHAIR-i", "-"]
 
 
 def test_what_could_not_be_annotated_does_not_count() -> None:
@@ -199,5 +153,3 @@ def test_what_could_not_be_annotated_does_not_count() -> None:
     assert (found["mentions"], found["present"]) == (2, 1)
     assert found["most_hallucinated"] == {"person": 1}
     assert (found["categories"], found["dropped_categories"]) == (2, ["hot dog", "cat"])
-    last = hallucination_table(found).splitlines()[-1]
-    assert last.endswith("2 others are not in the annotations and do not count")

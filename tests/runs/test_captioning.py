@@ -24,7 +24,7 @@ from captioner.caption.folder import load_model
 from captioner.caption.transformer import TransformerDecoder
 from captioner.data.example import Example
 from captioner.errors import UserError
-from captioner.evaluation.scorer import write_results
+from captioner.evaluation.score import write_results
 from captioner.runs import caption_task
 from captioner.runs.caption_task import RESULTS, scores_of
 from captioner.runs.captioning_recipe import DataConfig, read_training

@@ -22,7 +22,7 @@ from captioner.data.example import Example
 from captioner.data.readers import read_examples
 from captioner.decoding.constraints import trigram_keys
 from captioner.errors import UserError
-from captioner.evaluation.scorer import write_results
+from captioner.evaluation.score import write_results
 from captioner.model_folders import model_folder
 from captioner.runs.caption_task import CaptionTask
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_training

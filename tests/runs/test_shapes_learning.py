@@ -15,7 +15,7 @@ from captioner.data.shapes import (
     generate,
     shapes_examples,
 )
-from captioner.evaluation.map_scores import MapScores, score_maps
+from captioner.evaluation.maps import MapScores, score_maps
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.run import train_run
 from captioner.schema import from_mapping, to_mapping

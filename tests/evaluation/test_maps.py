@@ -1,7 +1,8 @@
-"""Attention maps measured from end to end, and that they are measured and drawn for their words."""
+"""Attention maps: measures with worked figures, targets against a fine raster, from end to end."""
 
 import csv
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,17 +10,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor, nn
 
 from captioner.attention.memory import Memory
 from captioner.caption.captioner import Captioner
 from captioner.data.example import Example, ImageId
-from captioner.data.instances import Target
+from captioner.data.instances import Box, Target
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Step
 from captioner.errors import UserError
-from captioner.evaluation.map_scores import grounded_maps, grounded_table, score_maps, word_maps
+from captioner.evaluation import maps
+from captioner.evaluation.maps import (
+    centre_prior,
+    divergences,
+    entropy,
+    grounded_maps,
+    map_spread,
+    mass_inside,
+    pointing,
+    score_maps,
+    target_cells,
+    word_maps,
+)
 from captioner.render.animation import frames
 from captioner.render.page import PageCaption, PageItem
 from captioner.render.save import save_word_images
@@ -27,26 +42,144 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-WORDS = ("a", "red", "dog", "by", "water")
-
-# Maps of two rows and four columns over a photo in which a cell is a pixel.
-SIZE = (4, 2)
-REGION = (0.0, 0.0, 4.0, 2.0)
+MAP = np.array([[0.1, 0.2, 0.0, 0.0], [0.3, 0.4, 0.0, 0.0]])  # two rows, four columns
+HALVES = np.array([[0.5, 0.5, 0, 0], [0, 0, 0, 0]])
 
 
-def peak(place: int, weight: float = 1.0) -> np.ndarray:
+def one_hot(place: int, weight: float = 1.0) -> np.ndarray:
     weights = np.full((2, 4), (1 - weight) / 7)
     weights.flat[place] = weight
     return weights
 
 
+def test_mass_inside_and_pointing() -> None:
+    coverage = np.array([[0.5, 0, 1, 1], [0, 0.25, 1, 1]])
+    both = mass_inside(np.stack([7 * MAP, HALVES]), coverage)
+    assert both == pytest.approx([0.5 * 0.1 + 0.25 * 0.4, 0.25])
+    target = np.array([[False, True, True, False], [False, True, False, False]])
+    assert pointing(np.stack([MAP, HALVES]), target).tolist() == [1.0, 0.5]
+    assert pointing(MAP, ~target) == 0.0
+    nearly = np.float32(1 / 8) * np.array([[1, 1 + 1e-7, 1, 1], [1, 1, 1, 1 - 1e-7]])
+    assert pointing(nearly, target) == pytest.approx(3 / 8)  # rounding decides nothing
+
+
+@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 6))
+def test_even_attention_scores_the_baselines_exactly(seed: int, rows: int, columns: int) -> None:
+    random = np.random.default_rng(seed)
+    coverage, centres = random.random((rows, columns)), random.random((rows, columns)) < 0.4
+    even = np.full((rows, columns), 1 / (rows * columns))
+    assert mass_inside(even, coverage) == pytest.approx(coverage.mean(), abs=1e-12)
+    assert pointing(even, centres) == pytest.approx(centres.mean(), abs=1e-12)
+
+
+def test_the_centre_prior_is_a_gaussian_over_the_cells() -> None:
+    prior = centre_prior(14, 10)
+    # By very many points of a Gaussian in each cell.
+    points = (np.arange(1400) + 0.5) / 1400 - 0.5
+    bell = np.exp(-0.5 * (points / maps.CENTRE_PRIOR_WIDTH) ** 2)
+    down, across = bell.reshape(14, 100).sum(1), bell.reshape(10, 140).sum(1)
+    expected = np.outer(down / down.sum(), across / across.sum())
+    np.testing.assert_allclose(prior, expected, rtol=1e-4)
+
+
+def test_entropy_and_divergence() -> None:
+    several = np.stack([one_hot(3), np.full((2, 4), 0.125), HALVES, 5 * HALVES])
+    assert entropy(several) == pytest.approx([0, math.log(8), math.log(2), math.log(2)])
+    found = divergences(np.stack([one_hot(0), one_hot(1), HALVES]))
+    half = -0.75 * math.log2(0.75) - 0.25 * math.log2(0.25) - 0.5  # H(3/4, 1/4) - (0 + 1) / 2
+    assert found == pytest.approx([1, half, half])
+    assert divergences(np.stack([HALVES, HALVES])) == pytest.approx([0], abs=1e-12)
+
+
+def test_the_spread_of_several_captions() -> None:
+    moving = np.stack([one_hot(0), one_hot(1), one_hot(1)])  # 1, 1 and 0 bits
+    assert map_spread([moving, HALVES[None], np.empty((0, 2, 4))]) == {
+        "words": 4,
+        "entropy": pytest.approx(math.log(2) / 4),
+        "effective_places": pytest.approx((3 + 2) / 4),
+        "places": 8,
+        "captions": 1,
+        "divergence": pytest.approx(2 / 3),
+        "moving": True,
+    }
+    alone = map_spread([HALVES[None]])
+    assert alone["divergence"] is alone["moving"] is None
+    assert "divergence" not in maps.spread_table(alone)
+
+
+def test_maps_that_do_not_move_are_warned_of() -> None:
+    random = np.random.default_rng(0)
+    static = random.dirichlet(np.full(196, 0.5), size=(20, 1)).reshape(20, 1, 14, 14)
+    moved = random.dirichlet(np.full(196, 0.5), size=(20, 6)).reshape(20, 6, 14, 14)
+    for share, moving in ((0.0, False), (0.05, False), (1.0, True)):
+        spread = map_spread(list((1 - share) * static + share * moved))
+        assert spread["moving"] is moving
+        assert ("WARNING: the maps hardly move" in maps.spread_table(spread)) is not moving
+
+
+# Targets on the cells of a map
+
+
+def test_centres_and_targets_beside_the_map() -> None:
+    size = (40, 20)
+    for box, row in (((4, 4, 16, 6), [True, True, False, False]), ((6, 6, 14, 9), [False] * 4)):
+        cells = target_cells(Target(size, (box,)), size, (0.0, 0.0, 40.0, 20.0), (2, 4))
+        assert cells is not None
+        assert cells.centres.tolist() == [row, [False] * 4]
+    for box in ((0, 0, 10, 20), (-9, -9, -1, -1), (20, 3, 20, 9), (30, 9, 25, 12)):
+        where = size, (20.0, 0.0, 40.0, 20.0), (2, 4)
+        assert target_cells(Target(size, (box,)), *where) is None
+
+
+def raster(
+    target: Target, photo: tuple[int, int], region: Box, shape: tuple[int, int]
+) -> np.ndarray:
+    """Coverage by asking very many points of the map whether they lie in the target."""
+    fine = 60
+    rows, columns = shape
+    y = (np.arange(rows * fine) + 0.5) / (rows * fine) * (region[3] - region[1]) + region[1]
+    x = (np.arange(columns * fine) + 0.5) / (columns * fine) * (region[2] - region[0]) + region[0]
+    y, x = y * target.size[1] / photo[1], x * target.size[0] / photo[0]
+    inside = np.zeros((len(y), len(x)), dtype=bool)
+    for left, top, right, bottom in target.boxes:
+        inside |= ((top <= y) & (y < bottom))[:, None] & ((left <= x) & (x < right))
+    if target.mask is not None:
+        inside |= target.mask[np.ix_(np.floor(y).astype(int), np.floor(x).astype(int))]
+    return inside.reshape(rows, fine, columns, fine).mean(axis=(1, 3))
+
+
+@given(st.integers(0, 2**31), st.booleans())
+def test_coverage_is_that_of_a_fine_raster(seed: int, masked: bool) -> None:
+    random = np.random.default_rng(seed)
+    size = (int(random.integers(3, 12)), int(random.integers(3, 12)))
+    boxes = []
+    for _ in range(int(random.integers(0 if masked else 1, 4))):
+        x, y = np.sort(random.uniform(-2, 14, 2)), np.sort(random.uniform(-2, 14, 2))
+        boxes.append((x[0], y[0], x[1], y[1]))
+    mask = random.random((size[1], size[0])) < 0.3 if masked else None
+    target = Target(size, tuple(boxes), mask)
+    where = (37, 23), (3.3, 1.1, 29.7, 22.0), (3, 4)
+    found, expected = target_cells(target, *where), raster(target, *where)
+    if found is None:
+        assert expected.max() < 0.02
+    else:
+        np.testing.assert_allclose(found.coverage, expected, atol=0.06)
+        assert found.coverage.mean() == pytest.approx(expected.mean(), abs=0.01)
+
+
+# Captions, with maps of two rows and four columns over a photo in which a cell is a pixel
+
+WORDS = ("a", "red", "dog", "by", "water")
+SIZE, REGION = (4, 2), (0.0, 0.0, 4.0, 2.0)
+
+
 def pixel(*places: int) -> Target:
-    boxes = [(x, y, x + 1, y + 1) for y, x in (divmod(place, 4) for place in places)]
-    return Target(SIZE, tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in boxes))
+    corners = [(float(place % 4), float(place // 4)) for place in places]
+    return Target(SIZE, tuple((x, y, x + 1, y + 1) for x, y in corners))
 
 
 TARGETS = [None, pixel(1, 2), pixel(1, 2), None, pixel(7)]
-MAPS = np.stack([peak(0), peak(1, 0.8), peak(2, 0.7), peak(6), peak(7, 0.9)])
+MAPS = np.stack([one_hot(0), one_hot(1, 0.8), one_hot(2, 0.7), one_hot(6), one_hot(7, 0.9)])
 
 
 def test_a_caption_worked_by_hand() -> None:
@@ -67,7 +200,7 @@ def test_a_caption_worked_by_hand() -> None:
 
 
 def test_means_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("captioner.evaluation.map_scores.WORDS_SHOWN", 2)
+    monkeypatch.setattr(maps, "WORDS_SHOWN", 2)
     words = word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
     words += word_maps("y.jpg", ["dog"], MAPS[:1], [pixel(0)], SIZE, REGION)
     found = grounded_maps(words, not_annotated=1200)
@@ -81,19 +214,14 @@ def test_means_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dog["mass_inside"]["attention"] == pytest.approx((expected[1] + 1) / 2)
     own = pytest.approx((expected[0] + expected[2]) / 2)
     assert found["one_word_early"] == {"words": 2, "own": own, "shifted": 0}
-    table = [line.split() for line in grounded_table(found).splitlines()]
-    assert table[1] == ["not", "annotated", "1,200", "photos,", "which", "do", "not", "count"]
-    assert ["attention", f"{np.mean(expected):.4f}", "1.0000"] in table
-    assert ["one", "word", "late"] in [line[:3] for line in table]
-    assert ["dog", "2"] in [line[:2] for line in table]
-
-
-def test_without_targets_there_is_the_spread_only() -> None:
-    words = word_maps("x", WORDS, MAPS, None, SIZE, REGION)
-    assert words[0].entropy == 0 < words[1].entropy
-    found = grounded_maps(words)
-    assert found["mass_inside"] is found["pointing_game"] is None
-    assert grounded_table(found) == "words with a target  0  in 0 photos"
+    table = maps.grounded_table(found).splitlines()
+    assert table[3].split() == ["not", "annotated", "1,200"]
+    means = f"attention {np.mean(expected):.4f}, uniform 0.1875, centre "
+    assert table[4].startswith(f"mass inside     {means}")
+    assert ["dog", "2"] in [line.split()[:2] for line in table]
+    without = word_maps("x", WORDS, MAPS, None, SIZE, REGION)
+    assert without[0].entropy == 0 < without[1].entropy
+    assert "mass inside     attention -, uniform -" in maps.grounded_table(grounded_maps(without))
     assert word_maps("x", [], np.empty((0, 2, 4)), [], SIZE, REGION) == []
 
 
@@ -177,9 +305,8 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: P
     assert found["one_word_early"] == found["one_word_late"] == shift
     assert scores.spread["divergence"] == pytest.approx(1.0)
     assert json.loads(json.dumps(scores.to_dict()))["grounded"] == found
-    assert scores.table().startswith(
-        "photos       1\nwords        5\nexact match  1.0000\nentropy "
-    )
+    table = scores.table()
+    assert table.startswith("photos       1\nwords        5\nexact match  1.0000\nentropy ")
     scores.write_csv(str(tmp_path / "words.csv"))
     rows = list(csv.DictReader((tmp_path / "words.csv").open()))
     assert [rows[1][name] for name in ("image", "word", "mass")] == ["x", "red", "1.0"]
@@ -233,9 +360,6 @@ def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captione
     with pytest.raises(UserError, match=sentence):  # And no photo was opened for it.
         score_maps(scripted, [other], EachItsPlace())
     both = [Example("x", PHOTO), Example("y", PHOTO)]
-    assert score_maps(scripted, both, EachItsPlace()).grounded["not_annotated"] == 1
-    # A photo that is left out is none of those measured.
-    left_out: dict[str, str] = {}
-    found = score_maps(scripted, [both[0], other], EachItsPlace(), left_out=left_out).grounded
-    assert list(left_out) == ["y"]
-    assert found["not_annotated"] == 0
+    for examples, count in ((both, 1), ([both[0], other], 0)):  # One that is left out is neither.
+        found = score_maps(scripted, examples, EachItsPlace(), left_out={}).grounded
+        assert found["not_annotated"] == count

@@ -1,0 +1,423 @@
+"""Scores attention maps: how wide they are, whether they move, whether they lie on what words name.
+
+Mass inside: Liu, Mao, Sha and Yuille 2017, *Attention Correctness in Neural Image Captioning*,
+section 3.2. Pointing game: Zhang, Lin, Brandt, Shen and Sclaroff 2016, *Top-down Neural Attention
+by Excitation Backprop*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+
+from captioner.csv_tables import Row, csv_text, figures_table, text_table
+from captioner.data.example import Example, ImageId
+from captioner.data.instances import Box, Grounding, Target
+from captioner.errors import UserError
+from captioner.evaluation.score import caption_examples
+from captioner.files import write_text
+from captioner.vision.images import original_size
+
+if TYPE_CHECKING:
+    from captioner.caption.captioner import Captioner
+    from captioner.decoding.options import SearchOptions
+
+CENTRE_PRIOR_WIDTH = 1 / 4
+"""Standard deviation of the centre prior, as a share of each side of the map."""
+
+LEAST_DIVERGENCE = 0.02
+"""Below this mean divergence, in bits, a model's maps do not move.
+
+Measured: untrained models have at most 0.001, trained ones 0.06 (after one or two epochs) to 0.34.
+"""
+
+WORDS_SHOWN = 15
+"""Rows of a table by word, of the most frequent words."""
+
+_TIE = 1e-6
+"""Two weights this close, as a share of the larger, are the same: the maps are float32."""
+
+_MAPS = ("attention", "uniform", "centre")
+"""The maps that are measured: the model's, even attention, the centre prior."""
+
+Floats = NDArray[np.float64]
+
+
+def entropy(attention: ArrayLike) -> Floats:
+    """Entropy of each map (..., rows, columns), in nats: (...,); log L for even attention.
+
+    Its exponential is the effective number of places.
+    """
+    return _entropy(_distributions(attention))
+
+
+def divergences(attention: ArrayLike) -> Floats:
+    """The divergence of the maps (T, rows, columns) of every two words: (T * (T - 1) / 2,).
+
+    Jensen-Shannon (Lin 1991, *Divergence Measures Based on the Shannon Entropy*), in bits: 0 for
+    equal maps, 1 for maps without a common place.
+    """
+    maps = _distributions(attention)  # (T, L)
+    first, second = np.triu_indices(len(maps), k=1)
+    own = _entropy(maps)  # (T,)
+    nats = _entropy((maps[first] + maps[second]) / 2) - (own[first] + own[second]) / 2
+    return np.asarray(np.clip(nats / np.log(2), 0.0, 1.0))
+
+
+def mass_inside(attention: ArrayLike, coverage: ArrayLike) -> Floats:
+    """The share, 0 to 1, of each map's attention that lies in its target: (...,).
+
+    attention: (..., rows, columns), not negative, not all zero; a map need not sum to one.
+    coverage: (..., rows, columns), the share of each cell in the target.
+    """
+    weights = np.asarray(attention, dtype=np.float64)
+    inside = (weights * np.asarray(coverage)).sum(axis=(-2, -1))
+    return np.asarray(inside / weights.sum(axis=(-2, -1)))
+
+
+def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
+    """Whether the most attended place of each map is in its target, 1 or 0: (...,).
+
+    centres: (..., rows, columns) boolean, whether a cell's centre lies in the target.
+
+    Cells that share the maximum share the hit, so even attention scores as a blind guess does.
+    Stricter than Zhang et al. 2016, who accept 15 pixels beside the target.
+    """
+    weights = np.asarray(attention, dtype=np.float64)
+    most = weights.max(axis=(-2, -1), keepdims=True)
+    return mass_inside(weights >= most * (1 - _TIE), centres)
+
+
+def centre_prior(rows: int, columns: int) -> Floats:
+    """The map (rows, columns) of always attending to the middle: a Gaussian, summing to one.
+
+    It is integrated over each cell and cut off at the edges.
+    """
+
+    def bell(cells: int) -> Floats:
+        edges = (np.arange(cells + 1) / cells - 0.5) / (CENTRE_PRIOR_WIDTH * math.sqrt(2))
+        return np.diff([math.erf(edge) for edge in edges])
+
+    bells = np.outer(bell(rows), bell(columns))  # (rows, columns)
+    return np.asarray(bells / bells.sum())
+
+
+def _distributions(attention: ArrayLike) -> Floats:
+    """Maps (..., rows, columns) -> (..., L), each summing to one."""
+    maps = np.asarray(attention, dtype=np.float64)
+    flat = maps.reshape(*maps.shape[:-2], math.prod(maps.shape[-2:]))
+    return np.asarray(flat / flat.sum(axis=-1, keepdims=True))
+
+
+def _entropy(distributions: Floats) -> Floats:
+    """(..., L) -> (...,), in nats."""
+    logarithms = np.log(np.where(distributions > 0, distributions, 1.0))
+    return np.asarray(-(distributions * logarithms).sum(axis=-1))
+
+
+class TargetCells(NamedTuple):
+    """A target on the grid of a map.
+
+    coverage: (rows, columns), the share of each cell's area, 0 to 1, that lies in the target.
+    centres: (rows, columns) boolean, whether the cell's centre does.
+    """
+
+    coverage: Floats
+    centres: NDArray[np.bool_]
+
+
+def target_cells(
+    target: Target, photo_size: tuple[int, int], region: Box, map_shape: tuple[int, int]
+) -> TargetCells | None:
+    """Lay a target on the cells of a map; None if it lies outside the map's region.
+
+    photo_size: width and height, in pixels, of the captioned photo. The target's own picture may
+        have another size and is stretched over the photo.
+    region: the part of the photo that the map covers, in its pixels, as `Caption.region`.
+    map_shape: rows and columns of the map.
+
+    Exact: the union of the boxes and of the mask's square pixels.
+    """
+    shares, middles, centres = [], [], []
+    for axis in (0, 1):  # x and y
+        # Edges of the cells, in the target's pixels; between two cuts nothing changes.
+        edges = np.linspace(region[axis], region[axis + 2], map_shape[1 - axis] + 1)
+        edges *= target.size[axis] / photo_size[axis]
+        of_boxes = [edge for box in target.boxes for edge in box[axis::2]]
+        of_pixels = np.arange(0.0 if target.mask is None else target.size[axis] + 1.0)
+        cuts = np.concatenate([edges, of_boxes, of_pixels])
+        cuts = np.unique(np.clip(cuts, edges[0], edges[-1]))
+        centres.append((edges[1:] + edges[:-1]) / 2)
+        middles.append((cuts[1:] + cuts[:-1]) / 2)
+        cell = np.searchsorted(edges, middles[-1], side="right") - 1  # (pieces,)
+        share = np.zeros((len(edges) - 1, len(cell)))  # (cells, pieces), of each cell
+        share[cell, np.arange(len(cell))] = np.diff(cuts) / np.diff(edges)[cell]
+        shares.append(share)
+    coverage = shares[1] @ _inside(target, *middles) @ shares[0].T  # (rows, columns)
+    if coverage.sum() <= 1e-9:
+        return None
+    return TargetCells(np.clip(coverage, 0.0, 1.0), _inside(target, *centres))
+
+
+def _inside(target: Target, x: Floats, y: Floats) -> NDArray[np.bool_]:
+    """Whether (y, x) points of the target's picture lie in the target."""
+    inside = np.zeros((len(y), len(x)), dtype=bool)
+    for left, top, right, bottom in target.boxes:
+        inside |= np.outer((top <= y) & (y < bottom), (left <= x) & (x < right))
+    if target.mask is not None:
+        row, column = (
+            np.clip(np.floor(each).astype(np.int64), 0, size - 1)
+            for each, size in zip((y, x), target.mask.shape, strict=True)
+        )
+        inside |= target.mask[row[:, None], column]
+    return inside
+
+
+@dataclass(frozen=True)
+class WordMap:
+    """One word of a caption and its map: a row of `captioner maps --csv`.
+
+    image: the photo's name. position: of the word, from 0. entropy: of the map, in nats.
+    target: "inside" or "outside" the part of the photo that the map covers, or "none". Without one
+        inside, the measures are None.
+    mass: inside the target, of the map; share: of even attention, the target's share of the map.
+    pointing: the pointing game.
+    mass_one_word_early, mass_one_word_late: mass inside this target of the previous and of the next
+        word's map; None if there is no such word or it has the same target ("red" and "circle" of
+        "a red circle").
+    """
+
+    image: ImageId
+    position: int
+    word: str
+    entropy: float
+    mass: float | None = None
+    share: float | None = None
+    mass_centre_prior: float | None = None
+    pointing: float | None = None
+    pointing_uniform: float | None = None
+    pointing_centre_prior: float | None = None
+    mass_one_word_early: float | None = None
+    mass_one_word_late: float | None = None
+    target: str = "none"
+
+
+def word_maps(
+    image: ImageId,
+    words: Sequence[str],
+    attention: ArrayLike,
+    targets: Sequence[Target | None] | None,
+    photo_size: tuple[int, int],
+    region: Box,
+) -> list[WordMap]:
+    """Measure the maps (T, rows, columns) of the T words of a caption.
+
+    targets: of each word, or None. photo_size, region: width and height of the photo, and the part
+        of it that the maps cover, in pixels.
+    """
+    maps = np.asarray(attention, dtype=np.float64)
+    rows, columns = maps.shape[1:]
+    centre = centre_prior(rows, columns)
+    targets = targets or [None] * len(words)
+    cells = [
+        None if each is None else target_cells(each, photo_size, region, (rows, columns))
+        for each in targets
+    ]
+    found = []
+    for place, (word, nats) in enumerate(zip(words, entropy(maps).tolist(), strict=True)):
+        measures: dict[str, Any] = {}
+        if (own := cells[place]) is not None:
+            measures = {
+                "target": "inside",
+                "mass": float(mass_inside(maps[place], own.coverage)),
+                "share": float(own.coverage.mean()),
+                "mass_centre_prior": float(mass_inside(centre, own.coverage)),
+                "pointing": float(pointing(maps[place], own.centres)),
+                "pointing_uniform": float(own.centres.mean()),
+                "pointing_centre_prior": float(pointing(centre, own.centres)),
+            }
+            for name, other in (("early", place - 1), ("late", place + 1)):
+                there = cells[other] if 0 <= other < len(cells) else own
+                if there is None or not np.array_equal(there.coverage, own.coverage):
+                    mass = float(mass_inside(maps[other], own.coverage))
+                    measures[f"mass_one_word_{name}"] = mass
+        elif targets[place] is not None:
+            measures = {"target": "outside"}
+        found.append(WordMap(image, place, word, nats, **measures))
+    return found
+
+
+def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str, Any]:
+    """Means over all words with a target, by name.
+
+    not_annotated: captioned photos without annotations; their words do not count.
+
+    words: with a target, in `photos` photos. outside: words whose target lies outside of what the
+    model saw; they do not count. mass_inside, pointing_game: of the words' maps (`attention`), of
+    even attention (`uniform`) and of the centre prior (`centre`), None without words.
+    one_word_early, one_word_late: mass inside a word's target, by its `own` map and by its
+    neighbour's (`shifted`), over the `words` words whose neighbour has another target. A map
+    belongs to the step that emits its word, so `own` should be larger. by_word: the `count` and
+    both measures of the most frequent words, in that order.
+    """
+    found = [word for word in words if word.target == "inside"]
+    of_word: defaultdict[str, list[WordMap]] = defaultdict(list)
+    for word in found:
+        of_word[word.word].append(word)
+    frequent = sorted(of_word.items(), key=lambda item: (-len(item[1]), item[0]))[:WORDS_SHOWN]
+    return {
+        "words": len(found),
+        "photos": len({word.image for word in found}),
+        "outside": sum(word.target == "outside" for word in words),
+        "not_annotated": not_annotated,
+        **_grounded(found),
+        "one_word_early": _shift(found, "mass_one_word_early"),
+        "one_word_late": _shift(found, "mass_one_word_late"),
+        "by_word": {word: {"count": len(its), **_grounded(its)} for word, its in frequent},
+    }
+
+
+def _grounded(words: Sequence[WordMap]) -> dict[str, Any]:
+    fields = {
+        "mass_inside": ("mass", "share", "mass_centre_prior"),
+        "pointing_game": ("pointing", "pointing_uniform", "pointing_centre_prior"),
+    }
+    return {
+        measure: {key: _mean(words, field) for key, field in zip(_MAPS, of_maps, strict=True)}
+        for measure, of_maps in fields.items()
+    }
+
+
+def _shift(words: Sequence[WordMap], field: str) -> dict[str, Any]:
+    kept = [word for word in words if getattr(word, field) is not None]
+    return {"words": len(kept), "own": _mean(kept, "mass"), "shifted": _mean(kept, field)}
+
+
+def _mean(words: Sequence[WordMap], field: str) -> float | None:
+    return sum(getattr(word, field) for word in words) / len(words) if words else None
+
+
+def grounded_table(found: Mapping[str, Any]) -> str:
+    """The figures of `grounded_maps` as lines of text."""
+    rows: list[Row] = [("word", "count", "mass inside", "even", "pointing")]
+    for word, its in found["by_word"].items():
+        mass, points = its["mass_inside"], its["pointing_game"]["attention"]
+        rows.append((word, its["count"], mass["attention"], mass["uniform"], points))
+    means = {name: value for name, value in found.items() if name != "by_word"}
+    return f"{figures_table(means)}\n\n{text_table(rows)}"
+
+
+def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
+    """How wide the maps (T, rows, columns) of captions are, and how far they move, by name.
+
+    words: the number of maps. entropy: their mean, in nats. effective_places: the mean of the
+    exponentials of their entropies, from 1 to `places`, the number of places L of a map.
+    captions: of two words or more. divergence: the mean over these of the mean between any two of
+    their words, in bits, 0 to 1. moving: whether it is at least `LEAST_DIVERGENCE`. Both are None
+    without such captions.
+    """
+    maps = [each for each in captions if len(each)]
+    if not maps:
+        raise UserError("not one caption has a word, so there are no maps to measure")
+    entropies = np.concatenate([entropy(each) for each in maps])
+    apart = [divergences(each).mean() for each in maps if len(each) > 1]
+    divergence = float(np.mean(apart)) if apart else None
+    return {
+        "words": len(entropies),
+        "entropy": float(entropies.mean()),
+        "effective_places": float(np.exp(entropies).mean()),
+        "places": math.prod(maps[0].shape[1:]),
+        "captions": len(apart),
+        "divergence": divergence,
+        "moving": None if divergence is None else divergence >= LEAST_DIVERGENCE,
+    }
+
+
+def spread_table(found: Mapping[str, Any], rows: Sequence[Row] = ()) -> str:
+    """The figures of `map_spread` below other rows, with a warning if maps do not move."""
+    wide = f"nats; as wide as {found['effective_places']:.1f} of {found['places']} places"
+    rows = [*rows, ("entropy", found["entropy"], wide)]
+    if found["divergence"] is not None:
+        unit = "bits between two words of a caption (0 the same map, 1 nothing in common)"
+        rows.append(("divergence", found["divergence"], unit))
+    if found["moving"] is False:
+        warning = (
+            f"WARNING: the maps hardly move from word to word (divergence below "
+            f"{LEAST_DIVERGENCE:g}): whatever a word is, the model looks at the same places"
+        )
+        rows.append((warning,))
+    return text_table(rows)
+
+
+@dataclass(frozen=True)
+class MapScores:
+    """Scores of attention maps; None for those not asked for.
+
+    photos: how many were captioned. words: every word of their captions, in order.
+    spread, grounded: as from `map_spread` and `grounded_maps`.
+    exact: the share of captions that equal one of the photo's.
+    """
+
+    photos: int
+    words: list[WordMap]
+    spread: dict[str, Any]
+    grounded: dict[str, Any] | None = None
+    exact: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, nested by kind."""
+        return {**vars(self), "words": len(self.words)}
+
+    def table(self) -> str:
+        """The figures as text, a paragraph a kind."""
+        rows: list[Row] = [("photos", self.photos), ("words", len(self.words))]
+        if self.exact is not None:
+            rows.append(("exact match", self.exact))
+        table = spread_table(self.spread, rows)
+        return table if self.grounded is None else f"{table}\n\n{grounded_table(self.grounded)}"
+
+    def write_csv(self, path: str) -> None:
+        """Write a row a word, with the fields of `WordMap`."""
+        write_text(path, csv_text([vars(word) for word in self.words]))
+
+
+def score_maps(
+    captioner: Captioner,
+    examples: Sequence[Example],
+    grounding: Grounding | None = None,
+    search: SearchOptions | None = None,
+    batch_size: int = 50,
+    left_out: dict[str, str] | None = None,
+    exact: bool = False,
+) -> MapScores:
+    """Caption photos by free-running search and measure the captions' maps.
+
+    grounding: where the things are that words name; None measures only what needs no boxes.
+    search, batch_size, left_out: as for `caption_examples`.
+    exact: report the share of captions that equal one of the photo's.
+    """
+    if grounding is not None and not any(each.image_id in grounding for each in examples):
+        raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding}")
+    words: list[WordMap] = []
+    maps, unknown, right = [], 0, 0
+    for row, caption in caption_examples(captioner, examples, search, batch_size, left_out):
+        image, targets = examples[row].image_id, None
+        if grounding is not None:
+            targets = grounding.targets(image, caption.words)
+            unknown += image not in grounding
+        assert caption.region is not None  # Its photo is known.
+        assert isinstance(caption.photo, Image.Image)
+        size = original_size(caption.photo)
+        words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)
+        maps.append(caption.attention)
+        right += list(caption.words) in examples[row].words
+    grounded = None if grounding is None else grounded_maps(words, not_annotated=unknown)
+    share = right / len(maps) if exact else None
+    return MapScores(len(maps), words, map_spread(maps), grounded, share)
