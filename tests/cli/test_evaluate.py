@@ -116,7 +116,7 @@ def test_everything_about_a_results_file(capsys: Output) -> None:
     assert main([*arguments, "--json", "s.json", "--csv", "s.csv"]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    assert "references without caption    1" in printed.out
+    assert "references without caption  1" in printed.out
     assert "seen in training   1.0000" in printed.out
     assert "second: other.json" in printed.out
     scores = read("s.json")
