@@ -9,6 +9,8 @@ from torch import Tensor
 
 from captioner.errors import UserError
 
+PRECISIONS = ("float32", "bfloat16")
+
 
 def choose_device(chosen: torch.device | str = "auto") -> torch.device:
     """The device `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available."""
@@ -34,6 +36,14 @@ def use_fast_kernels(device: torch.device) -> None:
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark = True
+
+
+def choose_precision(name: str) -> torch.dtype:
+    """The type of matrix products, `float32` or `bfloat16`."""
+    if name not in PRECISIONS:
+        raise UserError(f"precision {name!r} is not one of {', '.join(PRECISIONS)}")
+    precision: torch.dtype = getattr(torch, name)
+    return precision
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -3,9 +3,8 @@
 Each config of subwords gives a model, with random weights and a vocabulary of the size that the
 config asks for; sentences are random and of one length, on both sides. Training is a step as
 `captioner train` makes it, in float32 and, where the machine has instructions for it, in bfloat16.
-Decoding is the config's own search, held to that length, in the precision that `captioner
-translate` chooses, of a batch and of one sentence alone. Tokens are those of the target, with the
-end: medians of --repeat runs.
+Decoding is the config's own search, held to that length, in float32, of a batch and of one sentence
+alone. Tokens are those of the target, with the end: medians of --repeat runs.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pathlib import Path
 import torch
 from benchmark_machine import Machine
 
-from captioner.cpu import choose_precision
 from captioner.data.batches import PairExample, collate_pairs
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import decode
@@ -90,13 +88,13 @@ class Translation:
 
     def decoding(self, sentences: int) -> list[float]:
         """Tokens a second of every run, of so many sentences at once."""
-        search, device = self.recipe.search, self.machine.device
-        batch = collate_pairs(self._pairs(sentences)).to(device)
+        search = self.recipe.search
+        batch = collate_pairs(self._pairs(sentences)).to(self.machine.device)
         words = self.sizes.length - 1  # And the end.
 
         def translate() -> None:
             self.model.eval()
-            with torch.no_grad(), autocast(device, choose_precision("auto", device)):
+            with torch.no_grad():
                 decode(
                     self.model,
                     self.model.remember(batch.source, batch.source_mask),
@@ -120,8 +118,7 @@ class Translation:
 
 def report(machine: Machine, configs: Sequence[Path], sizes: Sizes = Sizes()) -> None:
     """Print tokens a second of these configs, and the gain of bfloat16 and of batches."""
-    precision = str(choose_precision("auto", machine.device)).removeprefix("torch.")
-    print(f"tokens a second; sentences of {sizes.length}, decoded in {precision}")
+    print(f"tokens a second; sentences of {sizes.length}, decoded in float32")
     print(f"{'':<38}{'weights':>9}{'trained':>10}{'in bfloat16':>18}{'one alone':>12}", end="")
     print(f"{f'{sizes.sentences} at once':>18}")
     for path in configs:

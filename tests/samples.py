@@ -35,6 +35,13 @@ Patch = pytest.MonkeyPatch
 WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
 
 
+def some_ngrams(words: int, share: float) -> Tensor:
+    """Keys of a share of the 4-grams of a vocabulary, drawn at random; few words clash."""
+    chances = torch.rand((words,) * 4, generator=torch.Generator().manual_seed(0))
+    chances[2:, Vocabulary.start, Vocabulary.start] *= 10
+    return (chances < share).flatten().nonzero().flatten()
+
+
 def make_captioner(
     seed: int = 0, standardise: bool = False, words: Sequence[str] = WORDS
 ) -> Captioner:

@@ -31,7 +31,7 @@ class Captioner(PhotoCaptioner):
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
     search: the default options. card: the text of the model card. confidence: of a calibrated model
-        (`captioner calibrate`). trigrams: keys of the triples of tokens that people wrote, to which
+        (`captioner calibrate`). ngrams: keys of the 4-grams of tokens that people wrote, to which
         the search keeps, and of words that never stand together; see `Constraints`.
     """
 
@@ -42,7 +42,7 @@ class Captioner(PhotoCaptioner):
     search: SearchOptions = field(default_factory=SearchOptions)
     card: str = ""
     confidence: Confidence | None = None
-    trigrams: Tensor | None = None
+    ngrams: Tensor | None = None
 
     def __post_init__(self) -> None:
         size, words = self.decoder.config.memory_size, self.decoder.embedding.num_embeddings
@@ -85,7 +85,7 @@ class Captioner(PhotoCaptioner):
         """Move the weights to a device, in place; returns itself."""
         self.encoder.to(device)
         self.decoder.to(device)
-        self.trigrams = None if self.trigrams is None else self.trigrams.to(device)
+        self.ngrams = None if self.ngrams is None else self.ngrams.to(device)
         return self
 
     def for_inference(self, precision: torch.dtype = torch.float32) -> Captioner:
@@ -151,7 +151,7 @@ class Captioner(PhotoCaptioner):
             constraints=options.constraints(
                 forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
                 repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
-                trigrams=self.trigrams,
+                ngrams=self.ngrams,
                 start=vocabulary.start,
             ),
             length_normalisation=options.length_normalisation,

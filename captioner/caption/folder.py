@@ -19,9 +19,9 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, without_familiarity
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
-from captioner.cpu import default_machine
-from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
-from captioner.decoding.options import SearchOptions
+from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
+from captioner.decoding.options import ORDER, SearchOptions
+from captioner.devices import choose_device
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import (
@@ -43,7 +43,7 @@ from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
 
 VOCABULARY = "vocabulary.json"
-_TRIGRAMS = "trigrams"
+_NGRAMS = "ngrams"
 _FAMILIARITY = "confidence.familiarity."
 """Prefix of tensors that calibrated models of version 0.2.0 have and that are not used."""
 
@@ -103,9 +103,9 @@ def save_model(
         **{name: to_mapping(each) for name, each in sections.items()},
     }
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
-    if captioner.trigrams is not None:
-        triples = trigrams_of_keys(captioner.trigrams.cpu(), len(captioner.vocabulary))  # (N, 3)
-        tensors[_TRIGRAMS] = triples.short() if len(captioner.vocabulary) < 2**15 else triples
+    if captioner.ngrams is not None:
+        ngrams = ngrams_of_keys(captioner.ngrams.cpu(), len(captioner.vocabulary))  # (N, ORDER)
+        tensors[_NGRAMS] = ngrams.short() if len(captioner.vocabulary) < 2**15 else ngrams
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, tensors)
         captioner.vocabulary.save(files / VOCABULARY)
@@ -131,7 +131,7 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
     stored = read_tensors(folder / WEIGHTS)
-    trigrams = stored.pop(_TRIGRAMS, None)
+    ngrams = stored.pop(_NGRAMS, None)
     tensors = {name: each for name, each in stored.items() if not name.startswith(_FAMILIARITY)}
     fill(nn.ModuleDict({"encoder": encoder, "decoder": decoder}), tensors, folder / WEIGHTS)
     settings = config.preprocessing, config.search, read_card(folder), config.confidence
@@ -139,20 +139,19 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         captioner = Captioner(encoder, decoder, vocabulary, *settings)
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
-    captioner.trigrams = _keys(trigrams, len(vocabulary), folder / WEIGHTS)
+    captioner.ngrams = _keys(ngrams, len(vocabulary), folder / WEIGHTS)
     return captioner.to(device)
 
 
-def _keys(trigrams: Tensor | None, vocabulary_size: int, path: Path) -> Tensor | None:
-    """Check the stored triples (N, 3) and return their keys (N,), sorted."""
-    if trigrams is None:
+def _keys(ngrams: Tensor | None, vocabulary_size: int, path: Path) -> Tensor | None:
+    """Check the stored n-grams (N, `ORDER`) and return their keys (N,), sorted."""
+    if ngrams is None:
         return None
-    if trigrams.shape[1:] != (3,) or trigrams.is_floating_point() or not len(trigrams):
-        raise UserError(f"{path}: tensor {_TRIGRAMS!r} does not hold triples of words")
-    if not 0 <= int(trigrams.min()) <= int(trigrams.max()) < vocabulary_size:
-        raise UserError(f"{path}: tensor {_TRIGRAMS!r} has words beyond the vocabulary")
-    first, second, third = trigrams.long().unbind(dim=1)  # (N,) each
-    return trigram_keys(first, second, third, vocabulary_size).sort().values
+    if ngrams.shape[1:] != (ORDER,) or ngrams.is_floating_point() or not len(ngrams):
+        raise UserError(f"{path}: tensor {_NGRAMS!r} does not hold {ORDER}-grams of words")
+    if not 0 <= int(ngrams.min()) <= int(ngrams.max()) < vocabulary_size:
+        raise UserError(f"{path}: tensor {_NGRAMS!r} has words beyond the vocabulary")
+    return ngram_keys(ngrams.long().unbind(dim=1), vocabulary_size).sort().values
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
@@ -172,7 +171,7 @@ def describe(captioner: Captioner, folder: Path) -> str:
         f"model folder   {folder}",
         f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",
         f"vocabulary     {len(captioner.vocabulary):,} words",
-        f"runs on        {default_machine()}",
+        f"runs on        {choose_device()}",
     ]
     parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
     for name, config in _sections(captioner).items():

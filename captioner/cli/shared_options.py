@@ -123,10 +123,10 @@ def add_machine(
     if precision:
         group.add_argument(
             "--precision",
-            choices=("auto", "float32", "bfloat16"),
-            default="auto",
+            choices=("float32", "bfloat16"),
+            default="float32",
             metavar="PRECISION",
-            help="float32, bfloat16 or auto (default: %(default)s)",
+            help="float32, the same on every machine, or bfloat16 (default: %(default)s)",
         )
     if batch:
         group.add_argument(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from captioner.decoding.options import IMPOSSIBLE, LIKELIEST
+from captioner.decoding.options import IMPOSSIBLE, LIKELIEST, ORDER
 
 BLOCKED = float("-inf")
 
@@ -23,11 +24,11 @@ class Constraints:
     forbidden: tokens that are never chosen (padding, start, unknown).
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
-    trigrams: (N,) `trigram_keys` of the triples of tokens that people wrote, sorted. No other triple
-        occurs in a hypothesis, except before an end where nothing else is left. Only the
-        `LIKELIEST` tokens of a step are candidates, also in sampling. None allows all. A triple
-        (a, `start`, b) of a word a is a clash: b never comes after a.
-    start: the token before the first one, twice, in `trigrams`.
+    ngrams: (N,) keys of the 4-grams of tokens that people wrote, sorted; see `ngram_keys`. No other
+        4-gram occurs in a hypothesis, except before an end where nothing else is left. Only the
+        `LIKELIEST` tokens of a step are candidates, also in sampling. None allows all.
+        (a, `start`, `start`, b) of a word a is a clash: b never comes after a.
+    start: the token before the first one, three times, in `ngrams`.
     """
 
     minimum_length: int = 0
@@ -36,7 +37,7 @@ class Constraints:
     forbidden: tuple[int, ...] = ()
     repeat_distance: int = 0
     repeatable: tuple[int, ...] = ()
-    trigrams: Tensor | None = None
+    ngrams: Tensor | None = None
     start: int = 0
 
     def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
@@ -54,8 +55,8 @@ class Constraints:
         if self.forbidden:
             forbidden = _on_device(self.forbidden, history.device)
             log_probabilities.index_fill_(-1, forbidden, BLOCKED)
-        if self.trigrams is not None:
-            self._block_unknown_trigrams(log_probabilities, history)
+        if self.ngrams is not None:
+            self._block_unknown_ngrams(log_probabilities, history)
         if length < self.minimum_length:
             log_probabilities[..., end] = BLOCKED
         if self.block_ngrams:
@@ -65,22 +66,25 @@ class Constraints:
         nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
         log_probabilities[..., end] = torch.where(nothing_left, ending, log_probabilities[..., end])
 
-    def _block_unknown_trigrams(self, log_probabilities: Tensor, history: Tensor) -> None:
-        """Block all but the likeliest tokens that complete a known trigram and clash with none."""
-        size = log_probabilities.shape[-1]
-        before = functional.pad(history, (2, 0), value=self.start)[..., -2:]  # (B, K, 2)
+    def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
+        """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
+        size, starts = log_probabilities.shape[-1], ORDER - 1
+        before = functional.pad(history, (starts, 0), value=self.start)[..., -starts:]  # (B, K, 3)
         likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, n)
-        is_known = self._has(trigram_keys(before[..., :1], before[..., 1:], tokens, size))
-        clashes = trigram_keys(history[..., None], self.start, tokens[..., None, :], size)
+        keys = ngram_keys(before.unbind(dim=-1), size)[..., None]  # (B, K, 1)
+        is_known = self._has(keys * size + tokens)  # (B, K, n)
+        between: list[Tensor | int] = [self.start] * (ORDER - 2)
+        clashes = ngram_keys([history, *between], size)[..., None]  # (B, K, t, 1)
+        clashes = clashes * size + tokens[..., None, :]  # (B, K, t, n)
         is_known &= ~self._has(clashes).any(dim=-2)  # (B, K, t, n) -> (B, K, n)
         log_probabilities.fill_(BLOCKED)
         log_probabilities.scatter_(-1, tokens, likeliest.masked_fill(~is_known, BLOCKED))
 
     def _has(self, keys: Tensor) -> Tensor:
-        """Whether each key is among `trigrams`, in the shape of `keys`."""
-        assert self.trigrams is not None
-        place = torch.searchsorted(self.trigrams, keys).clamp(max=len(self.trigrams) - 1)
-        return self.trigrams[place] == keys
+        """Whether each key is among `ngrams`, in the shape of `keys`."""
+        assert self.ngrams is not None
+        place = torch.searchsorted(self.ngrams, keys).clamp(max=len(self.ngrams) - 1)
+        return self.ngrams[place] == keys
 
     def _block_repeats(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
@@ -103,18 +107,21 @@ class Constraints:
         log_probabilities.scatter_add_(-1, windows[..., n - 1], penalties)
 
 
-def trigram_keys(
-    first: Tensor, second: Tensor | int, third: Tensor, vocabulary_size: int
-) -> Tensor:
-    """A number for each triple of tokens (int64, broadcast), in lexicographic order."""
-    return (first * vocabulary_size + second) * vocabulary_size + third
+def ngram_keys(tokens: Iterable[Tensor | int], vocabulary_size: int) -> Tensor:
+    """A number for each n-gram of tokens (int64, broadcast), in lexicographic order.
+
+    tokens: the first ones, the second ones and so on, of vocabularies of up to 55,108 words.
+    """
+    keys = torch.zeros((), dtype=torch.long)
+    for each in tokens:
+        keys = keys * vocabulary_size + each
+    return keys
 
 
-def trigrams_of_keys(keys: Tensor, vocabulary_size: int) -> Tensor:
-    """The triples of `trigram_keys` (N,): (N, 3)."""
-    pairs = keys // vocabulary_size  # (N,)
-    columns = (pairs // vocabulary_size, pairs % vocabulary_size, keys % vocabulary_size)
-    return torch.stack(columns, dim=1)  # (N, 3)
+def ngrams_of_keys(keys: Tensor, vocabulary_size: int) -> Tensor:
+    """The n-grams of `ngram_keys` (N,): (N, `ORDER`)."""
+    powers = vocabulary_size ** torch.arange(ORDER - 1, -1, -1, device=keys.device)  # (ORDER,)
+    return keys[:, None] // powers % vocabulary_size  # (N, ORDER)
 
 
 def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:

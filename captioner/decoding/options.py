@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from captioner.decoding.constraints import Constraints
     from captioner.decoding.loop import BeamSearch, Sampling
 
+ORDER = 4
+"""Of the n-grams to which a search keeps. Triples allow "playing on a basketball", since people
+write "playing on a" and "on a basketball court"."""
+
 LIKELIEST = 64
-"""Tokens of a step that are looked up among the known trigrams."""
+"""Tokens of a step that are looked up among the known n-grams."""
 
 IMPOSSIBLE = -1e4
 """Floor on an end token's log-probability where nothing else is left; finite, so that the

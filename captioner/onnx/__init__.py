@@ -15,7 +15,7 @@ FORMAT = "captioner-onnx-1"
 DESCRIPTION = "captioner.json"
 """The file that describes the graphs of a folder."""
 
-TRIGRAMS = "trigrams.bin"
+NGRAMS = "ngrams.bin"
 
 
 def load(folder: str | os.PathLike[str]) -> OnnxCaptioner:

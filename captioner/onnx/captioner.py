@@ -14,10 +14,10 @@ from pydantic import Field
 from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
-from captioner.decoding.options import SearchOptions
+from captioner.decoding.options import ORDER, SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_json
-from captioner.onnx import DESCRIPTION, FORMAT, TRIGRAMS
+from captioner.onnx import DESCRIPTION, FORMAT, NGRAMS
 from captioner.onnx.search import Array, Rules, beam_search
 from captioner.schema import Config, from_mapping
 from captioner.text.vocabulary import Vocabulary
@@ -40,7 +40,7 @@ class Description(Config):
     search: SearchOptions
     words: list[str]
     repeatable: list[int] = Field(description="tokens exempt from repeat_distance")
-    has_trigrams: bool
+    has_ngrams: bool
     confidence: Confidence | None
     card: str
 
@@ -58,7 +58,7 @@ class OnnxCaptioner(PhotoCaptioner):
         self.vocabulary = vocabulary
         self._repeatable = numpy.zeros(len(vocabulary), bool)  # (V,)
         self._repeatable[description.repeatable] = True
-        self._trigrams = _trigrams(folder, len(vocabulary)) if description.has_trigrams else None
+        self._ngrams = _ngrams(folder, len(vocabulary)) if description.has_ngrams else None
         self._encoder, self._start, self._step = (
             _session(folder / f"{name}.onnx") for name in ("encoder", "start", "step")
         )
@@ -109,7 +109,7 @@ class OnnxCaptioner(PhotoCaptioner):
             step,
             {"hidden": hidden, "cell": cell},
             len(annotations),
-            Rules(search, self._repeatable, self._trigrams),
+            Rules(search, self._repeatable, self._ngrams),
         )
         return self._best_captions(results, search.n_best)
 
@@ -137,7 +137,8 @@ def _session(path: Path) -> Any:
         raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
 
 
-def _trigrams(folder: Path, size: int) -> Array:
-    """The keys (N,) of the triples of tokens, sorted; see `captioner.decoding.constraints`."""
-    triples = numpy.fromfile(folder / TRIGRAMS, "<u2").reshape(-1, 3).astype(numpy.int64)  # (N, 3)
-    return (triples[:, 0] * size + triples[:, 1]) * size + triples[:, 2]
+def _ngrams(folder: Path, size: int) -> Array:
+    """The keys (N,) of the n-grams of tokens, sorted; see `captioner.decoding.constraints`."""
+    ngrams = numpy.fromfile(folder / NGRAMS, "<u2").reshape(-1, ORDER).astype(numpy.int64)
+    keys: Array = ngrams @ size ** numpy.arange(ORDER - 1, -1, -1)  # (N, ORDER) -> (N,)
+    return keys

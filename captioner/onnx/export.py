@@ -7,7 +7,7 @@ Three graphs, with a dynamic batch B and beam K; for the LSTM decoder:
     step.onnx      tokens (B, K), values, keys, hidden and cell (B, K, H) -> log_probabilities
                    (B, K, V), weights (B, K, L), next_hidden and next_cell
 
-`captioner.json` holds words, search, preprocessing and confidence; `trigrams.bin` the triples of
+`captioner.json` holds words, search, preprocessing and confidence; `ngrams.bin` the 4-grams of
 tokens that people wrote and the clashes (see `captioner.decoding.constraints`), as little-endian
 uint16. All arithmetic is float32. Weights are stored in
 float32, float16, or int8 with a float16 scale for each row of a matrix and each kernel of a
@@ -34,15 +34,19 @@ from captioner import cpu
 from captioner.attention.memory import Memory
 from captioner.caption.captioner import Captioner
 from captioner.caption.lstm import DecoderState, ShowAttendTellDecoder
-from captioner.decoding.constraints import trigrams_of_keys
+from captioner.decoding.constraints import ngrams_of_keys
 from captioner.errors import UserError
 from captioner.files import write_bytes, write_json
-from captioner.onnx import DESCRIPTION, FORMAT, TRIGRAMS
+from captioner.onnx import DESCRIPTION, FORMAT, NGRAMS
 from captioner.text.languages import FUNCTION_WORDS
 
 Precision = Literal["float32", "float16", "int8"]
 
 OPSET = 18
+
+MOST_WORDS = 9_741
+"""With more, the key of an n-gram would not fit the numbers of JavaScript: 9,741^4 < 2^53."""
+
 _LEAST_ELEMENTS = 4_096
 """Smaller tensors, such as a first convolution, stay float32, and so do biases."""
 
@@ -87,10 +91,10 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
         raise UserError(
             f"a decoder of kind {model.decoder.config.kind!r} cannot be exported, only 'lstm'"
         )
-    if model.trigrams is not None and len(model.vocabulary) > 2**16:
-        raise UserError("a captioner with trigrams of more than 65,536 words cannot be exported")
+    if model.ngrams is not None and len(model.vocabulary) > MOST_WORDS:
+        raise UserError(f"a captioner with n-grams of more than {MOST_WORDS:,} words has no export")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / TRIGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
+    (folder / NGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
     decoder = deepcopy(model.decoder).float().eval()
     size = model.preprocessing.size
     encoder = model.encoder.for_inference(torch.float32)
@@ -135,13 +139,13 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
 def _describe(model: Captioner, folder: Path, precision: Precision) -> None:
     """Write what the graphs do not hold."""
     vocabulary = model.vocabulary
-    if model.trigrams is not None:
-        triples = trigrams_of_keys(model.trigrams.cpu(), len(vocabulary))  # (N, 3)
-        write_bytes(folder / TRIGRAMS, triples.numpy().astype("<u2").tobytes())
+    if model.ngrams is not None:
+        ngrams = ngrams_of_keys(model.ngrams.cpu(), len(vocabulary))  # (N, ORDER)
+        write_bytes(folder / NGRAMS, ngrams.numpy().astype("<u2").tobytes())
     confidence = None if model.confidence is None else model.confidence.model_dump()
     files = {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx"))}
-    if model.trigrams is not None:
-        files[TRIGRAMS] = (folder / TRIGRAMS).stat().st_size
+    if model.ngrams is not None:
+        files[NGRAMS] = (folder / NGRAMS).stat().st_size
     description = {
         "format": FORMAT,
         "captioner": captioner.__version__,
@@ -153,7 +157,7 @@ def _describe(model: Captioner, folder: Path, precision: Precision) -> None:
         "search": model.search.model_dump(),
         "words": list(vocabulary.words),
         "repeatable": vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words))),
-        "has_trigrams": model.trigrams is not None,
+        "has_ngrams": model.ngrams is not None,
         "confidence": confidence,
         "card": model.card,
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 
-from captioner.decoding.options import IMPOSSIBLE, LIKELIEST, SearchOptions
+from captioner.decoding.options import IMPOSSIBLE, LIKELIEST, ORDER, SearchOptions
 from captioner.text.vocabulary import Vocabulary
 
 Array = numpy.ndarray[Any, Any]
@@ -35,12 +35,12 @@ class Hypothesis:
 class Rules:
     """The rules of `captioner.decoding.constraints.Constraints`, for arrays.
 
-    repeatable: (V,) boolean. trigrams: (N,) sorted keys, or None.
+    repeatable: (V,) boolean. ngrams: (N,) sorted keys, or None.
     """
 
     options: SearchOptions
     repeatable: Array
-    trigrams: Array | None
+    ngrams: Array | None
 
     def block(self, terms: Array, history: Array) -> None:
         """Set log-probabilities (B, K, V) that the tokens so far (B, K, t) rule out to -inf."""
@@ -51,8 +51,8 @@ class Rules:
             terms[..., END] = ending
             return
         terms[..., [PAD, START, UNKNOWN]] = -math.inf
-        if self.trigrams is not None:
-            self._block_unknown_trigrams(terms, history, self.trigrams)
+        if self.ngrams is not None:
+            self._block_unknown_ngrams(terms, history, self.ngrams)
         if length < options.minimum_length:
             terms[..., END] = -math.inf
         sources, rows = numpy.indices(history.shape[:2])  # (B, K) each
@@ -69,19 +69,21 @@ class Rules:
         nothing_left = terms.max(axis=-1) == -math.inf  # (B, K)
         terms[..., END] = numpy.where(nothing_left, ending, terms[..., END])
 
-    def _block_unknown_trigrams(self, terms: Array, history: Array, trigrams: Array) -> None:
-        """Block all but the likeliest tokens that complete a known trigram and clash with none."""
+    def _block_unknown_ngrams(self, terms: Array, history: Array, ngrams: Array) -> None:
+        """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
         size = terms.shape[-1]
-        starts = numpy.full((*history.shape[:2], 2), START)
-        before = numpy.concatenate([starts, history], axis=-1)[..., -2:]  # (B, K, 2)
+        starts = numpy.full((*history.shape[:2], ORDER - 1), START)
+        before = numpy.concatenate([starts, history], axis=-1)[..., 1 - ORDER :]  # (B, K, 3)
         tokens = numpy.argpartition(-terms, min(LIKELIEST, size) - 1, axis=-1)[..., :LIKELIEST]
 
         def has(keys: Array) -> Array:
-            place = numpy.searchsorted(trigrams, keys).clip(max=len(trigrams) - 1)
-            return numpy.asarray(trigrams[place] == keys)
+            place = numpy.searchsorted(ngrams, keys).clip(max=len(ngrams) - 1)
+            return numpy.asarray(ngrams[place] == keys)
 
-        is_known = has((before[..., :1] * size + before[..., 1:]) * size + tokens)  # (B, K, n)
-        clashes = (history[..., None] * size + START) * size + tokens[..., None, :]
+        powers = size ** numpy.arange(ORDER - 1, 0, -1)  # (3,)
+        is_known = has((before @ powers)[..., None] + tokens)  # (B, K, n)
+        clashes = (history * powers[0] + START * powers[1:].sum())[..., None]  # (B, K, t, 1)
+        clashes = clashes + tokens[..., None, :]  # (B, K, t, n)
         is_known &= ~has(clashes).any(axis=-2)  # (B, K, t, n) -> (B, K, n)
         likeliest = numpy.take_along_axis(terms, tokens, axis=-1)  # (B, K, n)
         likeliest[~is_known] = -math.inf

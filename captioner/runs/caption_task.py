@@ -49,7 +49,7 @@ from captioner.runs.features import (
     readable,
 )
 from captioner.runs.rewards import caption_reward
-from captioner.runs.start_from import copy_weights, first_words, known_trigrams
+from captioner.runs.start_from import copy_weights, first_words, known_ngrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.distributed import Engine
@@ -61,8 +61,8 @@ from captioner.weight_files import read_tensors, write_tensors
 WORDS = "vocabulary.json"
 """In a run's folder: its words."""
 
-TRIGRAMS = "trigrams.safetensors"
-"""In a run's folder: the keys of the trigrams that its captioner knows, if it knows any."""
+NGRAMS = "ngrams.safetensors"
+"""In a run's folder: the keys of the ngrams that its captioner knows, if it knows any."""
 
 RESULTS = "results.json"
 """In a run's folder: the best model's captions of the validation photos, in COCO's format."""
@@ -125,9 +125,9 @@ class CaptionTask:
             self._use_word_vectors(recipe.word_vectors, resumed)
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
-            self.captioner.trigrams = known_trigrams(start, vocabulary, captions)
-        elif resumed and (folder / TRIGRAMS).exists():
-            self.captioner.trigrams = read_tensors(folder / TRIGRAMS)["keys"]
+            self.captioner.ngrams = known_ngrams(start, vocabulary, captions)
+        elif resumed and (folder / NGRAMS).exists():
+            self.captioner.ngrams = read_tensors(folder / NGRAMS)["keys"]
         self.loss = self._make_loss(words)
         self.map_targets = None
         if recipe.data.instances is not None:
@@ -206,8 +206,8 @@ class CaptionTask:
         self.loss.to(engine.device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
-            if captioner.trigrams is not None:
-                write_tensors(folder / TRIGRAMS, {"keys": captioner.trigrams.cpu()})
+            if captioner.ngrams is not None:
+                write_tensors(folder / NGRAMS, {"keys": captioner.ngrams.cpu()})
         train_rows = self._make_rows(folder, engine)
         standardisation = captioner.decoder.standardisation
         with engine.fail_together(), torch.no_grad():

@@ -1,4 +1,4 @@
-"""What training takes over from the model that it starts from: words, trigrams and weights."""
+"""What training takes over from the model that it starts from: words, n-grams and weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from captioner.caption.captioner import Captioner
-from captioner.decoding.constraints import trigram_keys, trigrams_of_keys
+from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
+from captioner.decoding.options import ORDER
 from captioner.errors import UserError
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
@@ -35,37 +36,37 @@ def first_words(
     return start.extended(captions, minimum_count)
 
 
-def known_trigrams(
+def known_ngrams(
     start: Captioner, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
 ) -> Tensor | None:
-    """The trigrams of a model to start from, and those of training captions: keys (N,), sorted.
+    """The n-grams of a model to start from, and those of training captions: keys (N,), sorted.
 
     Words that a training caption has together do not clash. vocabulary: from `first_words`; of
-    another language, the trigrams are those of the captions alone. captions: tokenised. None where
+    another language, the n-grams are those of the captions alone. captions: tokenised. None where
     `start` knows none.
     """
-    if start.trigrams is None:
+    if start.ngrams is None:
         return None
-    triples = PeoplesNgrams(captions).token_trigrams(vocabulary)
+    ngrams = PeoplesNgrams(captions).token_ngrams(vocabulary, ORDER)
     if vocabulary.extends(start.vocabulary):
         together: defaultdict[int, set[int]] = defaultdict(set)
         for words in captions:
             tokens = set(vocabulary.encode(words))
             for token in tokens:
                 together[token] |= tokens
-        known = trigrams_of_keys(start.trigrams, len(start.vocabulary))  # (N, 3)
-        triples += [
-            (first, second, third)
-            for first, second, third in known.tolist()
-            if second != vocabulary.start or third not in together[first]
+        known = ngrams_of_keys(start.ngrams, len(start.vocabulary))  # (N, ORDER)
+        ngrams += [
+            (first, *between, last)
+            for first, *between, last in known.tolist()
+            if vocabulary.start not in between or last not in together[first]
         ]
-    elif not triples:
+    elif not ngrams:
         raise UserError(
             "start_from knows less than a third of what the captions say, and they are too few to "
             "learn another language from: give a thousand or more"
         )
-    first, second, third = torch.tensor(triples, dtype=torch.long).unbind(dim=1)  # (N,) each
-    keys: Tensor = torch.unique(trigram_keys(first, second, third, len(vocabulary)))
+    columns = torch.tensor(ngrams, dtype=torch.long).unbind(dim=1)  # (N,) each
+    keys: Tensor = torch.unique(ngram_keys(columns, len(vocabulary)))
     return keys
 
 

@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 
 from captioner.text.languages import FUNCTION_WORDS, MODIFIERS, is_noun
 from captioner.text.vocabulary import Vocabulary
@@ -34,9 +33,9 @@ _QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "doze
 Ngram = tuple[str, ...]
 
 
-def ngrams(words: Sequence[str], order: int) -> Iterator[Ngram]:
+def ngrams(words: Sequence[str], order: int, starts: int = 1) -> Iterator[Ngram]:
     """The n-grams of a tokenised sentence with `START` before it and `END` after it."""
-    padded = (START, *words, END)
+    padded = (*(START,) * starts, *words, END)
     return zip(*(padded[first:] for first in range(order)), strict=False)
 
 
@@ -81,12 +80,13 @@ class PeoplesNgrams:
             if has_article and noun in self._plurals[at_end]
         ]
 
-    def token_trigrams(self, vocabulary: Vocabulary) -> list[tuple[int, int, int]]:
-        """The triples of tokens that people wrote, each once, in order.
+    def token_ngrams(self, vocabulary: Vocabulary, order: int) -> list[tuple[int, ...]]:
+        """The n-grams of `order` tokens that people wrote, each once, in order.
 
-        Two starts stand before the first word. Left out are triples with an unknown word, those
-        that only captions with a misplaced article have ("and white cows", without its "a"), and
-        prepositions that people hardly ever use there: see `RARE_SHARE`.
+        As many starts, but one, stand before the first word. Left out are n-grams with an unknown
+        word, with a triple that only captions with a misplaced article have ("and white cows",
+        without its "a"), and with a preposition that people hardly ever use there: see
+        `RARE_SHARE`.
         """
         phrases: Counter[Ngram] = Counter()
         for (word, *phrase), count in self.counts[3].items():
@@ -100,13 +100,15 @@ class PeoplesNgrams:
             count = self.counts[3][first, second, third]
             return is_preposition and count < RARE_SHARE * phrases[second, third]
 
-        begun = ((START, *pair) for pair in self.counts[2] if pair[0] == START)
+        slips = {triple for triple in self.counts[3] if is_slip(*triple)}
         index = {word: token for token, word in enumerate(vocabulary.words)}
-        return sorted(
-            (index[a], index[b], index[c])
-            for a, b, c in chain(begun, self.counts[3])
-            if index.keys() >= {a, b, c} and not is_slip(a, b, c)
-        )
+        found = set()
+        for words in self._captions:
+            for ngram in ngrams(words, order, starts=order - 1):
+                triples = zip(ngram, ngram[1:], ngram[2:], strict=False)
+                if index.keys() >= set(ngram) and slips.isdisjoint(triples):
+                    found.add(tuple(index[word] for word in ngram))
+        return sorted(found)
 
     def log_probability(self, words: Sequence[str]) -> float:
         """The mean log-probability of a sentence's words and its end, in nats.

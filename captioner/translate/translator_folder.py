@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from captioner.cpu import default_machine
 from captioner.decoding.options import TranslationSearch
+from captioner.devices import choose_device
 from captioner.errors import UserError
 from captioner.files import read_json, write_json, write_text
 from captioner.model_folders import (
@@ -133,7 +133,7 @@ def describe_translator(translator: Translator, folder: Path) -> str:
         f"source         {len(translator.source):,} tokens{joint}",
         f"target         {len(translator.target):,} tokens{joint}",
         f"reads          {translator.maximum_source_length:,} tokens at most",
-        f"runs on        {default_machine()}",
+        f"runs on        {choose_device()}",
         f"capitals       {translator.capitals}",
         f"parameters     {count:,}",
     ]

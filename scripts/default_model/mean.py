@@ -1,8 +1,8 @@
-"""Average captioners, and add the trigrams that people write and the words that they keep apart.
+"""Average captioners, and add the 4-grams that people write and the words that they keep apart.
 
 The weights are the means of the models' (Izmailov et al. 2018, *Averaging Weights Leads to Wider
 Optima and Better Generalization*); a model given twice counts twice. Words that people's captions
-have less often than `LEAST_COUNT` times go; the search keeps to the triples that people wrote,
+have less often than `LEAST_COUNT` times go; the search keeps to the 4-grams that people wrote,
 and never says two words that clash: "a surfboard on a snowboard", "a bicycle on a bike".
 
   python scripts/default_model/mean.py START START runs/self_critical/model \\
@@ -30,7 +30,8 @@ from captioner.caption.folder import load_model, make_decoder, save_model
 from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
-from captioner.decoding.constraints import trigram_keys
+from captioner.decoding.constraints import ngram_keys
+from captioner.decoding.options import ORDER
 from captioner.files import read_text
 from captioner.runs.start_from import copy_weights
 from captioner.text.languages import FUNCTION_WORDS
@@ -86,7 +87,7 @@ def with_words(model: Captioner, words: Container[str]) -> Captioner:
 
 
 def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor:
-    """The pairs of content words that people keep apart, with the start between them: (N, 3).
+    """The pairs of content words that people keep apart, with starts between them: (N, 4).
 
     Of one kind are words that name the same category of COCO; see `EXPECTED` and `KIND_SHARE`.
     """
@@ -109,7 +110,8 @@ def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor
     content = [word not in {*FUNCTION_WORDS, *SPECIAL_WORDS} for word in vocabulary.words]
     is_content = torch.tensor(content)  # (V,)
     first, second = (clash & is_content[:, None] & is_content).nonzero().unbind(dim=1)  # (N,) each
-    return torch.stack([first, torch.full_like(first, vocabulary.start), second], dim=1)
+    start = torch.full_like(first, vocabulary.start)
+    return torch.stack([first, *(start,) * (ORDER - 2), second], dim=1)
 
 
 def main() -> None:
@@ -129,14 +131,14 @@ def main() -> None:
     counts = Counter(chain.from_iterable(captions))
     model = average([load_model(folder) for folder in arguments.models])
     model = with_words(model, {word for word, count in counts.items() if count >= LEAST_COUNT})
-    triples = torch.tensor(PeoplesNgrams(captions).token_trigrams(model.vocabulary))  # (N, 3)
-    apart = clashes(list({tuple(words) for words in captions}), model.vocabulary)  # (M, 3)
-    first, second, third = torch.cat([triples, apart]).unbind(dim=1)  # (N + M,) each
-    model.trigrams = trigram_keys(first, second, third, len(model.vocabulary)).sort().values
+    ngrams = torch.tensor(PeoplesNgrams(captions).token_ngrams(model.vocabulary, ORDER))  # (N, 4)
+    apart = clashes(list({tuple(words) for words in captions}), model.vocabulary)  # (M, 4)
+    columns = torch.cat([ngrams, apart]).unbind(dim=1)  # (N + M,) each
+    model.ngrams = ngram_keys(columns, len(model.vocabulary)).sort().values
     model.search = model.search.override(length_normalisation=arguments.length_normalisation)
     save_model(model, arguments.out)
     print(
-        f"{len(model.vocabulary):,} words, {len(triples):,} triples of them, {len(apart):,} clashes"
+        f"{len(model.vocabulary):,} words, {len(ngrams):,} 4-grams of them, {len(apart):,} clashes"
     )
 
 

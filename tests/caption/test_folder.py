@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from captioner import weight_files
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import describe, load_model, save_model
-from captioner.cpu import choose_precision
-from captioner.decoding.constraints import trigram_keys
+from captioner.decoding.constraints import ngram_keys
 from captioner.devices import choose_device
 from captioner.errors import UserError
 from captioner.text.ngrams import PeoplesNgrams
@@ -108,17 +107,15 @@ def test_a_model_saved_before_a_field_was_there_loads(
     assert load_model(tiny_model).decoder.config == tiny_captioner.decoder.config
 
 
-def test_a_model_that_knows_trigrams_keeps_to_them(
-    tiny_captioner: Captioner, tmp_path: Path
-) -> None:
+def test_a_model_that_knows_ngrams_keeps_to_them(tiny_captioner: Captioner, tmp_path: Path) -> None:
     people = PeoplesNgrams([["a", "red", "dog", "runs"], ["the", "two", "brown", "dog"]])
-    triples = torch.tensor(people.token_trigrams(tiny_captioner.vocabulary))
+    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.vocabulary, 4))
     size = len(tiny_captioner.vocabulary)
-    tiny_captioner.trigrams = trigram_keys(*triples.unbind(dim=1), size)
+    tiny_captioner.ngrams = ngram_keys(ngrams.unbind(dim=1), size)
     save_model(tiny_captioner, tmp_path / "model")
     loaded = load_model(tmp_path / "model")
-    assert loaded.trigrams is not None
-    assert torch.equal(loaded.trigrams, tiny_captioner.trigrams)
+    assert loaded.ngrams is not None
+    assert torch.equal(loaded.ngrams, tiny_captioner.ngrams)
     possible = {"A red dog runs.", "The two brown dog runs.", "A red dog.", "The two brown dog."}
     assert {caption.text for caption in loaded.caption(PHOTOS)} <= {
         text.rstrip(".").lower() for text in possible
@@ -132,12 +129,11 @@ def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_mode
     described = describe(captioner, tiny_model)
     lines = described.splitlines()
     size = (tiny_model / "model.safetensors").stat().st_size
-    kind = str(choose_precision("auto", choose_device())).removeprefix("torch.")
     assert lines[:4] == [
         f"model folder   {tiny_model}",
         f"weights        {size / 1e6:.1f} MB, checked: as when saved, by digest",
         f"vocabulary     {len(captioner.vocabulary)} words",
-        f"runs on        {choose_device()}, in {kind}",
+        f"runs on        {choose_device()}",
     ]
     count = sum(parameter.numel() for parameter in captioner.decoder.parameters())
     fields = {"  hidden_size: 12", "  name: vgg11_bn", "  size: 64", "  beam: 3"}

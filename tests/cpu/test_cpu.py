@@ -1,4 +1,4 @@
-"""The switch, the precision it chooses, and few photos or rows at a time: the plain results."""
+"""The switch, bfloat16, and few photos or rows at a time: the plain results."""
 
 import pytest
 import torch
@@ -12,28 +12,15 @@ from captioner.demo import DEMO_PHOTO
 from captioner.model_folders import model_folder
 from captioner.vision.images import load_image
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
-
-@pytest.mark.parametrize("has_instructions", [True, False])
-def test_the_switch_and_bfloat16_where_a_cpu_has_instructions_for_it(
-    monkeypatch: pytest.MonkeyPatch, has_instructions: bool
-) -> None:
-    monkeypatch.setattr(cpu, "has_bfloat16", lambda device: has_instructions)
+def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     for value, runs in ((None, True), ("1", True), ("0", False)):
         monkeypatch.setenv(cpu.SWITCH, value or "")
         if value is None:
             monkeypatch.delenv(cpu.SWITCH)
-        assert cpu.enabled(CPU) is runs
-        is_narrow = runs and has_instructions
-        chosen = cpu.choose_precision("auto", CPU)
-        assert chosen is (torch.bfloat16 if is_narrow else torch.float32)
-        for device in (CUDA, torch.device("mps")):
-            assert not cpu.enabled(device)
-            assert cpu.choose_precision("auto", device) is torch.float32
-        for device in (CPU, CUDA):
-            assert cpu.choose_precision("float32", device) is torch.float32
-            assert cpu.choose_precision("bfloat16", device) is torch.bfloat16
+        assert cpu.enabled(torch.device("cpu")) is runs
+        assert not cpu.enabled(torch.device("cuda"))
+        assert not cpu.enabled(torch.device("mps"))
 
 
 @pytest.mark.parametrize(("kind", "size"), [(torch.float32, 2), (torch.bfloat16, 4)])

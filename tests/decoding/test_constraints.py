@@ -1,5 +1,6 @@
 import math
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from table_decoder import (
     search,
 )
 
-from captioner.decoding.constraints import IMPOSSIBLE, Constraints, trigram_keys
+from captioner.decoding.constraints import IMPOSSIBLE, Constraints, ngram_keys
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 
@@ -32,13 +33,14 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
 
 
-def of_trigrams(triples: Iterable[tuple[int, int, int]]) -> Constraints:
-    return Constraints(trigrams=trigram_keys(*torch.tensor(sorted(triples)).unbind(dim=1), 5))
+def of_ngrams(known: Iterable[tuple[int, ...]]) -> Constraints:
+    return Constraints(ngrams=ngram_keys(torch.tensor(sorted(known)).unbind(dim=1), 5))
 
 
-def test_only_trigrams_that_people_wrote_by_hand() -> None:
+def test_only_ngrams_that_people_wrote_by_hand() -> None:
     # With 0 for the start: 2 3 <end>, and 3 4 2 <end>.
-    known = [(0, 0, 2), (0, 2, 3), (2, 3, END), (0, 0, 3), (0, 3, 4), (3, 4, 2), (4, 2, END)]
+    known = [(0, 0, 0, 2), (0, 0, 2, 3), (0, 2, 3, END)]
+    known += [(0, 0, 0, 3), (0, 0, 3, 4), (0, 3, 4, 2), (3, 4, 2, END)]
     for tokens, expected in {
         (): [2, 3],
         (2,): [3],
@@ -47,15 +49,16 @@ def test_only_trigrams_that_people_wrote_by_hand() -> None:
         (3, 4, 2): [END],
         (4,): [END],  # Nobody began so: nothing is left but to end.
     }.items():
-        assert left(of_trigrams(known), list(tokens)) == expected
+        assert left(of_ngrams(known), list(tokens)) == expected
 
 
 def test_words_that_people_keep_apart_by_hand() -> None:
-    # With 0 for the start: every trigram of 2, 3 and 4 is known, and 4 does not come after 2.
-    triples = {(0, 0, a) for a in (2, 3, 4)} | {(0, a, b) for a in (2, 3, 4) for b in (2, 3, 4)}
-    triples |= {(a, b, c) for _, a, b in triples if a for c in (2, 3, 4)} | {(2, 0, 4)}
+    # With 0 for the start: every 4-gram of 2, 3 and 4 is known, and 4 does not come after 2.
+    words = (2, 3, 4)
+    known = [(0,) * (3 - n) + gram for n in range(4) for gram in product(words, repeat=n + 1)]
+    known.append((2, 0, 0, 4))
     for tokens, expected in {(): [2, 3, 4], (2, 3, 3): [2, 3], (4, 3): [2, 3, 4]}.items():
-        assert left(of_trigrams(triples), list(tokens)) == expected
+        assert left(of_ngrams(known), list(tokens)) == expected
 
 
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from samples import Refused, assert_same_captions, make_captioner, photo
+from samples import Refused, assert_same_captions, make_captioner, photo, some_ngrams
 
 import captioner
 import captioner.onnx
@@ -31,13 +31,9 @@ pytestmark = pytest.mark.slow
 
 
 def make_calibrated() -> Captioner:
-    """The tiny captioner, with trigrams and a confidence."""
+    """The tiny captioner, with n-grams and a confidence."""
     model = make_captioner()
-    size = len(model.vocabulary)
-    chances = torch.rand(size, size, size, generator=torch.Generator().manual_seed(0))
-    chances[2:, model.vocabulary.start] *= 10  # Few words clash.
-    kept = (chances < 0.5).flatten()
-    model.trigrams = kept.nonzero().flatten()
+    model.ngrams = some_ngrams(len(model.vocabulary), 0.5)
     weights = ConfidenceWeights(
         intercept=1.0, mean_log_probability=0.5, lowest_log_probability=0.1, words=-0.02
     )
@@ -128,10 +124,10 @@ def test_torchvisions_encoders_are_exported_as_they_compute(
     torch.testing.assert_close(found, model.encode(pixels), rtol=1e-3, atol=1e-3)
 
 
-def test_trigrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) -> None:
+def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) -> None:
     shutil.copytree(exported, tmp_path / "onnx")
     export_captioner(make_captioner(), tmp_path / "onnx")
-    assert not (tmp_path / "onnx/trigrams.bin").exists()
+    assert not (tmp_path / "onnx/ngrams.bin").exists()
     graphs = captioner.onnx.load(tmp_path / "onnx")
     assert graphs.caption(photo()).confidence is None
     assert graphs.caption_annotations(numpy.zeros((0, 16, 25), numpy.float32)) == []
@@ -152,9 +148,9 @@ def test_folders_and_decoders_that_do_not_work_are_refused(
     (broken / "captioner.json").write_text('{"format": "other"}')
     with pytest.raises(UserError, match=r"captioner.json is not of the format"):
         captioner.onnx.load(broken)
-    model = make_captioner(words=[f"w{number}" for number in range(2**16)])
-    model.trigrams = torch.tensor([5])
-    with pytest.raises(UserError, match="more than 65,536 words cannot be exported"):
+    model = make_captioner(words=[f"w{number}" for number in range(9_741)])
+    model.ngrams = torch.tensor([5])
+    with pytest.raises(UserError, match="more than 9,741 words has no export"):
         export_captioner(model, tmp_path / "many")
     model = make_captioner()
     config = TransformerDecoderConfig(embedding_size=8, heads=2, layers=1, inner_size=8)

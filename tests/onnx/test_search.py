@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import make_captioner
+from samples import make_captioner, some_ngrams
 
 from captioner.attention.memory import Memory
 from captioner.caption.lstm import DecoderState, ShowAttendTellDecoder
@@ -25,10 +25,10 @@ FIELDS: list[dict[str, Any]] = [
 ]
 
 
-def rules_of(options: SearchOptions, trigrams: Array | None, size: int = SIZE) -> Rules:
+def rules_of(options: SearchOptions, known: Array | None, size: int = SIZE) -> Rules:
     repeatable = numpy.zeros(size, bool)
     repeatable[list(REPEATABLE)] = True
-    return Rules(options, repeatable, trigrams)
+    return Rules(options, repeatable, known)
 
 
 @given(
@@ -38,7 +38,7 @@ def rules_of(options: SearchOptions, trigrams: Array | None, size: int = SIZE) -
     maximum=st.integers(4, 6),
     ngrams=st.integers(0, 3),
     distance=st.integers(0, 5),
-    keys=st.none() | st.sets(st.integers(0, SIZE**3 - 1), min_size=1, max_size=800),
+    keys=st.none() | st.sets(st.integers(0, SIZE**4 - 1), min_size=1, max_size=800),
 )
 def test_rules_are_those_of_constraints(
     history: list[list[int]],
@@ -55,34 +55,28 @@ def test_rules_are_those_of_constraints(
         block_ngrams=ngrams,
         repeat_distance=distance,
     )
-    trigrams = None if keys is None else numpy.array(sorted(keys))
+    known = None if keys is None else numpy.array(sorted(keys))
     tokens = numpy.array(history, numpy.int64)[:, :length].reshape(1, 2, length)
     terms = numpy.log(numpy.random.default_rng(len(history)).dirichlet(numpy.ones(SIZE), (1, 2)))
     wanted = torch.tensor(terms)
-    known = None if trigrams is None else torch.tensor(trigrams)
-    fields = {"forbidden": (0, 1, 3), "repeatable": REPEATABLE, "trigrams": known, "start": 1}
+    tensor = None if known is None else torch.tensor(known)
+    fields = {"forbidden": (0, 1, 3), "repeatable": REPEATABLE, "ngrams": tensor, "start": 1}
     options.constraints(**fields).block(wanted, torch.tensor(tokens), 2)
-    rules_of(options, trigrams).block(terms, tokens)
+    rules_of(options, known).block(terms, tokens)
     numpy.testing.assert_array_equal(terms, wanted.numpy())
 
 
 @pytest.mark.parametrize("beam", [1, 3, 5])
 @pytest.mark.parametrize("fields", FIELDS)
-@pytest.mark.parametrize("has_trigrams", [False, True])
+@pytest.mark.parametrize("has_ngrams", [False, True])
 def test_hypotheses_are_those_of_the_decoder_loop(
-    beam: int, fields: dict[str, Any], has_trigrams: bool
+    beam: int, fields: dict[str, Any], has_ngrams: bool
 ) -> None:
     model = make_captioner()
     decoder = model.decoder
     assert isinstance(decoder, ShowAttendTellDecoder)
     size = len(model.vocabulary)
-    trigrams = None
-    if has_trigrams:
-        chances = torch.rand(size, size, size, generator=torch.Generator().manual_seed(0))
-        chances[2:, model.vocabulary.start] *= 10  # Few words clash.
-        kept = (chances < 0.4).flatten()
-        trigrams = kept.nonzero().flatten()
-    model.trigrams = trigrams
+    model.ngrams = some_ngrams(size, 0.4) if has_ngrams else None
     options = SearchOptions(beam=beam, n_best=beam, length_normalisation=0.7, **fields)
     annotations = torch.rand(4, 16, decoder.config.memory_size)
     wanted = model.caption_annotations(annotations, options)
@@ -100,7 +94,7 @@ def test_hypotheses_are_those_of_the_decoder_loop(
         memory: Memory = decoder.remember(annotations)
         start = decoder.start(memory)
     state = {"hidden": start.hidden.numpy(), "cell": start.cell.numpy()}
-    known = None if trigrams is None else trigrams.numpy()
+    known = None if model.ngrams is None else model.ngrams.numpy()
     rules = Rules(options, _repeatable(model), known)
     for hypotheses, caption in zip(beam_search(step, state, 4, rules), wanted, strict=True):
         captions = [caption, *caption.alternatives]

@@ -20,7 +20,7 @@ from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.main import main
 from captioner.data.example import Example
 from captioner.data.readers import read_examples
-from captioner.decoding.constraints import trigram_keys
+from captioner.decoding.constraints import ngram_keys
 from captioner.errors import UserError
 from captioner.evaluation.score import write_results
 from captioner.model_folders import model_folder
@@ -32,7 +32,7 @@ from captioner.runs.read_recipe import (
     with_model_sections,
 )
 from captioner.runs.run import train_run
-from captioner.runs.start_from import copy_weights, first_words, known_trigrams
+from captioner.runs.start_from import copy_weights, first_words, known_ngrams
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
@@ -42,9 +42,8 @@ from captioner.text.vocabulary import Vocabulary
 def run(tmp_path: Path, tiny_captioner: Captioner) -> Path:
     """A run folder, of which only the model is needed; it knows what people wrote."""
     people = PeoplesNgrams([["a", "brown", "dog"], ["two", "red"]])
-    triples = torch.tensor(people.token_trigrams(tiny_captioner.vocabulary))
-    first, second, third = triples.unbind(dim=1)
-    tiny_captioner.trigrams = trigram_keys(first, second, third, len(tiny_captioner.vocabulary))
+    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.vocabulary, 4))
+    tiny_captioner.ngrams = ngram_keys(ngrams.unbind(dim=1), len(tiny_captioner.vocabulary))
     save_model(tiny_captioner, tmp_path / "run" / "model")
     return tmp_path / "run"
 
@@ -172,10 +171,10 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     assert model.preprocessing == start.preprocessing
     assert model.search == start.search
     # What the training captions have may be said besides what the start has.
-    assert model.trigrams is not None
-    assert start.trigrams is not None
-    assert len(model.trigrams) > len(start.trigrams)
-    assert torch.equal(load_file(out / "trigrams.safetensors")["keys"], model.trigrams)
+    assert model.ngrams is not None
+    assert start.ngrams is not None
+    assert len(model.ngrams) > len(start.ngrams)
+    assert torch.equal(load_file(out / "ngrams.safetensors")["keys"], model.ngrams)
 
     assert f"started from {run}" in model.card
     assert "training: 8 photos, 8 captions" in model.card
@@ -225,38 +224,38 @@ def test_a_start_that_no_epoch_surpasses_is_kept(
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
 
 
-def test_a_resumed_run_keeps_its_trigrams(run: Path, table: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_ngrams(run: Path, table: Path, tmp_path: Path) -> None:
     changes = [f"start_from={run}", "training.schedule=constant", "training.batch_size=2"]
     changes += ["training.learning_rate=0.03", "validation.score=ROUGE-L", "training.patience=0"]
     assert_resumes(read_any_recipe(table, [*changes, "training.epochs=12"]), tmp_path)
     scores = [record["ROUGE-L"] for record in log_of(tmp_path / "split")]
     assert scores.index(max(scores)) > 1  # The kept model is of the resumed part.
-    assert load_model(tmp_path / "split" / "model").trigrams is not None
+    assert load_model(tmp_path / "split" / "model").ngrams is not None
 
 
-def test_captions_without_a_known_word_add_no_trigrams(run: Path) -> None:
+def test_captions_without_a_known_word_add_no_ngrams(run: Path) -> None:
     start = load_model(run / "model")
-    keys = known_trigrams(start, start.vocabulary, [["ein", "hund"]])
+    keys = known_ngrams(start, start.vocabulary, [["ein", "hund"]])
     assert keys is not None
-    assert start.trigrams is not None
+    assert start.ngrams is not None
     assert keys.dtype == torch.long
-    assert torch.equal(keys, start.trigrams)
+    assert torch.equal(keys, start.ngrams)
 
 
 def test_words_that_the_new_captions_put_together_clash_no_longer(run: Path) -> None:
     start = load_model(run / "model")
     words = start.vocabulary
     dog, man, two = words.encode(["dog", "man", "two"])
-    pairs = torch.tensor([[dog, words.start, man], [dog, words.start, two]])
-    clashes = trigram_keys(*pairs.unbind(dim=1), len(words))
-    assert start.trigrams is not None
-    start.trigrams = torch.cat([start.trigrams, clashes])
-    keys = known_trigrams(start, words, [["a", "dog", "on", "a", "man"]])
+    pairs = torch.tensor([[dog, *(words.start,) * 2, each] for each in (man, two)])
+    clashes = ngram_keys(pairs.unbind(dim=1), len(words))
+    assert start.ngrams is not None
+    start.ngrams = torch.cat([start.ngrams, clashes])
+    keys = known_ngrams(start, words, [["a", "dog", "on", "a", "man"]])
     assert keys is not None
     assert torch.isin(clashes, keys).tolist() == [False, True]
 
 
-def test_captions_in_another_language_bring_their_own_words_and_trigrams(
+def test_captions_in_another_language_bring_their_own_words_and_ngrams(
     run: Path, table: Path, tmp_path: Path, capsys: Output
 ) -> None:
     text = table.read_text(encoding="utf-8")
@@ -284,7 +283,7 @@ def test_captions_in_another_language_without_a_frequent_word_are_refused(run: P
     words = first_words(start.vocabulary, captions, 2)
     assert len(words) == 4
     with pytest.raises(UserError, match="too few to learn another language from"):
-        known_trigrams(start, words, captions)
+        known_ngrams(start, words, captions)
 
 
 @pytest.mark.slow

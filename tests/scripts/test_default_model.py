@@ -194,13 +194,13 @@ def test_words_that_people_keep_apart(scripts: Any) -> None:
     texts = ["a man bike", "a woman bicycle", "a man surfboard", "a woman snow", "a man woman"]
     texts += ["a man bike bicycle"]
     captions = [text.split() for text in texts * 20 + texts[:2] * 700]
-    triples = scripts.mean.clashes(captions, vocabulary).tolist()
-    apart = {vocabulary.words[a] + " " + vocabulary.words[b] for a, _, b in triples}
+    clashes = scripts.mean.clashes(captions, vocabulary).tolist()
+    apart = {vocabulary.words[a] + " " + vocabulary.words[b] for a, _, _, b in clashes}
     # A thirtieth of the bikes have a bicycle. Nobody put snow and surfboards together: by chance.
     assert {"bike bicycle", "woman bike", "snow man", "surfboard woman"} < apart
     assert not apart & {"man bike", "man woman", "snow surfboard", "a surfboard"}
     assert apart == {" ".join(pair.split()[::-1]) for pair in apart}
-    assert {middle for _, middle, _ in triples} == {vocabulary.start}
+    assert {token for clash in clashes for token in clash[1:3]} == {vocabulary.start}
 
 
 def test_a_split_encoder_begins_as_the_best_of_its_rank_and_learns(scripts: Any) -> None:

@@ -3,17 +3,18 @@
 // Tokens 0 to 3 are padding, start, end and unknown. K rows (hypotheses), V words, L places.
 
 const [PAD, START, END, UNKNOWN] = [0, 1, 2, 3];
-const LIKELIEST = 64; // tokens of a step that are looked up among the known trigrams
+const ORDER = 4; // of the n-grams that people wrote
+const LIKELIEST = 64; // tokens of a step that are looked up among the known n-grams
 const IMPOSSIBLE = -1e4; // floor on the end's log-probability where nothing else is left
 const CLITICS = new Set(["'s", "'m", "'d", "'ll", "'re", "'ve", "n't"]);
 
 // ort: the module of onnxruntime-web. description: captioner.json. sessions: encoder, start, step.
-// trigrams: Uint16Array of triples, or null. Returns `caption`.
-export const makeCaptioner = (ort, description, sessions, trigrams) => {
+// ngrams: Uint16Array of ORDER tokens each, or null. Returns `caption`.
+export const makeCaptioner = (ort, description, sessions, ngrams) => {
   const { words, search, preprocessing } = description;
   const size = words.length;
   const isRepeatable = new Set(description.repeatable);
-  const known = trigrams && keysOf(trigrams, size);
+  const known = ngrams && keysOf(ngrams, size);
 
   // Log-probabilities (K * V) of tokens that the histories (K arrays) rule out become -Infinity.
   const block = (terms, histories) => {
@@ -40,12 +41,12 @@ export const makeCaptioner = (ort, description, sessions, trigrams) => {
     });
   };
 
-  // Blocks all but the likeliest tokens that complete a known trigram and clash with none.
+  // Blocks all but the likeliest tokens that complete a known n-gram and clash with none.
   const keepKnown = (own, history) => {
-    const [first, second] = [START, START, ...history].slice(-2);
-    const hasTriple = (a, b, c) => has(known, (a * size + b) * size + c);
-    const kept = largest(own, LIKELIEST).filter((token) => hasTriple(first, second, token)
-      && !history.some((earlier) => hasTriple(earlier, START, token)));
+    const starts = Array(ORDER - 1).fill(START), before = [...starts, ...history].slice(1 - ORDER);
+    const hasNgram = (...tokens) => has(known, keyOf(tokens, size));
+    const kept = largest(own, LIKELIEST).filter((token) => hasNgram(...before, token)
+      && !history.some((earlier) => hasNgram(earlier, ...starts.slice(1), token)));
     const values = kept.map((token) => own[token]);
     own.fill(-Infinity);
     kept.forEach((token, place) => { own[token] = values[place]; });
@@ -164,9 +165,11 @@ const confidenceOf = (confidence, terms) => {
 };
 
 // Triples (3 N) -> sorted keys (N).
-const keysOf = (triples, size) => Float64Array.from(
-  { length: triples.length / 3 },
-  (_, row) => (triples[3 * row] * size + triples[3 * row + 1]) * size + triples[3 * row + 2]);
+const keyOf = (tokens, size) => tokens.reduce((key, token) => key * size + token, 0);
+
+const keysOf = (ngrams, size) => Float64Array.from(
+  { length: ngrams.length / ORDER },
+  (_, row) => keyOf(ngrams.subarray(ORDER * row, ORDER * (row + 1)), size));
 
 const has = (sorted, value) => {
   let low = 0, high = sorted.length;

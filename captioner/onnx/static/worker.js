@@ -27,9 +27,9 @@ const load = async () => {
   for (const name of ["encoder", "start", "step"]) {
     sessions[name] = await ort.InferenceSession.create(await read(`${name}.onnx`));
   }
-  const trigrams = description.has_trigrams
-    ? new Uint16Array((await read("trigrams.bin")).buffer) : null;
-  return makeCaptioner(ort, description, sessions, trigrams);
+  const ngrams = description.has_ngrams
+    ? new Uint16Array((await read("ngrams.bin")).buffer) : null;
+  return makeCaptioner(ort, description, sessions, ngrams);
 };
 
 const loading = load();
