@@ -23,7 +23,7 @@ from captioner.decoding.loop import decode
 from captioner.devices import autocast, has_bfloat16
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.runs.translation_recipe import TranslationRecipe
+from captioner.runs.translation_task import TranslationRecipe
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.optimization import make_optimizer
 from captioner.translate.model import TranslationLoss, TranslationModel

@@ -26,7 +26,6 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.folder import make_decoder
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
 from captioner.cli.program import run_program
-from captioner.data.batches import encode_captions
 from captioner.data.example import Example
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
@@ -87,9 +86,8 @@ def blind_decoder(
     folder: Path,
 ) -> tuple[str, dict[str, float]]:
     """Train on zeros; the caption it has for every photo, and the best validation scores."""
-    words = [each.words for each in training]
-    vocabulary = Vocabulary.build(chain(*words), recipe.minimum_count)
-    captions, _ = encode_captions(words, vocabulary, recipe.data.maximum_length)
+    words = chain.from_iterable(each.words for each in training)
+    vocabulary = Vocabulary.build(words, recipe.minimum_count)
     torch.manual_seed(recipe.training.seed)
     decoder = make_decoder(recipe.decoder, len(vocabulary))
     encoder = VGGEncoder(VGGConfig(name="vgg11", width=0.01))  # Never asked.
@@ -114,7 +112,7 @@ def blind_decoder(
     )
     train(
         CaptioningLoss(decoder, objective),
-        CaptionBatches(captions, ZeroRows(), recipe),
+        CaptionBatches(training, range(len(training)), vocabulary, ZeroRows(), recipe),
         recipe.training,
         folder,
         Validation(validate, recipe.validation.score, keep),

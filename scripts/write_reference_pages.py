@@ -22,7 +22,7 @@ from captioner.cli.main import build_parser
 from captioner.cli.program import run_program
 from captioner.files import write_text
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
-from captioner.runs.translation_recipe import TranslationRecipe
+from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import Config, choices, plain_type, section_of
 from captioner.vision.encoders import FAMILIES
 

@@ -49,7 +49,7 @@ def losses_of_ten_steps(loss: nn.Module, batch: Any, precision: str) -> tuple[fl
     stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Position())
     losses = []
     for _ in range(10):
-        stepper.make([(batch, 1.0)])
+        stepper.make([batch])
         losses.append(stepper.sums()["loss"])
     stepper.check()
     return losses[0], losses[-1] - losses[-2]

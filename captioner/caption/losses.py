@@ -150,6 +150,7 @@ class CaptioningBatch(NamedTuple):
         a photo. None where `source` has B photos.
     places: (B, T, L) the share of each place inside what the word names, for
         `ObjectiveConfig.grounding`; 0 for a word that names nothing.
+    share: that of the step's captions; 0 of a fully masked dummy.
     """
 
     source: Tensor
@@ -161,6 +162,7 @@ class CaptioningBatch(NamedTuple):
     progress: float = 0.0
     photos: Tensor | None = None
     places: Tensor | None = None
+    share: float = 1.0
 
     def to(self, device: torch.device | str) -> CaptioningBatch:
         """Move the batch to a device, the source as float32."""

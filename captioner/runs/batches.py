@@ -6,16 +6,14 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import groupby
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
 
-from captioner.caption.losses import CaptioningBatch, ObjectiveConfig
+from captioner.caption.losses import CaptioningBatch
 from captioner.data.batches import (
-    EncodedCaption,
     Loader,
     PairExample,
     batches_by_photo,
@@ -23,117 +21,136 @@ from captioner.data.batches import (
     collate_captions,
     collate_pairs,
 )
-from captioner.data.example import ImageId
+from captioner.data.example import Example, ImageId
 from captioner.data.instances import CocoInstances
 from captioner.data.synonyms import Synonyms
 from captioner.evaluation.maps import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import PixelRows, Rows
+from captioner.runs.features import Rows
+from captioner.text.token_batches import TranslationBatch
 from captioner.text.vocabulary import Vocabulary
-from captioner.training.step import Part, seed_of
+from captioner.training.step import seed_of
 from captioner.vision.preprocessing import Preprocessing
-
-_Key = tuple[list[EncodedCaption], Sequence[int], int, int, int]
-"""Of a batch: its examples, which parts of how many, its epoch and its number there."""
 
 _DRAWS = 1
 """Offset of a part's seed, so that it differs from the augmentation's."""
 
 
-@dataclass(frozen=True)
-class CaptionBatches:
-    """Batches of captions of similar length, or of the same photos.
+class DividedBatches:
+    """Batches that are divided into parts, and loaded ahead by `workers` processes (see `Loader`).
 
-    map_targets: targets of the attention maps, for `objective.grounding`.
-
-    Implements `captioner.training.step.Batches`. Augmentation does not depend on how a batch is
-    divided; draws of the loss do, since each part has its own seed.
+    Implements `captioner.training.step.Batches`, given `_plan`, the examples of each batch of an
+    epoch, and `_part`, a part of these. One without examples has a fully masked dummy.
     """
 
-    examples: list[EncodedCaption]
-    rows: Rows
-    recipe: CaptioningRecipe
-    map_targets: MapTargets | None = None
+    workers: int
+    _plan: Callable[[int], list[list[Any]]]
+    _part: Callable[..., Any]
 
     def __len__(self) -> int:
         return self._length
 
     @cached_property
     def _length(self) -> int:
-        examples = examples_of_epoch(self.examples, self.recipe.objective, 0)
-        return -(-len(examples) // self.recipe.training.batch_size)
+        return len(self._plan(0))
 
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Part], None, None]:
+    ) -> Generator[list[Any], None, None]:
         """Some parts of each batch of an epoch, from number `first` on."""
-        settings = self.recipe.training
-        generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch))
-        examples = examples_of_epoch(self.examples, self.recipe.objective, epoch)
-        # With photos in the step the encoder reads each photo once for all its captions. Batches of
-        # one length would hold similar photos, which biases batch normalisation.
-        lengths = None if self.recipe.photos_in_step else [len(tokens) for _, tokens in examples]
-        plan = batches_by_photo(
-            [row for row, _ in examples], settings.batch_size, generator, lengths
-        )
-        keys = (
-            ([examples[index] for index in plan[number]], parts, part_count, epoch, number)
-            for number in range(first, len(plan))
-        )
-        to_source = self.rows.encode
-        if isinstance(self.rows, PixelRows) and self.recipe.encoder.train:
-            to_source = self.rows.normalise  # The loss encodes.
-        for loaded in self._loader(keys):
-            yield [
-                (batch._replace(source=to_source(batch.source)), share) for batch, share in loaded
-            ]
+        plan = self._plan(epoch)
+        places = ((epoch, number) for number in range(first, len(plan)))
+        yield from self._loader((parts, part_count, plan[each[1]], each) for each in places)
 
     @cached_property
-    def _loader(self) -> Loader[_Key, list[Part]]:
-        return Loader(self._parts, self.rows.workers)
+    def _loader(self) -> Loader[Any, list[Any]]:
+        return Loader(self._load, self.workers)
 
-    def _parts(self, key: _Key) -> list[Part]:
-        """The parts of a batch that a key asks for."""
-        examples, parts, part_count, epoch, number = key
-        return [self._part(examples, part, part_count, epoch, number) for part in parts]
+    def _load(self, key: tuple[Sequence[int], int, list[Any], tuple[int, int]]) -> list[Any]:
+        parts, part_count, examples, place = key
+        return [self._part(examples, part, part_count, place) for part in parts]
+
+
+@dataclass(frozen=True)
+class CaptionBatches(DividedBatches):
+    """Batches of captions of similar length, or of the same photos.
+
+    examples: the photos, by row. photos: the rows to train on. map_targets: those of
+    `objective.grounding`.
+
+    Augmentation does not depend on how a batch is divided; draws of the loss do, since each part
+    has its own seed. In a plan a caption is the row of its photo, and its number there.
+    """
+
+    examples: Sequence[Example]
+    photos: Sequence[int]
+    vocabulary: Vocabulary
+    rows: Rows
+    recipe: CaptioningRecipe
+    map_targets: MapTargets | None = None
+
+    @property
+    def workers(self) -> int:  # type: ignore[override]
+        """Processes that read the rows."""
+        return self.rows.workers
+
+    def _plan(self, epoch: int) -> list[list[tuple[int, int]]]:
+        counts = [(row, len(self.examples[row].words)) for row in self.photos]
+        captions = [(row, number) for row, count in counts for number in range(count)]
+        if self.recipe.objective.self_critical is not None:
+            # It samples captions itself: each photo once, with its next caption in every epoch.
+            captions = [(row, epoch % count) for row, count in counts]
+        settings = self.recipe.training
+        generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch))
+        # With photos in the step the encoder reads each photo once for all its captions. Batches of
+        # one length would hold similar photos, which biases batch normalisation.
+        lengths = None if self.recipe.photos_in_step else [len(self._words(*c)) for c in captions]
+        rows = [row for row, _ in captions]
+        batches = batches_by_photo(rows, settings.batch_size, generator, lengths)
+        return [[captions[index] for index in batch] for batch in batches]
+
+    def _words(self, row: int, number: int) -> list[str]:
+        return self.examples[row].words[number][: self.recipe.data.maximum_length]
+
+    def batches(self, *place: Any, **parts: Any) -> Generator[list[CaptioningBatch], None, None]:
+        """Some parts of each batch, encoded if the encoder is not trained."""
+        for loaded in super().batches(*place, **parts):
+            yield [batch._replace(source=self.rows.encode(batch.source)) for batch in loaded]
 
     def _part(
-        self, examples: list[EncodedCaption], part: int, part_count: int, epoch: int, number: int
-    ) -> Part:
-        """A part of the examples of a batch; a fully masked dummy caption if it has none."""
-        settings = self.recipe.training
+        self, examples: list[tuple[int, int]], part: int, part_count: int, place: tuple[int, int]
+    ) -> CaptioningBatch:
+        settings, (epoch, number) = self.recipe.training, place
+        chosen = slice(part, None, part_count)  # Lengths are spread evenly.
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
-            chosen = slice(
-                *(_between_photos(examples, each, part_count) for each in (part, part + 1))
-            )
-        else:  # Lengths are spread evenly.
-            chosen = slice(part, None, part_count)
-        count = len(examples[chosen])
-        if count == 0:
-            chosen = slice(0, 1)
-        inputs, targets, mask = collate_captions([tokens for _, tokens in examples[chosen]])
-        mask = mask if count else torch.zeros_like(mask)  # (B, T)
+            chosen = slice(*(_start(examples, each, part_count) for each in (part, part + 1)))
+        share = len(examples[chosen]) / len(examples)
+        chosen = chosen if share > 0 else slice(0, 1)
+        captions = [self.vocabulary.encode(self._words(*each)) for each in examples[chosen]]
+        inputs, targets, mask = collate_captions(captions)  # (B, T)
         rows = torch.tensor([row for row, _ in examples])
         # One generator a batch, so that a resumed epoch draws the same numbers.
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
         source, photos = self.rows.read(rows, chosen, generator)
-        batch = CaptioningBatch(
+        rows = rows[chosen]  # (B,)
+        places = None
+        if self.map_targets is not None:
+            places = self.map_targets(rows.tolist(), captions, mask.shape[1])  # (B, T, L)
+        return CaptioningBatch(
             source,
             inputs,
             targets,
-            mask,
+            mask & (share > 0),
             seed=seed_of(settings.seed, epoch, number, _DRAWS + part),
-            rows=rows[chosen],
+            rows=rows,
             progress=(epoch + number / len(self)) / settings.epochs,
             photos=photos,
+            places=places,
+            share=share,
         )
-        if self.map_targets is not None:
-            places = self.map_targets(examples[chosen], mask.shape[1])  # (B, T, L)
-            batch = batch._replace(places=places)
-        return batch, count / len(examples)
 
 
-def _between_photos(examples: list[EncodedCaption], part: int, part_count: int) -> int:
+def _start(examples: list[tuple[int, int]], part: int, part_count: int) -> int:
     """The first example of a part, of parts that share no photo."""
     place = len(examples) * part // part_count
     while 0 < place < len(examples) and examples[place][0] == examples[place - 1][0]:
@@ -141,21 +158,7 @@ def _between_photos(examples: list[EncodedCaption], part: int, part_count: int) 
     return place
 
 
-def examples_of_epoch(
-    examples: list[EncodedCaption], objective: ObjectiveConfig, epoch: int
-) -> list[EncodedCaption]:
-    """The examples of an epoch, counted from 0.
-
-    Self-critical training samples captions itself, so it takes each photo once, with its next
-    caption in every epoch. examples: image by image.
-    """
-    if objective.self_critical is None:
-        return examples
-    photos = [list(captions) for _, captions in groupby(examples, key=lambda each: each[0])]
-    return [captions[epoch % len(captions)] for captions in photos]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MapTargets:
     """Where the maps of captions should lie: on the objects that their words name.
 
@@ -169,24 +172,20 @@ class MapTargets:
     preprocessing: Preprocessing
     map_shape: tuple[int, int]
 
-    def __call__(self, captions: Sequence[EncodedCaption], steps: int) -> Tensor:
+    def __call__(self, rows: Sequence[int], captions: Sequence[list[int]], steps: int) -> Tensor:
         """The share of each place inside what a word names: (B, T, L), with T = `steps`.
 
         0 for a word that names nothing annotated.
         """
         places = numpy.zeros((len(captions), steps, math.prod(self.map_shape)), numpy.float32)
-        for number, (row, tokens) in enumerate(captions):
+        for number, (row, tokens) in enumerate(zip(rows, captions, strict=True)):
             words = [self.vocabulary.words[token] for token in tokens]
             for first, last, category in self.synonyms.mentions(words):
                 places[number, first:last] = self._coverage(row, category)
         return torch.from_numpy(places)
 
-    @cached_property
-    def _coverage(self) -> Callable[[int, str], numpy.ndarray[Any, Any] | float]:
-        """`_compute_coverage`, once: 1 KB each, about 0.3 GB for COCO with L = 196."""
-        return cache(self._compute_coverage)
-
-    def _compute_coverage(self, row: int, category: str) -> numpy.ndarray[Any, Any] | float:
+    @cache  # noqa: B019 - 1 KB each, about 0.3 GB for COCO with L = 196, and for the whole run.
+    def _coverage(self, row: int, category: str) -> numpy.ndarray[Any, Any] | float:
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
         image = self.image_ids[row]
         target = self.instances.target(image, category) if image in self.instances else None
@@ -198,14 +197,13 @@ class MapTargets:
 
 
 @dataclass(frozen=True)
-class TranslationBatches:
+class TranslationBatches(DividedBatches):
     """Batches of pairs of similar length.
 
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
-    workers: see `Loader`.
 
-    Implements `captioner.training.step.Batches`. Counts target tokens as examples, since the loss
-    is a mean over tokens: the gradient does not depend on how a batch is divided.
+    Counts target tokens as examples, since the loss is a mean over tokens: the gradient does not
+    depend on how a batch is divided.
     """
 
     examples: list[PairExample]
@@ -213,43 +211,19 @@ class TranslationBatches:
     seed: int = 0
     workers: int = 0
 
-    def __len__(self) -> int:
-        return self._length
-
-    @cached_property
-    def _length(self) -> int:
-        return len(self._plan(0))
-
-    def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Part], None, None]:
-        """Some parts of each batch of an epoch, from number `first` on."""
-        yield from self._loader((parts, part_count, each) for each in self._plan(epoch)[first:])
-
-    @cached_property
-    def _loader(self) -> Loader[tuple[Sequence[int], int, list[int]], list[Part]]:
-        return Loader(self._parts, self.workers)
-
-    def _plan(self, epoch: int) -> list[list[int]]:
+    def _plan(self, epoch: int) -> list[list[PairExample]]:
         generator = torch.Generator().manual_seed(seed_of(self.seed, epoch))
         lengths = [example.length for example in self.examples]
-        return batches_by_tokens(lengths, self.tokens, generator)
+        batches = batches_by_tokens(lengths, self.tokens, generator)
+        return [[self.examples[index] for index in batch] for batch in batches]
 
-    def _parts(self, key: tuple[Sequence[int], int, list[int]]) -> list[Part]:
-        """Parts of a batch, given their numbers, of how many, and the batch's examples.
-
-        A fully masked dummy pair for a part without examples.
-        """
-        parts, part_count, indices = key
-        examples = [self.examples[index] for index in indices]
-        loaded: list[Part] = []
-        for part in parts:
-            chosen = examples[part::part_count]  # Lengths are spread evenly.
-            batch = collate_pairs(chosen or examples[:1])
-            if not chosen:
-                batch = batch._replace(mask=torch.zeros_like(batch.mask))
-            loaded.append((batch, _tokens(chosen) / _tokens(examples)))
-        return loaded
+    def _part(
+        self, examples: list[PairExample], part: int, part_count: int, _: tuple[int, int]
+    ) -> TranslationBatch:
+        chosen = examples[part::part_count]  # Lengths are spread evenly.
+        share = _tokens(chosen) / _tokens(examples)
+        batch = collate_pairs(chosen or examples[:1])
+        return batch._replace(mask=batch.mask & (share > 0), share=share)
 
 
 def _tokens(examples: list[PairExample]) -> int:

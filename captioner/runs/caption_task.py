@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from captioner.caption.base import read_word_vectors
 from captioner.caption.captioner import Captioner
@@ -18,7 +16,6 @@ from captioner.caption.folder import load_model, make_decoder, save_model
 from captioner.caption.losses import CaptioningLoss
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
-from captioner.data.batches import EncodedCaption, encode_captions
 from captioner.data.example import Example
 from captioner.data.instances import read_instances
 from captioner.data.parallel import read_lines
@@ -30,7 +27,6 @@ from captioner.evaluation.significance import FEW_IMAGES, compare
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
-from captioner.render.panels import panels
 from captioner.runs.batches import CaptionBatches, MapTargets
 from captioner.runs.captioning_recipe import (
     SCORES,
@@ -40,9 +36,7 @@ from captioner.runs.captioning_recipe import (
 )
 from captioner.runs.features import (
     PixelRows,
-    Rows,
     StoredRows,
-    annotation_batches,
     encoder_of,
     example_stores,
     fill_stores,
@@ -53,16 +47,10 @@ from captioner.runs.start_from import copy_weights, first_words, known_ngrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.distributed import Engine
-from captioner.training.log import ShownExample
 from captioner.vision.encoders import RANDOM
-from captioner.vision.images import original_size
-from captioner.weight_files import read_tensors, write_tensors
 
 WORDS = "vocabulary.json"
 """In a run's folder: its words."""
-
-NGRAMS = "ngrams.safetensors"
-"""In a run's folder: the keys of the ngrams that its captioner knows, if it knows any."""
 
 RESULTS = "results.json"
 """In a run's folder: the best model's captions of the validation photos, in COCO's format."""
@@ -73,9 +61,6 @@ START_RESULTS = "start_results.json"
 STANDARDISED_BY = 256
 """Photos for the mean and deviation of the annotation vectors."""
 
-SHOWN = 4
-"""Photos shown in TensorBoard."""
-
 LISTED = 8
 """New words that are named."""
 
@@ -85,15 +70,14 @@ class CaptionTask:
 
     def __init__(self, recipe: CaptioningRecipe) -> None:
         self.recipe = recipe
+        self.data: list[str] = []
 
     def read(self, folder: Path, resumed: bool) -> None:
         """Read photos, captions and boxes, and make the captioner with its first weights."""
         recipe = self.recipe
         self.train, validation, problems = read_training(recipe.data)
         self.validation = validation[: recipe.validation.images or None]
-        _check_validation(len(self.validation))
-        words = [each.words for each in self.train]
-        captions = list(chain(*words))
+        captions = list(chain.from_iterable(each.words for each in self.train))
         start = None
         if recipe.start_from is not None and not resumed:
             start = load_model(model_folder(recipe.start_from))
@@ -103,14 +87,13 @@ class CaptionTask:
             vocabulary = first_words(start.vocabulary, captions, recipe.minimum_count)
         else:
             vocabulary = Vocabulary.build(captions, recipe.minimum_count)
-        maximum_length = recipe.data.maximum_length
-        self.captions, cut = encode_captions(words, vocabulary, maximum_length)
-        self.data = [
-            *self._counts(),
-            *problems,
-            self._words(vocabulary, start),
-            *([f"{counted(cut, 'caption')} cut to {maximum_length} words"] if cut else []),
-        ]
+        for name, split in (("training", self.train), ("validation", self.validation)):
+            count = counted(sum(len(each.captions) for each in split), "caption")
+            self.data.append(f"{name}: {counted(len(split), 'photo')}, {count}")
+        self.data += [*problems, self._words(vocabulary, start)]
+        cut = sum(len(words) > recipe.data.maximum_length for words in captions)
+        if cut:
+            self.data.append(f"{counted(cut, 'caption')} cut to {recipe.data.maximum_length} words")
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
@@ -126,20 +109,16 @@ class CaptionTask:
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
             self.captioner.ngrams = known_ngrams(start, vocabulary, captions)
-        elif resumed and (folder / NGRAMS).exists():
-            self.captioner.ngrams = read_tensors(folder / NGRAMS)["keys"]
-        self.loss = self._make_loss(words)
+        elif recipe.start_from is not None:  # Its model was scored, and kept, before training.
+            self.captioner.ngrams = load_model(folder / MODEL).ngrams
+        self.loss = self._make_loss()
         self.map_targets = None
         if recipe.data.instances is not None:
             instances, synonyms = read_instances([recipe.data.instances]), read_synonyms()
             instances.known_categories(synonyms)
+            ids, shape = [each.image_id for each in self.train], self.captioner.map_shape
             self.map_targets = MapTargets(
-                instances,
-                synonyms,
-                [each.image_id for each in self.train],
-                vocabulary,
-                recipe.preprocessing,
-                self.captioner.map_shape,
+                instances, synonyms, ids, vocabulary, recipe.preprocessing, shape
             )
 
     def _use_word_vectors(self, config: WordVectorsConfig, resumed: bool) -> None:
@@ -159,31 +138,22 @@ class CaptionTask:
         words, count = len(vocabulary) - len(SPECIAL_WORDS), len(indices)
         print(f"word vectors: {count:,} words found in {config.file}, {words - count:,} not found")
 
-    def _make_loss(self, references: Sequence[Sequence[Sequence[str]]]) -> CaptioningLoss:
-        """The recipe's loss; the first stages of a trained encoder are frozen.
-
-        references: the words of each training photo's captions, by row, for the reward.
-        """
-        recipe, decoder = self.recipe, self.captioner.decoder
-        objective, encoder = recipe.objective, None
+    def _make_loss(self) -> CaptioningLoss:
+        """The recipe's loss; the first stages of a trained encoder are frozen."""
+        recipe, decoder, encoder = self.recipe, self.captioner.decoder, None
+        objective = recipe.objective
         if recipe.encoder.train:
             encoder = self.captioner.encoder
-            encoder.freeze(recipe.encoder.train_from - 1, recipe.encoder.batch_norm_frozen)
+            # Batch normalisation that was trained stays as it is.
+            encoder.freeze(recipe.encoder.train_from - 1, recipe.encoder.weights != RANDOM)
         if isinstance(decoder, ShowAttendTellDecoder) and recipe.decoder.selection == "hard":
             return HardAttentionLoss(decoder, objective, encoder)
         if objective.self_critical is None:
             return CaptioningLoss(decoder, objective, encoder)
         texts = [] if recipe.data.texts is None else map(tokenize, read_lines(recipe.data.texts))
-        vocabulary = self.captioner.vocabulary
-        reward = caption_reward(references, vocabulary, objective.self_critical, texts)
+        references, words = [each.words for each in self.train], self.captioner.vocabulary
+        reward = caption_reward(references, words, objective.self_critical, texts)
         return SelfCriticalLoss(decoder, objective, reward, encoder)
-
-    def _counts(self) -> list[str]:
-        return [
-            f"{name}: {counted(len(examples), 'photo')}, "
-            f"{counted(sum(len(each.captions) for each in examples), 'caption')}"
-            for name, examples in (("training", self.train), ("validation", self.validation))
-        ]
 
     def _words(self, vocabulary: Vocabulary, start: Captioner | None) -> str:
         if start is None:
@@ -197,8 +167,8 @@ class CaptionTask:
         known = len(start.vocabulary)
         new = vocabulary.words[known:]
         listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
-        origin = f"vocabulary: {known:,} words of {self.recipe.start_from}"
-        return origin + (f" and {len(new):,} new: {listed}" if new else "")
+        said = f" and {len(new):,} new: {listed}" if new else ""
+        return f"vocabulary: {known:,} words of {self.recipe.start_from}{said}"
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Compute annotation vectors and make the batches."""
@@ -206,45 +176,53 @@ class CaptionTask:
         self.loss.to(engine.device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
-            if captioner.ngrams is not None:
-                write_tensors(folder / NGRAMS, {"keys": captioner.ngrams.cpu()})
-        train_rows = self._make_rows(folder, engine)
+        photos, train_rows = self._make_rows(folder, engine)
         standardisation = captioner.decoder.standardisation
         with engine.fail_together(), torch.no_grad():
-            if not self.captions:
-                raise UserError("there is nothing left to train on")
-            _check_validation(len(self.kept))
+            if not photos or len(self.validation) < 2:
+                raise UserError(
+                    f"{counted(len(photos), 'photo')} to train on and {len(self.validation)} to "
+                    "validate on are too few: CIDEr-D needs two"
+                )
             if recipe.start_from is None and not resumed and standardisation is not None:
-                few = [rows.tolist() for rows in torch.split(_some_rows(self.captions), 32)]
+                count = min(len(photos), STANDARDISED_BY)
+                few = [photos[place * len(photos) // count] for place in range(count)]
                 # Workers would wait for another such call until the run ends.
-                standardisation.fit(annotation_batches(replace(train_rows, workers=0), few))
-        self.batches = CaptionBatches(self.captions, train_rows, recipe, self.map_targets)
+                standardisation.fit(replace(train_rows, workers=0).annotations(batches_of(few, 32)))
+        if isinstance(train_rows, PixelRows):
+            train_rows = replace(train_rows, in_loss=recipe.encoder.train)
+        self.batches = CaptionBatches(
+            self.train, photos, captioner.vocabulary, train_rows, recipe, self.map_targets
+        )
 
-    def _make_rows(self, folder: Path, engine: Engine) -> Rows:
-        """Make the rows of both splits; returns those of training.
+    def _make_rows(self, folder: Path, engine: Engine) -> tuple[list[int], StoredRows | PixelRows]:
+        """The training photos that could be read, and their rows.
 
-        kept: the validation photos that could be read. Captions of unreadable training photos are
-        removed. With photos in the step there are none: an unreadable photo ends the run.
+        Sets the validation photos that could be read, and `rows`, their reader. With photos in the
+        step all are taken: an unreadable photo ends the run.
         """
-        recipe, captioner = self.recipe, self.captioner
+        recipe, encoder = self.recipe, self.captioner.encoder
         workers = loading_workers(engine.device, engine.local_world_size)
+        splits = {"train": self.train, "validation": self.validation}
+        self.rows: StoredRows | PixelRows
+        self.kept = list(range(len(self.validation)))
         if recipe.photos_in_step:
             precision = "float32" if recipe.encoder.train else recipe.features.precision
-            settings = captioner.encoder, recipe.augmentation, precision, workers
-            self.rows: Rows = PixelRows(self.validation, recipe.preprocessing, *settings)
-            self.kept = list(range(len(self.validation)))
-            return PixelRows(self.train, recipe.preprocessing, *settings)
+            settings = encoder, recipe.augmentation, precision, workers
+            rows, self.rows = (
+                PixelRows(s, recipe.preprocessing, *settings) for s in splits.values()
+            )
+            return list(range(len(self.train))), rows
         with engine.fail_together():
-            splits = {"train": self.train, "validation": self.validation}
-            unfilled = example_stores(recipe, captioner.encoder, splits, folder)
-        stores = fill_stores(unfilled, captioner.encoder, engine)
-        usable = set(readable(self.train, stores["train"]))
-        self.captions = [each for each in self.captions if each[0] in usable]
+            unfilled = example_stores(recipe, encoder, splits, folder)
+        stores = fill_stores(unfilled, encoder, engine)
+        photos = readable(self.train, stores["train"])
         self.kept = readable(self.validation, stores["validation"])
+        self.validation = [self.validation[row] for row in self.kept]
         workers = min(2, workers)  # Stored rows need no more.
         self.rows = StoredRows(stores["validation"], workers=workers)
         dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
-        return StoredRows(stores["train"], dtype, workers)
+        return photos, StoredRows(stores["train"], dtype, workers)
 
     @property
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -258,68 +236,49 @@ class CaptionTask:
             for part, rate in rates.items()
         ]
 
-    def generate(self, rank: int, ranks: int) -> dict[int, str]:
-        """Captions of the validation photos in the batches of a process, by number."""
-        size = self.recipe.validation.batch_size
-        numbers = range(len(self.kept))
-        batches = [numbers[first : first + size] for first in numbers[::size]][rank::ranks]
+    def order(self) -> Sequence[int]:
+        """The validation photos, by number."""
+        return range(len(self.kept))
+
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Captions of batches of validation photos."""
         rows = [[self.kept[number] for number in batch] for batch in batches]
-        captions = map(self.captioner.caption_annotations, annotation_batches(self.rows, rows))
-        texts = [caption.text for caption in chain.from_iterable(captions)]
-        return dict(zip(chain(*batches), texts, strict=True))
+        for captions in map(self.captioner.caption_annotations, self.rows.annotations(rows)):
+            yield from (caption.text for caption in captions)
 
     def score(self, captions: list[str]) -> dict[str, float]:
         """Scores of the validation captions."""
-        return scores_of(captions, [self.validation[row] for row in self.kept])
+        return scores_of(captions, self.validation)
 
     def save(self, folder: Path, captions: list[str], scores: dict[str, float]) -> None:
         """Save the captioner with its scores, and the captions in COCO's result format."""
         save_model(self.captioner, folder / MODEL)
         write_json(folder / MODEL / SCORES_FILE, scores)
-        names = (self.validation[row].image_id for row in self.kept)
+        names = (each.image_id for each in self.validation)
         write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
 
     def doubt_of_gain(self, folder: Path) -> str:
         """A sentence if chance explains what the best epoch gained over the start; else ""."""
         if not (folder / START_RESULTS).exists():
             return ""
-        start, best = (read_results(folder / name) for name in (START_RESULTS, RESULTS))
-        seen = [each for each in self.validation if each.name in start and each.name in best]
+        references = [each.captions for each in self.validation]
         before, after = (
-            evaluate_captions([said[each.name] for each in seen], [each.captions for each in seen])
-            for said in (start, best)
+            evaluate_captions([said[each.name] for each in self.validation], references)
+            for said in (read_results(folder / name) for name in (START_RESULTS, RESULTS))
         )
         found = compare(list(after.metrics.values()), list(before.metrics.values()))
         wanted = self.recipe.validation.score
         name = wanted if wanted in found else "CIDEr-D"
         gain, words = found[name], found["word-precision"]
-        is_few = len(seen) < FEW_IMAGES
+        is_few = len(references) < FEW_IMAGES
         if gain.difference > 0 and gain.p_bootstrap < 1 - CONFIDENCE and not is_few:
             return ""
         evidence = "too few photos for a test" if is_few else f"p {gain.p_bootstrap:.2f}"
         return (
-            f"nothing was gained that {counted(len(seen), 'validation photo')} can show: "
+            f"nothing was gained that {counted(len(references), 'validation photo')} can show: "
             f"{name} {gain.second:.3f} at the start and {gain.first:.3f} now ({evidence}), "
             f"true words {words.second:.3f} and {words.first:.3f}"
         )
-
-    def show(self, captions: list[str]) -> list[ShownExample]:
-        """The first photos with their captions and maps; an unreadable photo has no picture."""
-        shown, captioner = [], self.captioner
-        for row in self.kept[:SHOWN]:
-            example = self.validation[row]
-            (vectors,) = annotation_batches(self.rows, [[row]])
-            (caption,) = captioner.caption_annotations(vectors)
-            references = "\n".join(f"- {caption}" for caption in example.captions)
-            picture = None
-            with contextlib.suppress(UserError):  # Also for a caption without words.
-                photo = captioner.preprocessing.load(example.path)
-                region = captioner.preprocessing.region(*original_size(photo))
-                drawn = caption.of_photo(photo, region).drawn()
-                picture = panels(*drawn, panel_size=160)
-            text = f"**{caption.text}**\n\n{references}"
-            shown.append(ShownExample(f"photo {example.name}", text, picture))
-        return shown
 
 
 def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
@@ -338,13 +297,6 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
     return scores
 
 
-def _some_rows(captions: list[EncodedCaption]) -> Tensor:
-    """Rows of at most `STANDARDISED_BY` photos with captions, evenly spread."""
-    rows = sorted({row for row, _ in captions})
-    count = min(len(rows), STANDARDISED_BY)
-    return torch.tensor([rows[place * len(rows) // count] for place in range(count)])
-
-
-def _check_validation(photos: int) -> None:
-    if photos < 2:
-        raise UserError(f"CIDEr-D needs two photos or more to validate on, and there are {photos}")
+def batches_of(items: Sequence[int], size: int) -> list[Sequence[int]]:
+    """The items, so many at a time."""
+    return [items[first : first + size] for first in range(0, len(items), size)]

@@ -42,9 +42,7 @@ class ShapesData(Config):
 class DataConfig(Config):
     """Training and validation data. Paths start from the working folder."""
 
-    removed: ClassVar[dict[str, str]] = {
-        "archives": "unpack the archives with unzip, and give the folders",
-    }
+    removed: ClassVar[dict[str, str]] = {"archives": "unpack them with unzip, give the folders"}
 
     format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
         description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
@@ -140,11 +138,6 @@ class EncoderRecipe(Config):
         """The network as the encoder takes it."""
         return family_of(self.name).config(name=self.name, **(self.model_extra or {}))
 
-    @property
-    def batch_norm_frozen(self) -> bool:
-        """Whether batch normalisation stays as it is while the encoder is trained."""
-        return self.weights != RANDOM
-
 
 class FeaturesConfig(Config):
     """The feature store, which holds the annotation vectors of every photo in float16."""
@@ -219,22 +212,10 @@ class CaptioningRecipe(Config):
                 "decoder.standardise takes annotation vectors as they are before training, and an "
                 "encoder of random weights does not stay near them"
             )
-        if self.features.mirror and self.photos_in_step:
+        if self.features.mirror if self.photos_in_step else self.augmentation.changes:
             raise ValueError(
-                "features.mirror is for stored features; augmentation.mirror is for photos that "
-                "are read in every step"
-            )
-        if self.augmentation.changes and not self.photos_in_step:
-            raise ValueError(
-                "augmentation has no effect: features are stored, and neither encoder.train nor "
-                "features.store false has photos read in the step"
-            )
-        if self.word_vectors is not None and self.start_from is not None:
-            raise ValueError("word_vectors have no effect: start_from gives the embeddings")
-        critical = self.objective.self_critical
-        if self.data.texts is not None and (critical is None or critical.fluency_weight == 0):
-            raise ValueError(
-                "data.texts has no effect without objective.self_critical.fluency_weight"
+                "augmentation is for photos that are read in every step, by encoder.train or "
+                "features.store false, and features.mirror for stored features"
             )
         if (self.objective.grounding > 0) != (self.data.instances is not None):
             raise ValueError("objective.grounding and data.instances need each other")
@@ -258,38 +239,34 @@ class CaptioningRecipe(Config):
 def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[str]]:
     """The training and the validation photos, and sentences about what was left out or chosen."""
     if data.format == "shapes":
-        validation = data.shapes.validation
-        count = validation + data.shapes.train
-        pictures = generate(count, data.shapes.seed, data.shapes.pictures)
+        count = data.shapes.validation
+        pictures = generate(count + data.shapes.train, data.shapes.seed, data.shapes.pictures)
         examples = shapes_examples(pictures)
-        return examples[validation:], examples[:validation], []
+        return examples[count:], examples[:count], []
     assert data.annotations is not None  # Checked by DataConfig.
-    splits = (data.train, data.validation)
+    file, splits = data.annotations, (data.train, data.validation)
     is_one_file = data.validation_annotations is None
-    takes_all = data.captions_by_captioner
-    problems = [
-        Problems(data.on_problem, by_captioner=takes_all, draws_splits=is_one_file) for _ in splits
-    ]
+    by_captioner = data.captions_by_captioner
+    first, second = (
+        Problems(data.on_problem, by_captioner=by_captioner, draws_splits=is_one_file)
+        for _ in splits
+    )
     if data.format == "table" and is_one_file:
-        train, val = read_splits(data.annotations, data.images, splits, problems[0])
-        for examples, split in zip((train, val), splits, strict=True):
-            if not examples:
-                raise UserError(f"{data.annotations}: no captioned images are left in {split!r}")
-    elif data.format == "coco" and is_one_file and data.annotations.is_file():
-        examples = read_examples("coco", data.annotations, data.images, None, problems[0])
-        folder = photo_folder(data.annotations, data.images)
-        train, val = drawn_splits(examples, folder, problems[0])
+        train, val = read_splits(file, data.images, splits, first)
+    elif data.format == "coco" and is_one_file and file.is_file():
+        examples = read_examples("coco", file, data.images, None, first)
+        train, val = drawn_splits(examples, photo_folder(file, data.images), first)
     else:
-        files = (data.annotations, data.validation_annotations or data.annotations)
-        train, val = (
-            read_examples(data.format, file, data.images, split, each)
-            for file, split, each in zip(files, splits, problems, strict=True)
-        )
-    shared = {each.name for each in train} & {each.name for each in val}
+        train = read_examples(data.format, file, data.images, data.train, first)
+        file = data.validation_annotations or file
+        val = read_examples(data.format, file, data.images, data.validation, second)
+    if not train or not val:
+        raise UserError(f"{file}: no captioned images are left of a split")
+    shared = sorted({each.name for each in train} & {each.name for each in val})
     if shared:
         raise UserError(
             f"the training and the validation split share {counted(len(shared), 'photo')}, "
-            f"{sorted(shared)[0]!r} among them; give the validation photos as another split "
+            f"{shared[0]!r} among them; give the validation photos as another split "
             "(data.validation) or file (data.validation_annotations)"
         )
-    return train, val, list(dict.fromkeys(problems[0].sentences + problems[1].sentences))
+    return train, val, list(dict.fromkeys(first.sentences + second.sentences))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -60,10 +60,7 @@ class ExampleStore:
     record: StoreRecord
 
     def fill(self, encoder: Encoder, engine: Engine) -> None:
-        """Write the missing rows of this process; the first process shows its progress.
-
-        Raises `UserError` for a batch with unreadable photos if the recipe refuses these.
-        """
+        """Write the missing rows of this process; the first process shows its progress."""
         if read_states(self.folder, self.record.rows).all():  # It may be read-only.
             return
         features = self.recipe.features
@@ -72,28 +69,21 @@ class ExampleStore:
         with StoreWriter(self.folder, self.record, engine.rank, engine.world_size) as writer:
             batches = writer.missing(features.batch_size)
             what, count = f"features, {self.folder.name}", sum(map(len, batches))
-            with (
-                progress_bar(what, count, "images", shown=engine.is_main) as progress,
-                closing(Loader(self._pixels, workers)(batches)) as loaded,
-            ):
-                for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
+            loader = closing(Loader(self._pixels, workers)(batches))
+            with progress_bar(what, count, "images", 0, engine.is_main) as progress, loader as read:
+                for rows, (pixels, unreadable) in zip(batches, read, strict=True):
                     pixels = pixels.to(engine.device, non_blocking=True)
                     normalised = self.recipe.preprocessing.normalise(pixels)
                     writer.write(rows, encoder.encode(normalised), unreadable)
                     progress.update(len(rows))
 
     def open(self) -> FeatureStore:
-        """The finished store.
-
-        Raises `UserError` for an unreadable photo if the recipe refuses these.
-        """
+        """The finished store."""
         store = FeatureStore(self.folder, self.record)
         if store.unreadable and self.recipe.data.on_problem == "refuse":
-            raise UserError(
-                f"feature store {self.folder} lacks photos that could not be read, the first: "
-                f"{_why_unreadable(self.examples, min(store.unreadable))}; set data.on_problem to "
-                "skip, or delete it"
-            )
+            reason = _why_unreadable(self.examples, min(store.unreadable))
+            advice = "set data.on_problem to skip, or delete it"
+            raise UserError(f"feature store {self.folder} lacks photos: {reason}; {advice}")
         return store
 
     def _pixels(self, rows: Sequence[int]) -> tuple[Tensor, list[int]]:
@@ -101,15 +91,14 @@ class ExampleStore:
 
         The photos of rows from N on are mirrored; unreadable photos are black.
         """
-        photos, reasons = [], {}
-        preprocessing = self.recipe.preprocessing
+        photos, reasons, preprocessing = [], {}, self.recipe.preprocessing
         for row in rows:
-            path = self.examples[row % len(self.examples)].path
+            photo = Image.new("RGB", (1, 1))
             try:
-                photos.append(preprocessing.pixels(preprocessing.load(path)))
+                photo = preprocessing.load(self.examples[row % len(self.examples)].path)
             except UserError as error:
                 reasons[row] = str(error)
-                photos.append(preprocessing.pixels(Image.new("RGB", (1, 1))))
+            photos.append(preprocessing.pixels(photo))
         if reasons and self.recipe.data.on_problem == "refuse":
             advice = "--set data.on_problem=skip leaves such photos out"
             raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
@@ -131,11 +120,10 @@ def example_stores(
         },
         "preprocessing": to_mapping(recipe.preprocessing),
     }
-    folder = recipe.features.folder
-    if folder is None:  # Named by its origin, so that a store is reused only by its own.
-        digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
-        name = recipe.encoder.name.replace("/", "-")
-        folder = run / "features" / f"{name}-{recipe.preprocessing.size}-{digest}"
+    # By default it is named by its origin, so that a store is reused only by its own.
+    digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
+    own = f"{recipe.encoder.name.replace('/', '-')}-{recipe.preprocessing.size}-{digest}"
+    folder = recipe.features.folder or run / "features" / own
     rows, columns = encoder.map_shape(recipe.preprocessing.size, recipe.preprocessing.size)
     stores = {}
     for name, examples in splits.items():
@@ -168,44 +156,38 @@ def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, Feat
     """
     with engine.fail_together():
         splits = examples_to_store(recipe)
-        torch.manual_seed(recipe.training.seed)  # Random weights are those of training.
+        torch.manual_seed(recipe.training.seed)  # As in training.
         encoder = encoder_of(recipe).to(engine.device)
         stores = example_stores(recipe, encoder, splits)
     opened = fill_stores(stores, encoder, engine)
     for name, store in opened.items():
-        usable = len(store) - len(store.unreadable)
         readable(splits[name], store)
-        print(f"{name}: {counted(usable, 'image')} in {store.folder}")
+        count = len(store) - len(store.unreadable)
+        print(f"{name}: {counted(count, 'image')} in {store.folder}")
     return opened
 
 
 def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
-    """The photos of `train` and `validation`, whose features are to be stored.
-
-    Prints what was left out of the data.
-
-    Raises `UserError` if the recipe stores no features or names no `features.folder`.
-    """
-    if recipe.photos_in_step:
-        reason = "encoder.train true" if recipe.encoder.train else "features.store false"
-        raise UserError(f"this config has {reason}, so it stores no features")
-    if recipe.features.folder is None:
-        raise UserError("this config has no features.folder; give --out or set it")
+    """The photos of `train` and `validation`; prints what was left out of the data."""
+    if recipe.photos_in_step or recipe.features.folder is None:
+        raise UserError(
+            "there is no folder for features: give --out, or a config with features.folder, whose "
+            "features.store is true and encoder.train false"
+        )
     train, validation, problems = read_training(recipe.data)
-    for sentence in problems:
-        print(sentence)
+    print("".join(f"{sentence}\n" for sentence in problems), end="")
     return {"train": train, "validation": validation[: recipe.validation.images or None]}
 
 
 def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
     """The rows of the readable photos; prints the number of the others and the first reason."""
-    unreadable = [row for row in range(len(examples)) if row in store.unreadable]
-    if unreadable:
-        print(
-            f"left out {counted(len(unreadable), 'photo')} that could not be read, the first: "
-            f"{_why_unreadable(examples, unreadable[0])}"
-        )
-    return [row for row in range(len(examples)) if row not in store.unreadable]
+    rows = range(len(examples))
+    left = [row for row in rows if row not in store.unreadable]
+    if len(left) < len(rows):
+        count = counted(len(rows) - len(left), "photo")
+        reason = _why_unreadable(examples, min(store.unreadable))
+        print(f"left out {count} that could not be read, the first: {reason}")
+    return left
 
 
 def _why_unreadable(examples: Sequence[Example], row: int) -> str:
@@ -217,11 +199,28 @@ def _why_unreadable(examples: Sequence[Example], row: int) -> str:
     return f"{example.name}, which can be read now"
 
 
+class Rows:
+    """Photos or their annotation vectors, by row; `workers` processes read ahead (see `Loader`)."""
+
+    workers: int
+    read: Callable[..., tuple[Tensor, Tensor | None]]
+    encode: Callable[[Tensor], Tensor]
+
+    @cached_property
+    def _loader(self) -> Loader[Tensor, tuple[Tensor, Tensor | None]]:
+        return Loader(self.read, self.workers)
+
+    def annotations(self, batches: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+        """The annotation vectors (B, L, D) of each batch of distinct rows, not augmented."""
+        for source, _ in self._loader(torch.tensor(batch) for batch in batches):
+            yield self.encode(source)
+
+
 @dataclass(frozen=True)
-class StoredRows:
+class StoredRows(Rows):
     """Annotation vectors from a feature store, mirrored at random if it has mirrored photos.
 
-    dtype: of the result; float16 needs no conversion. workers: see `Loader`.
+    dtype: of the result; float16 needs no conversion.
     """
 
     store: FeatureStore
@@ -240,30 +239,26 @@ class StoredRows:
             rows = rows + flips * len(self.store.record.images)
         return self.store.read(rows[part], self.dtype), None  # (B, L, D)
 
-    @cached_property
-    def loader(self) -> Loader[Tensor, tuple[Tensor, None]]:
-        """Reads rows ahead."""
-        return Loader(self.read, self.workers)
-
     def encode(self, annotations: Tensor) -> Tensor:
         """The annotation vectors (B, L, D), unchanged."""
         return annotations
 
 
 @dataclass(frozen=True)
-class PixelRows:
-    """Photos for an encoder, trained or frozen, that reads them in every step.
+class PixelRows(Rows):
+    """Photos for an encoder that reads them in every step.
 
-    encoder, precision: for `encode`, of products. augmentation: of photos read with a generator.
-    workers: see `Loader`.
+    precision: of the encoder's products. augmentation: of photos read with a generator. in_loss:
+    whether the loss encodes, since the encoder is trained.
     """
 
     examples: Sequence[Example]
     preprocessing: Preprocessing
-    encoder: Encoder | None = None
+    encoder: Encoder
     augmentation: Augmentation = field(default_factory=Augmentation)
     precision: str = "float32"
     workers: int = 0
+    in_loss: bool = False
 
     def read(
         self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
@@ -276,43 +271,25 @@ class PixelRows:
         chosen, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
         if len(chosen) == len(photos):
             chosen, photos = rows[part], None
-        seed: int | None = None
-        if generator is not None and self.augmentation.changes:
-            seed = int(torch.randint(2**62, (), generator=generator))
-        pixels = numpy.stack([self._photo(row, seed) for row in chosen.tolist()])
-        return torch.from_numpy(pixels).to(memory_format=torch.channels_last), photos
-
-    def _photo(self, row: int, seed: int | None) -> numpy.ndarray[Any, Any]:
-        """`Preprocessing.pixels` of a photo; augmented if there is a seed."""
-        photo = self.preprocessing.load(self.examples[row].path)
-        if seed is not None:
-            photo = self.augmentation(photo, torch.Generator().manual_seed(seed ^ row))
-        return self.preprocessing.pixels(photo)
-
-    @cached_property
-    def loader(self) -> Loader[Tensor, tuple[Tensor, Tensor | None]]:
-        """Reads rows ahead."""
-        return Loader(self.read, self.workers)
-
-    def normalise(self, pixels: Tensor) -> Tensor:
-        """Photos (B, 3, size, size), uint8 -> float32, on the encoder's device."""
-        assert self.encoder is not None
-        device = next(self.encoder.parameters()).device
-        normalised: Tensor = self.preprocessing.normalise(pixels.to(device, non_blocking=True))
-        return normalised
+        pixels: list[numpy.ndarray[Any, Any]] = []
+        is_changed = generator is not None and self.augmentation.changes
+        seed = int(torch.randint(2**62, (), generator=generator)) if is_changed else 0
+        for row in chosen.tolist():
+            photo = self.preprocessing.load(self.examples[row].path)
+            if is_changed:
+                photo = self.augmentation(photo, torch.Generator().manual_seed(seed ^ row))
+            pixels.append(self.preprocessing.pixels(photo))
+        stacked = torch.from_numpy(numpy.stack(pixels))  # (P, 3, size, size)
+        return stacked.to(memory_format=torch.channels_last), photos
 
     def encode(self, pixels: Tensor) -> Tensor:
-        """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D), without a gradient."""
-        assert self.encoder is not None
-        normalised = self.normalise(pixels)
-        with autocast(normalised.device, getattr(torch, self.precision)):
+        """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D), without a gradient.
+
+        Where the loss encodes: normalised photos, float32, on the encoder's device.
+        """
+        device = next(self.encoder.parameters()).device
+        normalised: Tensor = self.preprocessing.normalise(pixels.to(device, non_blocking=True))
+        if self.in_loss:
+            return normalised
+        with autocast(device, getattr(torch, self.precision)):
             return self.encoder.encode(normalised)
-
-
-Rows = StoredRows | PixelRows
-
-
-def annotation_batches(rows: Rows, batches: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-    """The annotation vectors (B, L, D) of each batch of distinct rows, without augmentation."""
-    for source, _ in rows.loader(torch.tensor(batch) for batch in batches):
-        yield rows.encode(source)

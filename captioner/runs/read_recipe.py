@@ -18,12 +18,10 @@ from captioner.errors import UserError
 from captioner.files import read_text
 from captioner.model_folders import kind_of, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.translation_recipe import TASK, TranslationRecipe
+from captioner.runs.translation_task import TASK, TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
 from captioner.vision.encoders import family_of, make_encoder
 from captioner.vision.preprocessing import Preprocessing
-
-CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 FINE_TUNING: dict[str, Any] = {
     "start_from": "default",  # Its sizes, words, encoder, preprocessing and search are the run's.
@@ -48,24 +46,20 @@ def read_any_recipe(
     path: also photos and captions that `format_of` knows, which is `FINE_TUNING` on them.
     changes: see `read_recipe`.
     """
-    suffix, format = Path(path).suffix.lower(), format_of(Path(path))
-    if format is None and suffix not in (*CONFIG_SUFFIXES, ""):
-        raise UserError(
-            f"{path} is neither a config ({', '.join(CONFIG_SUFFIXES)}) nor a table "
-            f"({', '.join(SUFFIXES)}), nor a folder of photos"
-        )
+    format = format_of(Path(path))
+    if format is None and Path(path).suffix.lower() not in (".yaml", ".yml", ".json", ""):
+        known = f"(.yaml, .yml, .json) nor a table ({', '.join(SUFFIXES)})"
+        raise UserError(f"{path} is neither a config {known}, nor a folder of photos")
     if format is not None:
         mapping = deepcopy(FINE_TUNING) | {"data": {"format": format, "annotations": str(path)}}
-        mapping, where = with_changes(mapping, changes), f"data {path}"
-    else:
-        mapping, where = read_mapping(path, changes), f"config {path}"
-    if not isinstance(mapping, dict) or "task" not in mapping:
-        return captioning_recipe(mapping, where)
-    if mapping["task"] == TASK:
+        return captioning_recipe(with_changes(mapping, changes), f"data {path}")
+    mapping, where = read_mapping(path, changes), f"config {path}"
+    task = mapping.get("task") if isinstance(mapping, dict) else None
+    if task == TASK:
         return from_mapping(TranslationRecipe, mapping, where)
-    raise UserError(
-        f"{where}: task {mapping['task']!r} is not {TASK!r}; leave it out for a captioner"
-    )
+    if task is not None:
+        raise UserError(f"{where}: task {task!r} is not {TASK!r}; leave it out for a captioner")
+    return captioning_recipe(mapping, where)
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:
@@ -78,61 +72,47 @@ def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningReci
 
 def captioning_recipe(mapping: Any, where: str) -> CaptioningRecipe:
     """Fill the plain values of a config from its model and its encoder, and validate them."""
-    filled = with_encoder_sections(with_model_sections(mapping))
-    return from_mapping(CaptioningRecipe, filled, where)
+    names = "encoder", "decoder", "preprocessing", "search"
+    if isinstance(mapping, dict) and all(isinstance(mapping.get(n, {}), dict) for n in names):
+        mapping = with_encoder_sections(with_model_sections(mapping))
+    return from_mapping(CaptioningRecipe, mapping, where)
 
 
-def with_model_sections(mapping: Any) -> Any:
+def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     """Fill the encoder, decoder, preprocessing and search of a config, given as plain values.
 
     Fields left out come from the model of `start_from`. Those of encoder and preprocessing come
     from the model that `encoder.weights` names. Without a model, or with a file, nothing changes,
     nor does an encoder of another name or a decoder of another kind.
     """
-    if not isinstance(mapping, dict):
-        return mapping
-    encoder = mapping.get("encoder")
-    weights = encoder.get("weights") if isinstance(encoder, dict) else None
-    names = ["encoder", "preprocessing"]
-    if (eyes := _folder_of(weights)) is not None and kind_of(eyes) == "captioner":
-        mapping = _with_sections(mapping, eyes, names)
-    if (start := _folder_of(mapping.get("start_from"))) is not None:
-        mapping = _with_sections(mapping, start, [*names, "decoder", "search"])
+    eyes, names = mapping.get("encoder", {}).get("weights"), ["encoder", "preprocessing"]
+    start = mapping.get("start_from")
+    for model, sections in ((eyes, names), (start, [*names, "decoder", "search"])):
+        with contextlib.suppress(UserError):  # Of something missing, which its reader names.
+            folder = model_folder(model) if isinstance(model, str) else None
+            if folder is not None and kind_of(folder) == "captioner":
+                mapping = _with_sections(mapping, folder, sections)
     return mapping
-
-
-def _folder_of(model: Any) -> Path | None:
-    """The folder of a model; None for a file, or for something missing, which its reader names."""
-    with contextlib.suppress(UserError):
-        return model_folder(model) if isinstance(model, str) else None
-    return None
 
 
 def _with_sections(mapping: dict[str, Any], folder: Path, names: list[str]) -> dict[str, Any]:
     model = to_mapping(read_config(folder))
-    sections = {name: model[name] for name in names}
-    sections["encoder"]["weights"] = str(folder)
-    for section, field in (("encoder", "name"), ("decoder", "kind")):
-        own = mapping.get(section)
-        if isinstance(own, dict) and own.get(field) not in (None, model[section][field]):
-            sections.pop(section, None)
-    given = {name: mapping.get(name, {}) for name in sections}
-    filled = {n: {**sections[n], **own} for n, own in given.items() if isinstance(own, dict)}
-    return {**mapping, **filled}
+    model["encoder"]["weights"] = str(folder)
+    for name in names:
+        own, field = mapping.get(name, {}), {"encoder": "name", "decoder": "kind"}.get(name)
+        if field is None or own.get(field) in (None, model[name][field]):
+            mapping = {**mapping, name: {**model[name], **own}}
+    return mapping
 
 
-def with_encoder_sections(mapping: Any) -> Any:
+def with_encoder_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     """Fill the preprocessing and `decoder.memory_size` of a config, given as plain values.
 
     Fields left out are those of the encoder's published weights; `resize_shorter` is in proportion
     to `size`.
     """
-    given = mapping if isinstance(mapping, dict) else {}
-    encoder: Any = given.get("encoder", {})
-    decoder: Any = given.get("decoder", {})
-    preprocessing: Any = given.get("preprocessing", {})
-    if not all(isinstance(section, dict) for section in (mapping, encoder, decoder, preprocessing)):
-        return mapping
+    sections = "encoder", "decoder", "preprocessing"
+    encoder, decoder, preprocessing = (mapping.get(name, {}) for name in sections)
     try:
         family = family_of(encoder.get("name", "vgg19"))
     except ValueError:  # Validation names it.
@@ -143,13 +123,11 @@ def with_encoder_sections(mapping: Any) -> Any:
     standard, size = published or Preprocessing(), preprocessing.get("size")
     if isinstance(size, int) and preprocessing.get("resize", standard.resize) == "crop":
         own["resize_shorter"] = standard.resize_shorter * size // standard.size
-    if own:
-        preprocessing = {**own, **preprocessing}
     if "memory_size" not in decoder:
         has_one_size = hasattr(family.encoder, "annotation_size")
         sized = family.encoder if has_one_size else make_encoder(config)
         decoder = {**decoder, "memory_size": sized.annotation_size}
-    return {**mapping, "decoder": decoder, "preprocessing": preprocessing}
+    return {**mapping, "decoder": decoder, "preprocessing": {**own, **preprocessing}}
 
 
 def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import platform
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 from torch import nn
 
@@ -28,14 +26,13 @@ from captioner.files import (
     write_text,
 )
 from captioner.model_folders import CARD, MODEL
-from captioner.runs.caption_task import RESULTS, START_RESULTS, CaptionTask
+from captioner.runs.caption_task import RESULTS, START_RESULTS, CaptionTask, batches_of
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.translation_recipe import TranslationRecipe
-from captioner.runs.translation_task import TranslationTask
+from captioner.runs.translation_task import TranslationRecipe, TranslationTask
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
-from captioner.training.log import LOG, ShownExample, summary_writer
+from captioner.training.log import LOG, summary_writer
 from captioner.training.loop import Validation, train
 from captioner.training.optimization import make_optimizer
 from captioner.vision.encoder import Encoder
@@ -45,9 +42,6 @@ COMPILED_PARTS = (Attention, EncoderLayer, DecoderLayer, Encoder)
 
 CONFIG = "config.json"
 """File in a run's folder: its recipe."""
-
-RECORD = "environment.json"
-"""File in a run's folder: versions, device and processes of each start and resume, in a list."""
 
 CHANGEABLE = (
     "training.epochs",
@@ -68,107 +62,9 @@ Task = CaptionTask | TranslationTask
 
 `read` reads the data and makes the model, before the run's folder is locked; `prepare` makes the
 batches. `loss` is the module that is trained on `batches`, by the optimiser's `parameter_groups`.
-`generate` gives texts for the validation data, `score` their scores; `save` writes the model, its
-scores and the texts, and `show` gives some for TensorBoard. `data` describes the data for the model
-card.
+`generate` gives texts for batches of the validation data, in `order`, and `score` their scores;
+`save` writes the model, its scores and the texts. `data` describes the data for the model card.
 """
-
-
-def _write_record(path: Path, seed: int, engine: Engine, resumed: bool) -> None:
-    before: Any = read_json(path, "record of the run") if resumed and path.exists() else []
-    device = str(engine.device)
-    if engine.device.type == "cuda":
-        device = torch.cuda.get_device_name(engine.device)
-    record = {
-        "captioner": sys.modules[__name__.partition(".")[0]].__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "system": platform.platform(),
-        "device": device,
-        "processes": engine.world_size,
-        "threads": torch.get_num_threads(),
-        "seed": seed,
-    }
-    write_json(path, [*(before if isinstance(before, list) else []), record])
-
-
-def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
-    """Raise `UserError` if the folder holds a run that cannot be resumed.
-
-    Without `resume`, that is any run. With it, a run whose recipe differs in a field that is not
-    in `CHANGEABLE`, or in the number of epochs where training follows it, or whose checkpoint is
-    damaged or of another number of processes. Raises it also for a missing package.
-    """
-    if recipe.training.tensorboard:
-        summary_writer()  # Its package may be missing.
-    if not (folder / CHECKPOINT).exists():
-        return
-    if not resume:
-        raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
-    path = folder / CONFIG
-    mapping, now = read_json(path, "config of the run"), flat(to_mapping(recipe))
-    if isinstance(mapping, dict) and mapping.get("task") != now.get("task"):
-        raise UserError(f"cannot resume {folder}: its run is of another task; give another folder")
-    try:
-        saved = from_mapping(type(recipe), mapping, str(path))
-    except UserError as error:  # Such as a field that is gone since.
-        raise UserError(f"cannot resume {folder}, which another version made: {error}") from None
-    before = flat(to_mapping(saved))
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) == now.get(name):
-            continue
-        reason = _epochs_matter(saved) if name == "training.epochs" else ""
-        if reason or name not in CHANGEABLE:
-            advice = f"; to train its model further: --start-from {folder}, another --out"
-            raise UserError(
-                f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
-                f"not {now.get(name)!r}{reason}; to keep what it was made with: "
-                f"captioner train {path} --out {folder} --resume" + advice * bool(reason)
-            )
-    read_checkpoint(folder / CHECKPOINT, engine.world_size)
-
-
-def _epochs_matter(recipe: Recipe) -> str:
-    """Why a run cannot end later than planned, as the end of a sentence; "" if it can."""
-    if recipe.training.schedule == "cosine":
-        return ", which the schedule cosine follows"
-    if isinstance(recipe, CaptioningRecipe) and recipe.objective.scheduled_sampling > 0:
-        return ", which scheduled sampling follows"
-    return ""
-
-
-class Validator:
-    """Generates texts without teacher forcing, scores them and keeps the best model."""
-
-    def __init__(self, task: Task, folder: Path, engine: Engine) -> None:
-        self.task, self.folder, self.engine = task, folder, engine
-        self.texts: list[str] = []
-
-    def run(self) -> dict[str, float]:
-        """Generate together with the other processes; the main process returns the scores.
-
-        Processes take whole batches in turn, so that scores do not depend on their number.
-        """
-        engine = self.engine
-        generated: dict[int, str] = {}
-        with engine.fail_together():
-            generated = self.task.generate(engine.rank, engine.world_size)
-        by_number = dict(chain.from_iterable(each.items() for each in engine.gather(generated)))
-        self.texts = [by_number[number] for number in range(len(by_number))]
-        with engine.fail_together():
-            return self.task.score(self.texts) if engine.is_main else {}
-
-    def keep(self, scores: dict[str, float], epoch: int) -> None:
-        """Save the best model with its scores, texts and card."""
-        self.task.save(self.folder, self.texts, scores)
-        if epoch == 0 and isinstance(self.task, CaptionTask):
-            shutil.copyfile(self.folder / RESULTS, self.folder / START_RESULTS)
-        write_card(self.task.recipe, self.folder, self.task.data, epoch, scores)
-
-    def show(self) -> list[ShownExample]:
-        """The first validation items, for TensorBoard."""
-        return self.task.show(self.texts)
 
 
 def train_run(
@@ -179,22 +75,20 @@ def train_run(
 ) -> Path:
     """Train by a recipe; returns the folder of the best model.
 
-    folder: receives `config.json`, the vocabulary, `environment.json` (versions), the checkpoint,
-        the log, and `model/` with the best model so far, its scores and its card;
-        also a captioner's `features/` and `results.json`, or a translator's `translations.txt`.
+    folder: receives `config.json`, the vocabulary, the checkpoint, the log, and `model/` with the
+        best model so far, its scores and its card; also a captioner's `features/` and
+        `results.json`, or a translator's `translations.txt`.
     resume: continue from the folder's checkpoint, if there is one; only fields in `CHANGEABLE` may
         differ. Without it, a folder with a checkpoint is refused.
     device: under `torchrun`, the type of device; each process takes its own.
     Several processes end as `captioner.training.loop.train` says.
     """
     folder = Path(folder)
-    task: Task = (
-        CaptionTask(recipe) if isinstance(recipe, CaptioningRecipe) else TranslationTask(recipe)
-    )
-    with Engine(device) as engine, contextlib.ExitStack() as stack:
+    kind: Any = CaptionTask if isinstance(recipe, CaptioningRecipe) else TranslationTask
+    task: Task = kind(recipe)
+    with Engine(device) as engine, ExitStack() as stack:
         with engine.fail_together():
-            if engine.is_main:
-                check_folder(recipe, folder, resume, engine)
+            check_folder(recipe, folder, resume, engine)
             resumed = resume and (folder / CHECKPOINT).exists()
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
@@ -204,29 +98,32 @@ def train_run(
                 stack.enter_context(folder_lock(folder, "run"))
                 for place in (folder, folder / MODEL):
                     remove_temporaries(place, age=0)
-                # Again: another run may have ended meanwhile.
-                check_folder(recipe, folder, resume, engine)
-                _write_record(folder / RECORD, recipe.training.seed, engine, resume)
                 write_json(folder / CONFIG, to_mapping(recipe))
         task.prepare(folder, engine, resumed)
-        validator = Validator(task, folder, engine)
-        validate = validator.run
+        texts: list[str] = []
+
+        def validate() -> dict[str, float]:
+            texts[:] = generate_texts(task, engine)
+            with engine.fail_together():
+                return task.score(texts) if engine.is_main else {}
+
+        def keep(scores: dict[str, float], epoch: int) -> None:
+            task.save(folder, texts, scores)
+            if epoch == 0 and isinstance(task, CaptionTask):
+                shutil.copyfile(folder / RESULTS, folder / START_RESULTS)
+            write_card(recipe, folder, task.data, epoch, scores)
+
         if recipe.training.compile:
             compile_parts(task.loss)
             # The shapes of a search change with every word.
             validate = torch.compiler.set_stance("force_eager")(validate)
+        before = recipe.start_from is not None
         position = train(
             task.loss,
             task.batches,
             recipe.training,
             folder,
-            Validation(
-                validate,
-                recipe.validation.score,
-                validator.keep,
-                validator.show,
-                before=recipe.start_from is not None,
-            ),
+            Validation(validate, recipe.validation.score, keep, before),
             resume,
             make_optimizer(task.loss, recipe.training, task.parameter_groups),
             engine,
@@ -234,6 +131,55 @@ def train_run(
         if engine.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
+
+
+def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
+    """Raise `UserError` if the folder holds a run that cannot be resumed, or is not to be.
+
+    A run can be resumed by its recipe but for `CHANGEABLE`, without the number of epochs where
+    training follows it, and by as many processes.
+    """
+    if recipe.training.tensorboard:
+        summary_writer()  # Its package may be missing.
+    if not (folder / CHECKPOINT).exists():
+        return
+    if not resume:
+        raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
+    path = folder / CONFIG
+    try:
+        saved = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
+    except UserError as error:
+        raise UserError(
+            f"cannot resume {folder}, a run of another task or by another version: {error}"
+        ) from None
+    before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
+    is_sampled = isinstance(saved, CaptioningRecipe) and saved.objective.scheduled_sampling > 0
+    changeable = {*CHANGEABLE}
+    if is_sampled or saved.training.schedule == "cosine":  # They follow the number of epochs.
+        changeable.discard("training.epochs")
+    for name in sorted((before.keys() | now.keys()) - changeable):
+        if before.get(name) != now.get(name):
+            raise UserError(
+                f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
+                f"not {now.get(name)!r}; captioner train {path} --out {folder} --resume keeps what "
+                f"it was made with, and --start-from {folder} with another --out trains its model "
+                "further"
+            )
+    read_checkpoint(folder / CHECKPOINT, engine.world_size)
+
+
+def generate_texts(task: Task, engine: Engine) -> list[str]:
+    """Texts for the validation data, generated without teacher forcing by all processes together.
+
+    Processes take whole batches in turn, so that scores do not depend on their number.
+    """
+    generated: dict[int, str] = {}
+    batches = batches_of(task.order(), task.recipe.validation.batch_size)
+    own = batches[engine.rank :: engine.world_size]
+    with engine.fail_together():
+        generated = dict(zip(chain.from_iterable(own), task.generate(own), strict=True))
+    by_number = dict(chain.from_iterable(each.items() for each in engine.gather(generated)))
+    return [by_number[number] for number in range(len(by_number))]
 
 
 def compile_parts(model: nn.Module) -> None:
@@ -250,8 +196,7 @@ def compile_parts(model: nn.Module) -> None:
 
 def _report(task: Task, folder: Path, epochs: int) -> None:
     """Print the epoch of the best model, if it gained nothing, and if the run stopped early."""
-    recipe = task.recipe
-    score, settings = recipe.validation.score, recipe.training
+    score, settings = task.recipe.validation.score, task.recipe.training
     best = max(validations_of(folder, score), key=lambda record: record[score])
     if epochs < settings.epochs:
         print(
@@ -260,12 +205,11 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         )
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
-    if not isinstance(task, CaptionTask):
-        return
-    if best["epoch"] and (doubt := task.doubt_of_gain(folder)):
-        print(doubt)
-    if task.recipe.data.format != "shapes":
-        print("it has no confidence yet; captioner calibrate fits one")
+    if isinstance(task, CaptionTask):
+        if best["epoch"] and (doubt := task.doubt_of_gain(folder)):
+            print(doubt)
+        if task.recipe.data.format != "shapes":
+            print("it has no confidence yet; captioner calibrate fits one")
 
 
 def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
@@ -282,41 +226,43 @@ def write_card(
     folder: the run's. data: sentences about training and validation data.
     epoch, scores: of the model that was just kept; epoch 0 is before training.
     """
-    score = recipe.validation.score
-    start = recipe.start_from if isinstance(recipe, CaptioningRecipe) else None
-    kind, tag = "translator", "translation"
+    score, kind, tag, origin = recipe.validation.score, "translator", "translation", ""
     if isinstance(recipe, CaptioningRecipe):
         kind, tag = "captioner", "image-to-text"
-    before = [each for each in validations_of(folder, score) if each["epoch"] == 0]
+        origin = f", started from {recipe.start_from}" if recipe.start_from is not None else ""
     when = f"after epoch {epoch}" if epoch else "before training"
-    summary = f"{score} {scores[score]:.3f} in validation, {when}"
-    if before:
-        summary += f"; {before[0][score]:.3f} before training"
-    version = sys.modules[__name__.partition(".")[0]].__version__
-    rows = [
-        f"| {record['epoch']} | {' | '.join(f'{record[name]:.4f}' for name in scores)} |"
-        for record in [*before, {"epoch": epoch, **scores}]
-    ]
-    settings = [f"- `{name}`: {value}" for name, value in _settings(recipe).items()]
-    lines = [
-        *("---", "library_name: captioner", f"pipeline_tag: {tag}", "---", ""),
-        f"# A {kind}" + (f", started from {start}" if start is not None else ""),
-        *("", f"{summary}.", ""),
-        *(f"- {sentence}" for sentence in data),
-        *("", "## Scores", ""),
-        f"| epoch | {' | '.join(scores).replace('_', ' ')} |",
-        f"|---|{'---|' * len(scores)}",
-        *rows,
-        *("", "## Settings", ""),
-        f"captioner {version}; fields of the config that are not the default:",
-        *("", *settings, ""),
-    ]
-    write_text(folder / MODEL / CARD, "\n".join(lines))
-
-
-def _settings(recipe: Recipe) -> dict[str, Any]:
-    """The fields of a recipe that differ from their defaults, by dotted name."""
+    before = [each for each in validations_of(folder, score) if each["epoch"] == 0]
     settings = flat(recipe.model_dump(mode="json", exclude_defaults=True))
     if "start_from" in settings:  # They are its own, and their path is of this machine.
         settings.pop("encoder.weights", None)
-    return settings
+
+    def listed(lines: Iterable[str]) -> str:
+        return "\n".join(f"- {line}" for line in lines)
+
+    def value_of(name: str) -> str:
+        start = "".join(f"; {record[name]:.3f} before training" for record in before)
+        return f"{name.replace('_', ' ')} {scores[name]:.3f} in validation, {when}{start}"
+
+    card = f"""---
+library_name: captioner
+pipeline_tag: {tag}
+---
+
+# A {kind}{origin}
+
+{value_of(score)}.
+
+{listed(data)}
+
+## Scores
+
+{listed(map(value_of, scores))}
+
+## Settings
+
+captioner {sys.modules[__name__.partition(".")[0]].__version__}, torch {torch.__version__}; fields
+of the config that are not the default:
+
+{listed(f"`{name}`: {value}" for name, value in settings.items())}
+"""
+    write_text(folder / MODEL / CARD, card)

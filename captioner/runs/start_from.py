@@ -74,10 +74,7 @@ def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> 
     """Fill a captioner's decoder and, if wanted, its encoder from those of `start`.
 
     Words that the vocabulary of `start` lacks begin as copies of `<unk>`, which they were, and
-    share its probability with it.
-
-    Raises `UserError` for an encoder that is not to be filled and differs from the one that the
-    decoder was trained on.
+    share its probability with it. An encoder that is not filled must be that of `start`.
     """
     decoder = dict(start.decoder.state_dict())
     row_of = {word: row for row, word in enumerate(start.vocabulary.words)}
@@ -91,18 +88,10 @@ def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> 
     if with_encoder:
         fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
         return
-    ours, theirs = captioner.encoder.state_dict(), start.encoder.state_dict()
-    for name in sorted(ours.keys() | theirs.keys()):
-        has_both = name in ours and name in theirs
-        if not has_both or not _equal_up_to_rounding(theirs[name], ours[name]):
-            raise UserError(
-                "start_from was trained on another encoder than this recipe's: tensor "
-                f"{name!r} differs"
-            )
-
-
-def _equal_up_to_rounding(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors differ at most by a saved model's rounding to float16."""
-    return first.shape == second.shape and torch.allclose(
-        first.double(), second.double(), rtol=1e-3, atol=1e-6
-    )
+    other = "start_from was trained on another encoder than this recipe's"
+    ours = {name: tensor.clone() for name, tensor in captioner.encoder.state_dict().items()}
+    fill(ours, start.encoder.state_dict(), other)
+    for name, tensor in captioner.encoder.state_dict().items():
+        # Equal up to a saved model's rounding to float16.
+        if not torch.allclose(ours[name].double(), tensor.double(), rtol=1e-3, atol=1e-6):
+            raise UserError(f"{other}: tensor {name!r} differs")

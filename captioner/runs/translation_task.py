@@ -1,30 +1,38 @@
-"""The translation task: reads parallel text, learns vocabularies, makes the translator."""
+"""The translation task: its config, text, vocabularies, translator and batches."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from captioner.data.batches import encode_pairs, report_cut
 from captioner.data.example import Problems
-from captioner.data.parallel import ParallelText, SentencePair, number_pairs, read_parallel
+from captioner.data.parallel import (
+    LARGEST,
+    ParallelText,
+    SentencePair,
+    number_pairs,
+    read_parallel,
+)
+from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_json, write_text
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches
-from captioner.runs.translation_recipe import ParallelData, TextConfig, TranslationRecipe
+from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
-from captioner.text.plain_text import as_sentence
+from captioner.text.plain_text import Capitals
+from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.log import ShownExample
-from captioner.translate.model import TranslationLoss
-from captioner.translate.translator import Translator
+from captioner.translate.model import TranslationLoss, TranslationObjective
+from captioner.translate.translator import TranslationModelConfig, Translator
 from captioner.translate.translator_folder import (
     load_translator,
     load_vocabularies,
@@ -33,11 +41,128 @@ from captioner.translate.translator_folder import (
 )
 from captioner.weight_files import fill
 
+TASK = "translate"
+
 TRANSLATIONS = "translations.txt"
 """In a run's folder: the best model's translations of the validation sources, one a line."""
 
-SHOWN = 8
-"""Sentences shown in TensorBoard."""
+
+class NumbersData(Config):
+    """The generated set: different numbers, in words and in figures."""
+
+    train: int = Field(3000, ge=1, le=LARGEST + 1, description="numbers to train on")
+    validation: int = Field(500, ge=1, le=LARGEST + 1, description="numbers to validate on")
+    largest: int = Field(9_999, ge=0, le=LARGEST, description="the largest; the smallest is 0")
+    seed: Seed = Field(0, description="of the draw")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.train + self.validation > self.largest + 1:
+            raise ValueError(
+                f"train {self.train} and validation {self.validation} are more than there are "
+                f"numbers from 0 to {self.largest}"
+            )
+        return self
+
+
+class ParallelData(Config):
+    """Training and validation data. Paths start from the working folder."""
+
+    format: Literal["parallel", "numbers"] = Field(
+        "parallel",
+        description="parallel: two text files line by line, of which .gz is unpacked; numbers: "
+        "generated, no files",
+    )
+    source: FilePath | None = Field(None, description="training text to translate")
+    target: FilePath | None = Field(None, description="its translation")
+    validation_source: FilePath | None = Field(None, description="validation text to translate")
+    validation_target: FilePath | None = Field(None, description="its translation")
+    on_problem: Literal["refuse", "skip"] = Field(
+        "refuse", description="refuse to start when a sentence is empty, or skip and report it"
+    )
+    maximum_length: Length = Field(
+        100, description="tokens; longer sentences are cut, also in translating"
+    )
+    batch_tokens: int = Field(
+        3000,
+        ge=1,
+        le=10_000_000,
+        description="tokens a step with padding, on the longer side, over all processes",
+    )
+    numbers: NumbersData = Field(default_factory=NumbersData)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("source", "target", "validation_source", "validation_target"):
+            if self.format == "parallel" and getattr(self, name) is None:
+                raise ValueError(f"{name} is missing; format 'parallel' needs it")
+        return self
+
+
+class TextConfig(Config):
+    """How text is cut into tokens, learned from the training text or as in `start_from`."""
+
+    kind: Literal["words", "subwords"] = Field("words", description="what a token is")
+    joint: bool = Field(False, description="one vocabulary for both sides")
+    case: Literal["keep", "lower", "sentence"] = Field(
+        "keep",
+        description="lower: small letters for all; sentence (words only): the first word of a "
+        "sentence as it is written elsewhere",
+    )
+    capitals: Capitals = Field(
+        "keep", description="read as sentences: none, lines all in capitals, or titles as well"
+    )
+    minimum_count: Count = Field(2, description="occurrences of a word that enters the vocabulary")
+    size: int = Field(
+        8000, ge=1, le=1_000_000, description="subwords, of both sides together where joint"
+    )
+    method: Literal["unigram", "bpe"] = Field("unigram", description="of learning subwords")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.kind == "subwords" and self.case == "sentence":
+            raise ValueError("case 'sentence' is of words; of subwords it is one of keep, lower")
+        return self
+
+
+class TranslationValidation(Config):
+    """Validation on generated translations, with the search of `search`."""
+
+    score: Literal["BLEU", "chrF", "exact match"] = Field(
+        "BLEU", description="decides which epoch is kept; sacrebleu's, of normal text"
+    )
+    sentences: int = Field(0, ge=0, le=COUNT, description="validate on the first N only; 0 for all")
+    batch_size: Size = Field(64, description="sentences at a time")
+
+
+class TranslationRecipe(Config):
+    """A whole translation run."""
+
+    task: Literal["translate"] = Field(
+        description="tells this config from that of a captioner, which has no task"
+    )
+    data: ParallelData
+    model: TranslationModelConfig
+    start_from: str | None = Field(
+        None,
+        min_length=1,
+        description="a translator of the same sizes, by name, folder or hf://user/name: initial "
+        "weights and the vocabulary, for any text.kind, case, size, method and minimum_count",
+    )
+    text: TextConfig = Field(default_factory=TextConfig)
+    objective: TranslationObjective = Field(default_factory=TranslationObjective)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    search: TranslationSearch = Field(default_factory=TranslationSearch)
+    validation: TranslationValidation = Field(default_factory=TranslationValidation)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, model in self.model:
+            if model is not None and model.tie_embeddings == "all" and not self.text.joint:
+                raise ValueError(f"model.{name}.tie_embeddings 'all' needs text.joint to be true")
+        if self.training.batch_size != TrainingConfig().batch_size:
+            raise ValueError("training.batch_size has no effect: data.batch_tokens is for that")
+        return self
 
 
 class TranslationTask:
@@ -70,62 +195,47 @@ class TranslationTask:
         if start is not None:
             refusal = f"start_from {recipe.start_from} does not fit this model"
             fill(model, start.model.state_dict(), refusal)
+        settings = recipe.data.maximum_length, recipe.search
         self.translator = Translator(
-            recipe.model,
-            model,
-            source,
-            target,
-            recipe.data.maximum_length,
-            recipe.search,
-            capitals=recipe.text.capitals,
+            recipe.model, model, source, target, *settings, capitals=recipe.text.capitals
         )
         self.loss = TranslationLoss(model, recipe.objective)
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Save the vocabularies and make the batches."""
         recipe, translator = self.recipe, self.translator
-        source, target = translator.source, translator.target
+        source, target, length = translator.source, translator.target, recipe.data.maximum_length
         self.loss.to(engine.device)
         if engine.is_main and not resumed:
             save_vocabularies(folder, source, target)
-        maximum_length, capitals = recipe.data.maximum_length, recipe.text.capitals
+        examples, cut = encode_pairs(self.training.pairs, source, target, length)
         self.data = []
         for name, text in (("training", self.training), ("validation", self.validation)):
-            self.data.append(f"{name}: {len(text.pairs):,} pairs of sentences")
-            if len(text.problems):
-                self.data.append(text.problems.summary())
+            self.data += [
+                f"{name}: {len(text.pairs):,} pairs of sentences",
+                *text.problems.sentences,
+            ]
         self.data.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
         print("\n".join(self.data))
-        examples, cut = encode_pairs(self.training.pairs, source, target, maximum_length)
         if cut:
-            print(f"training: {report_cut('pair', cut, f'{maximum_length:,} tokens a side')}")
+            print(f"training: {report_cut('pair', cut, f'{length:,} tokens a side')}")
         self.validated = self.validation.pairs[: recipe.validation.sentences or None]
-        read = ((each.line, as_sentence(each.source, capitals)[0]) for each in self.validated)
-        long = [line for line, text in read if len(source.split(text)) > maximum_length]
-        if long:
-            print(f"validation: {report_cut('source', long, f'{maximum_length:,} tokens')}")
         # Sentences need no more than two workers.
         workers = min(2, loading_workers(engine.device, engine.local_world_size))
         tokens, seed = recipe.data.batch_tokens, recipe.training.seed
         self.batches = TranslationBatches(examples, tokens, seed, workers)
 
-    def generate(self, rank: int, ranks: int) -> dict[int, str]:
-        """Translations of the validation sources in the batches of a process, by number.
-
-        Similar lengths are together, which needs less padding.
-        """
-        size = self.recipe.validation.batch_size
+    def order(self) -> Sequence[int]:
+        """The validation pairs; similar lengths are together, which needs less padding."""
         lengths = [len(pair.source) for pair in self.validated]
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        batches = [order[first : first + size] for first in range(0, len(order), size)]
-        generated: dict[int, str] = {}
-        for numbers in batches[rank::ranks]:
+        return sorted(range(len(lengths)), key=lengths.__getitem__)
+
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Translations of batches of validation sources."""
+        for numbers in batches:
             sources = [self.validated[number].source for number in numbers]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # Long sources were reported before.
-                translations = self.translator.translate(sources, batch_size=len(sources))
-            generated |= {n: each.text for n, each in zip(numbers, translations, strict=True)}
-        return generated
+            translations = self.translator.translate(sources, batch_size=len(sources))
+            yield from (each.text for each in translations)
 
     def score(self, translations: list[str]) -> dict[str, float]:
         """Scores of the validation translations."""
@@ -139,29 +249,19 @@ class TranslationTask:
         write_json(folder / MODEL / SCORES_FILE, self.scores.to_dict())
         write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
 
-    def show(self, translations: list[str]) -> list[ShownExample]:
-        """The first sentences with their translations."""
-        shown = zip(self.validated[:SHOWN], translations, strict=False)
-        return [
-            ShownExample(f"line {pair.line}", f"{pair.source}\n\n**{text}**\n\n{pair.target}")
-            for pair, text in shown
-        ]
-
 
 def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
     """The training and the validation text."""
     if data.format == "numbers":
         numbers = data.numbers
-        pairs = number_pairs(
-            numbers.train + numbers.validation, numbers.seed, largest=numbers.largest
-        )
+        count = numbers.train + numbers.validation
+        pairs = number_pairs(count, numbers.seed, largest=numbers.largest)
         parts = pairs[: numbers.train], pairs[numbers.train :]
         training, validation = (ParallelText(part, Problems()) for part in parts)
         return training, validation
     files = (data.source, data.target), (data.validation_source, data.validation_target)
     training, validation = (
-        read_parallel(cast(Path, source), cast(Path, target), data.on_problem)
-        for source, target in files
+        read_parallel(*cast(tuple[Path, Path], sides), data.on_problem) for sides in files
     )
     return training, validation
 
@@ -170,14 +270,14 @@ def learn_vocabularies(
     pairs: Sequence[SentencePair], text: TextConfig
 ) -> tuple[TextVocabulary, TextVocabulary]:
     """The vocabularies of source and target; one object if joint."""
-    sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+    def learn(texts: list[str]) -> TextVocabulary:
+        if text.kind == "words":
+            return WordVocabulary.learn(texts, text.minimum_count, text.case)
+        return SubwordVocabulary.learn(texts, text.size, text.case, text.method)
+
+    source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if text.joint:
-        both = _learn([*sides[0], *sides[1]], text)
+        both = learn(source + target)
         return both, both
-    return _learn(sides[0], text), _learn(sides[1], text)
-
-
-def _learn(texts: list[str], text: TextConfig) -> TextVocabulary:
-    if text.kind == "words":
-        return WordVocabulary.learn(texts, text.minimum_count, text.case)
-    return SubwordVocabulary.learn(texts, text.size, text.case, text.method)
+    return learn(source), learn(target)

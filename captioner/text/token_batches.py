@@ -19,6 +19,7 @@ class TranslationBatch(NamedTuple):
     source: (B, S) source tokens, `<end>` last. source_mask: (B, S) boolean, False at padding.
     inputs: (B, T) decoder inputs, `<start>` first. targets: (B, T) target tokens, `<end>` last.
     mask: (B, T) boolean, False at padding.
+    share: that of the step's target tokens; 0 of a fully masked dummy.
     """
 
     source: Tensor
@@ -26,14 +27,16 @@ class TranslationBatch(NamedTuple):
     inputs: Tensor
     targets: Tensor
     mask: Tensor
+    share: float = 1.0
 
     def to(self, device: torch.device | str) -> TranslationBatch:
         """Copy the batch to another device, except the mask of the source.
 
         Recurrent encoders read lengths from it, which waits for a GPU; models move it themselves.
         """
-        source, _, *target = (tensor.to(device, non_blocking=True) for tensor in self)
-        return TranslationBatch(source, self.source_mask, *target)
+        sides = {name: getattr(self, name) for name in ("source", "inputs", "targets", "mask")}
+        moved = {name: side.to(device, non_blocking=True) for name, side in sides.items()}
+        return self._replace(**moved)
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

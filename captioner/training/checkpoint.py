@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -38,27 +37,12 @@ class Position:
     scaling: dict[str, float] = field(default_factory=dict)
 
 
-RandomState = dict[str, Tensor]
-"""States of random generators, by kind of device."""
-
-
-def random_state(device: torch.device) -> RandomState:
-    """The states of this process's generators: the CPU's and its device's."""
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """The states of this process's generators: the CPU's, and its GPU's."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
-    elif device.type == "mps":
-        states["mps"] = torch.mps.get_rng_state()
     return states
-
-
-def set_random_state(states: RandomState, device: torch.device) -> None:
-    """Set this process's generators, as far as there are states of them."""
-    torch.set_rng_state(states["cpu"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
-    elif device.type == "mps" and "mps" in states:
-        torch.mps.set_rng_state(states["mps"])
 
 
 def save_checkpoint(
@@ -67,7 +51,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     position: Position,
     average: Mapping[str, Tensor],
-    random_states: Sequence[RandomState],
+    random_states: Sequence[dict[str, Tensor]],
 ) -> None:
     """Write weights, optimiser state, random states and position; atomically.
 
@@ -108,25 +92,22 @@ def load_checkpoint(
     other_model = f"checkpoint {path} belongs to another model"
     fill(model, tensors, other_model, "model.")
     fill(average, tensors, other_model, "average.")
+    device = next(model.parameters()).device
     for index, parameter in enumerate(_parameters(optimizer)):
         prefix = f"optimizer.{index}."
-        state: dict[str, Any] = {}
         for name in (name for name in tensors if name.startswith(prefix)):
             value = tensors[name]
-            if value.dim() == 0:  # The number of steps.
-                # A copy: Windows cannot replace a file that is open.
-                value = value.to(parameter.device, copy=True)
-            elif value.shape == parameter.shape:
-                # Fused Adam needs the memory format of the parameter.
-                value = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-            else:
+            if value.dim() and value.shape != parameter.shape:  # 0 of the number of steps.
                 raise UserError(f"{other_model}: state {name!r}")
-            state[name.removeprefix(prefix)] = value
-        if state:
-            optimizer.state[parameter] = state
-    device = next(model.parameters()).device
-    names = {kind: _random_name(kind, rank) for kind in ("cpu", device.type)}
-    set_random_state({kind: tensors[n] for kind, n in names.items() if n in tensors}, device)
+            # Fused Adam needs the memory format of the parameter. A copy: Windows cannot replace a
+            # file that is open.
+            like = parameter if value.dim() else value
+            copied = torch.empty_like(like, dtype=value.dtype, device=device).copy_(value)
+            optimizer.state[parameter][name.removeprefix(prefix)] = copied
+    torch.set_rng_state(tensors[_random_name("cpu", rank)])
+    name = _random_name("cuda", rank)
+    if device.type == "cuda" and name in tensors:  # None of a run that began on a CPU.
+        torch.cuda.set_rng_state(tensors[name], device)
     return position
 
 
@@ -135,8 +116,7 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
-            names = file.keys()
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise UserError(f"checkpoint {path} cannot be read ({error})") from None
     if header.get("format") != FORMAT:
@@ -147,14 +127,7 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
             f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}: resume it "
             f"with {made_by}, or start another run from its model (start_from)"
         )
-    try:
-        for rank in range(world_size):
-            torch.Generator().set_state(tensors[_random_name("cpu", rank)].clone())
-        return Position(**json.loads(header["position"])), tensors
-    except (KeyError, TypeError, ValueError, RuntimeError):
-        raise UserError(
-            f"checkpoint {path} is damaged: it lacks the position or random state of the run"
-        ) from None
+    return Position(**json.loads(header["position"])), tensors
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:

@@ -16,7 +16,6 @@ class TrainingConfig(Config):
     With `accumulate` and with several processes the gradient is that of the whole batch up to
     rounding, except for random draws, for batch normalisation, which sees each part alone, and for
     hard attention's baseline, which is updated after each part.
-    Logged values of an epoch are means over its steps, each step's over its examples.
     """
 
     removed: ClassVar[dict[str, str]] = {

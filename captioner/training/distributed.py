@@ -49,24 +49,17 @@ class Engine:
             local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
             self.local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
             if self.device.type == "cuda":
-                self._take_gpu(local_rank)
+                self.device = torch.device("cuda", local_rank)
+                torch.cuda.set_device(self.device)
             # Objects and CPU tensors go through gloo and do not wait for the GPUs.
             backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
             distributed.init_process_group(backend, timeout=_TIMEOUT)
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, RuntimeError) as error:
+            reason = str(error).partition("\n")[0]  # Such as a GPU that is not there.
             raise UserError(
-                f"this is one of {self.world_size} processes, which torchrun should start ({error})"
+                f"this is one of {self.world_size} processes, which torchrun should start, no more "
+                f"than there are GPUs ({reason})"
             ) from None
-
-    def _take_gpu(self, local_rank: int) -> None:
-        count = torch.cuda.device_count()
-        if self.local_world_size > count:
-            raise UserError(
-                f"there are {self.local_world_size} processes on this machine and {count} GPUs; "
-                f"each needs its own: torchrun --nproc-per-node {max(1, count)}"
-            )
-        self.device = torch.device("cuda", local_rank)
-        torch.cuda.set_device(self.device)
 
     @property
     def is_main(self) -> bool:
@@ -104,13 +97,6 @@ class Engine:
             distributed.all_reduce(tensor)
         return tensor
 
-    def any(self, *flags: bool) -> list[bool]:
-        """Whether each flag is set in a process; does not wait for GPUs."""
-        tensor = torch.tensor(flags, dtype=torch.int32)
-        if self.world_size > 1:
-            distributed.all_reduce(tensor, distributed.ReduceOp.MAX)
-        return [bool(flag) for flag in tensor.tolist()]
-
     def gather(self, value: Value) -> list[Value]:
         """The values of all processes, in the order of their ranks."""
         if self.world_size == 1:
@@ -137,10 +123,6 @@ class Engine:
             yield
         except UserError as error:
             failure = error
-        self.share_failure(failure)
-
-    def share_failure(self, failure: UserError | None) -> None:
-        """Stop all processes if one of them passes a failure; see `fail_together`."""
         failed = self.gather(failure is not None)
         if failure is not None and failed.index(True) == self.rank:
             raise failure

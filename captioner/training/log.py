@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy
-from PIL import Image
+from typing import Any
 
 from captioner.errors import UserError
 from captioner.files import read_text, refuse_os_errors, write_text
 
 LOG, BOARD = "log.jsonl", "tensorboard"
-
-
-class ShownExample(NamedTuple):
-    """A model's output for one validation example, as text and picture."""
-
-    name: str
-    text: str
-    picture: Image.Image | None = None
 
 
 class RunLog:
@@ -33,48 +22,29 @@ class RunLog:
         resume_at: the step at which a run is resumed; later records are removed, and hidden in
         TensorBoard, since they will be written again.
         """
-        self._path, self._board_folder = folder / LOG, folder / BOARD
-        self._board: Any = None
+        self._path, self._board = folder / LOG, None
         if tensorboard:
             writer = summary_writer()
-            with refuse_os_errors(f"cannot write {self._board_folder}"):
+            with refuse_os_errors(f"cannot write {folder / BOARD}"):
                 purged = resume_at + 1 if resume_at else None
-                self._board = writer(str(self._board_folder), purge_step=purged)
+                self._board = writer(str(folder / BOARD), purge_step=purged)
         kept = ""
         if resume_at is not None and self._path.exists():
             for line in read_text(self._path, "run log").split("\n"):
-                try:
-                    if json.loads(line)["step"] > resume_at:
-                        continue
-                except (ValueError, KeyError, TypeError):
-                    continue  # A killed run may leave an incomplete last line.
-                kept += line + "\n"
+                # A killed run may leave an incomplete last line.
+                with suppress(ValueError, KeyError, TypeError):
+                    kept += f"{line}\n" * (json.loads(line)["step"] <= resume_at)
         write_text(self._path, kept)
 
     def write(self, record: dict[str, Any]) -> None:
-        """Append one record."""
+        """Append one record; its numbers are TensorBoard's scalars."""
         with refuse_os_errors(f"cannot write {self._path}"), self._path.open("a") as file:
             file.write(json.dumps(record) + "\n")
-        self.write_scalars(record)
-
-    def write_scalars(self, record: dict[str, Any]) -> None:
-        """Write the numbers of a record to TensorBoard alone, at the record's step."""
         if self._board is not None:
-            with refuse_os_errors(f"cannot write {self._board_folder}"):
-                for name, value in record.items():
-                    if name != "step":
-                        self._board.add_scalar(name, value, record["step"])
+            with refuse_os_errors(f"cannot write {self._path.parent / BOARD}"):
+                for name in record.keys() - {"step"}:
+                    self._board.add_scalar(name, record[name], record["step"])
                 self._board.flush()
-
-    def show(self, examples: Sequence[ShownExample], step: int) -> None:
-        """Write the model's outputs for some examples to TensorBoard."""
-        with refuse_os_errors(f"cannot write {self._board_folder}"):
-            for name, text, picture in examples:
-                self._board.add_text(name, text, step)
-                if picture is not None:
-                    pixels = numpy.asarray(picture.convert("RGB"))
-                    self._board.add_image(name, pixels, step, dataformats="HWC")
-            self._board.flush()
 
     def close(self) -> None:
         """Close TensorBoard's file."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.training.checkpoint import (
@@ -28,17 +26,14 @@ from captioner.training.checkpoint import (
 )
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.log import RunLog, ShownExample
+from captioner.training.log import RunLog
 from captioner.training.optimization import (
     Average,
     learning_rate_factor,
     make_optimizer,
     validations_since_best,
 )
-from captioner.training.step import Batches, Part, Stepper, seed_of
-
-SCALAR_STEPS = 100
-"""Steps between two records of the loss for TensorBoard; an epoch may take hours."""
+from captioner.training.step import Batches, Stepper, seed_of
 
 
 @dataclass(frozen=True)
@@ -50,8 +45,6 @@ class Validation:
     score: the name of the deciding score; higher is better.
     save_best: saves the model that is the best so far, with its scores and epoch; process 0 calls
         it.
-    examples: the model's outputs for a few examples, for TensorBoard; process 0 calls it after
-        `run`.
     before: whether to validate before the first step too, as epoch 0; a model that was trained
         before is kept until an epoch surpasses it.
     """
@@ -59,7 +52,6 @@ class Validation:
     run: Callable[[], dict[str, float]]
     score: str
     save_best: Callable[[dict[str, float], int], None]
-    examples: Callable[[], Sequence[ShownExample]] = tuple
     before: bool = False
 
 
@@ -79,13 +71,12 @@ def train(
 ) -> Position:
     """Train a model; returns the position at which the run ended.
 
-    model: has `loss(batch)`, which gives scalars to report: `loss` is the mean loss over the
-        examples of the batch.
+    model: has `loss(batch)`, which gives scalars to report: `loss` is the mean over the examples.
+        The log has their means over the steps of an epoch.
     folder: for `last.safetensors` (the checkpoint) and `log.jsonl`. Several machines must share it.
     resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
         run: bit for bit on a CPU with one or two processes, up to rounding with more.
-    optimizer: in place of that of the config, over all parameters that require a gradient; the
-        config's `optimizer`, `learning_rate` and `weight_decay` have no effect then.
+    optimizer: in place of that of the config, over all parameters that require a gradient.
     engine: the processes that train together; default: this one, on the model's device. All of
         them call this with the same model, data and config; process 0 prints and writes.
 
@@ -100,8 +91,8 @@ def train(
     try:
         with run.stopping_on_signals():
             if validation is not None and validation.before and not run.position.scores:
-                run.finish_epoch({"epoch": 0, "step": 0, **run.validate(validation)})
-            while run.position.epoch < config.epochs and not run.is_finished:
+                run.save({"epoch": 0, "step": 0, **run.validate(validation)})
+            while not run.is_finished():
                 run.epoch()
     finally:
         if run.log is not None:
@@ -129,6 +120,7 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
         self.average = Average(self.model, config.average) if config.average > 0 else None
+        self.averages = self.average.tensors if self.average else {}
         self.path, self.position = self.folder / CHECKPOINT, Position()
         with engine.fail_together():
             if len(self.data) == 0:
@@ -139,64 +131,48 @@ class _Run:
                 torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
             resumed = self.resume and self.path.exists()
             if resumed:
+                where = engine.rank, engine.world_size
                 self.position = load_checkpoint(
-                    self.path,
-                    self.model,
-                    self.optimizer,
-                    self.average.tensors if self.average else {},
-                    engine.rank,
-                    engine.world_size,
+                    self.path, self.model, self.optimizer, self.averages, *where
                 )
             if engine.is_main:
-                self._open_log(resumed)
+                position = self.position
+                # A record of this step is rewritten at the end of the epoch.
+                recorded = position.step - (position.step_in_epoch > 0) if resumed else None
+                self.log = RunLog(self.folder, recorded, config.tensorboard)
+            if engine.is_main and resumed:
+                epoch = position.epoch + (position.step_in_epoch > 0)
+                print(f"going on after step {position.step} (epoch {epoch})", flush=True)
         self.stepper = Stepper(self.model, self.optimizer, config, engine, self.position)
         self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step
-
-    def _open_log(self, resumed: bool) -> None:
-        position, config = self.position, self.config
-        # A record of this step is rewritten at the end of the epoch.
-        recorded = position.step if position.step_in_epoch == 0 else position.step - 1
-        self.log = RunLog(self.folder, recorded if resumed else None, config.tensorboard)
-        if resumed:
-            epoch = position.epoch + (position.step_in_epoch > 0)
-            print(f"going on after step {position.step} (epoch {epoch})", flush=True)
-        if config.precision == "bfloat16" and not has_bfloat16(self.engine.device):
-            print(
-                "this machine has no instructions for bfloat16, which is many times slower than "
-                "float32 here: set training.precision=float32",
-                file=sys.stderr,
-            )
 
     @contextmanager
     def stopping_on_signals(self) -> Iterator[None]:
         """Within it, SIGINT and SIGTERM request a stop; no effect outside the main thread.
 
-        A second one ends the process, unless there are several: torchrun repeats signals.
+        A second one is a `KeyboardInterrupt`, unless there are several processes: torchrun repeats
+        signals.
         """
-        previous: dict[signal.Signals, Any] = {}
-
-        def restore() -> None:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
         def request_stop(*_: object) -> None:
+            if self.is_stop_requested and self.engine.world_size == 1:
+                raise KeyboardInterrupt
             self.is_stop_requested = True
-            if self.engine.world_size == 1:
-                restore()
 
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                previous[number] = signal.signal(number, request_stop)
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if is_main_thread else ()
+        previous = [signal.signal(number, request_stop) for number in numbers]
         try:
             yield
         finally:
-            restore()
+            for number, handler in zip(numbers, previous, strict=True):
+                signal.signal(number, handler)
 
-    @property
     def is_finished(self) -> bool:
-        """Whether early stopping ended the run."""
-        return 0 < self.config.patience <= validations_since_best(self.position.scores)
+        """Whether the run went through its epochs, or stopped early."""
+        is_early = 0 < self.config.patience <= validations_since_best(self.position.scores)
+        return is_early or self.position.epoch >= self.config.epochs
 
     def epoch(self) -> None:
         """Train the rest of the epoch, validate, log and save."""
@@ -205,7 +181,7 @@ class _Run:
         is_due = (position.epoch + 1) % config.validate_every == 0
         is_due = self.validation is not None and (is_due or position.epoch + 1 == config.epochs)
         if is_due and self.saved_step < position.step:  # Validation takes long, and may fail.
-            self._save()
+            self.save()
         self.stepper.end_epoch()
         record: dict[str, Any] = {
             "epoch": position.epoch,
@@ -215,14 +191,7 @@ class _Run:
         }
         if self.validation is not None and is_due:
             record |= self.validate(self.validation)
-        self.finish_epoch(record)
-
-    def finish_epoch(self, record: dict[str, Any]) -> None:
-        """Log an epoch and save a checkpoint."""
-        with self.engine.fail_together():
-            if self.log is not None:
-                self.log.write(record)
-        self._save()
+        self.save(record)
 
     def validate(self, validation: Validation) -> dict[str, float]:
         """Score the model, and keep it if it is the best so far."""
@@ -239,17 +208,10 @@ class _Run:
                     raise UserError(f"the validation score {validation.score!r} is not a number")
                 if is_best and engine.is_main:
                     validation.save_best(scores, position.epoch)
-                if self.log is not None and self.config.tensorboard:
-                    self.log.show(validation.examples(), position.step)
         if engine.is_main:
-            print(
-                (f"epoch {position.epoch}: " if position.epoch else "before training: ")
-                + ", ".join(
-                    f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()
-                )
-                + (" (best)" if is_best else ""),
-                flush=True,
-            )
+            when = f"epoch {position.epoch}" if position.epoch else "before training"
+            listed = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()]
+            print(f"{when}: {', '.join(listed)}{' (best)' * is_best}", flush=True)
         return scores
 
     def _train_epoch(self) -> dict[str, float]:
@@ -259,64 +221,37 @@ class _Run:
         part_count = config.accumulate * engine.world_size
         own_parts = range(engine.rank, part_count, engine.world_size)
         batches = self.data.batches(position.epoch, position.step_in_epoch, own_parts, part_count)
-        recorded = position.step_in_epoch, position.totals.get("loss", 0.0)
-        progress = progress_bar(
-            f"epoch {position.epoch + 1}/{config.epochs}",
-            len(self.data),
-            "steps",
-            position.step_in_epoch,
-            engine.is_main,
-        )
+        name, done = f"epoch {position.epoch + 1}/{config.epochs}", position.step_in_epoch
+        progress = progress_bar(name, len(self.data), "steps", done, engine.is_main)
         with progress, closing(batches):
-            while True:
-                parts: list[Part] | None = None
-                failure: UserError | None = None
-                try:
-                    parts = next(batches, None)
-                except UserError as error:
-                    failure = error
-                except torch.OutOfMemoryError:  # An encoder computes the batches.
-                    failure = self.stepper.memory_error()
-                stop, save = self._agree(failure)
-                if parts is not None:
-                    self._step(parts)
+            try:
+                for parts in batches:
+                    self._set_learning_rate(position.step)
+                    self.stepper.make(parts)
+                    if self.average is not None:
+                        self.average.update(position.step - 1)
                     progress.update()
-                    if config.tensorboard and position.step % SCALAR_STEPS == 0:
-                        recorded = self._record_loss(*recorded)
-                if stop or (save and parts is not None):
-                    self._save()
-                if stop and not engine.is_main:
-                    raise SystemExit(128 + signal.SIGINT)
-                if stop:
-                    raise Interrupted(
-                        f"stopped after step {position.step}; resume from {self.path} with --resume"
-                    )
-                if parts is None:
-                    break
+                    self._save_or_stop()
+            except torch.OutOfMemoryError:  # An encoder computes the batches.
+                raise self.stepper.memory_error() from None
             self.stepper.check()
             steps = max(1, position.step_in_epoch)
             means = {name: value / steps for name, value in self.stepper.sums().items()}
             progress.set_postfix_str(f"loss {means['loss']:.3f}", refresh=False)
         return means
 
-    def _agree(self, failure: UserError | None) -> tuple[bool, bool]:
-        """Whether to stop after this step, and to save a checkpoint; the same in all processes.
-
-        Stops all of them if one has a failure.
-        """
+    def _save_or_stop(self) -> None:
+        """Save a checkpoint if it is time, or stop with one if a process had a signal."""
         is_late = time.monotonic() - self.save_time > self.config.checkpoint_seconds
-        stop, save, has_failed = self.engine.any(
-            self.is_stop_requested, self.engine.is_main and is_late, failure is not None
-        )
-        if has_failed:
-            self.engine.share_failure(failure)
-        return stop, save
-
-    def _step(self, parts: Sequence[Part]) -> None:
-        self._set_learning_rate(self.position.step)
-        self.stepper.make(parts)
-        if self.average is not None:
-            self.average.update(self.position.step - 1)
+        flags = torch.tensor([self.is_stop_requested, self.engine.is_main and is_late]).int()
+        stop, save = self.engine.sum(flags).tolist()
+        if stop or save:
+            self.save()
+        if stop and self.engine.is_main:
+            step = self.position.step
+            raise Interrupted(f"stopped after step {step}; resume from {self.path} with --resume")
+        if stop:
+            raise SystemExit(128 + signal.SIGINT)
 
     def _set_learning_rate(self, step: int) -> None:
         steps = self.config.epochs * len(self.data)
@@ -324,30 +259,16 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
 
-    def _record_loss(self, since: int, before: float) -> tuple[int, float]:
-        """Write the mean loss since the last record for TensorBoard; all processes call this.
-
-        since, before: the step in the epoch of the last record, and the sum of the losses there.
-        Returns those of this record.
-        """
-        now, total = self.position.step_in_epoch, self.stepper.sums()["loss"]
-        if self.log is not None:
-            record = {
-                "step": self.position.step,
-                "steps/loss": (total - before) / (now - since),
-                "steps/learning_rate": self.optimizer.param_groups[0]["lr"],
-            }
-            self.log.write_scalars(record)
-        return now, total
-
-    def _save(self) -> None:
+    def save(self, record: dict[str, Any] | None = None) -> None:
+        """Save a checkpoint; before, log the record of an epoch that ended."""
         self.stepper.check()
         self.stepper.save_to_position()
         states = self.engine.gather(random_state(next(self.model.parameters()).device))
-        averages = self.average.tensors if self.average else {}
         with self.engine.fail_together():
-            if self.engine.is_main:
+            if self.log is not None:
+                if record is not None:
+                    self.log.write(record)
                 save_checkpoint(
-                    self.path, self.model, self.optimizer, self.position, averages, states
+                    self.path, self.model, self.optimizer, self.position, self.averages, states
                 )
         self.save_time, self.saved_step = time.monotonic(), self.position.step

@@ -38,17 +38,17 @@ def make_optimizer(
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     if config.weight_decay > 0:
         tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+
+        def decays(parameter: Tensor) -> bool:
+            return parameter.dim() > 1 and id(parameter) not in tables
+
         groups = [
-            {**group, "params": params, "weight_decay": config.weight_decay * decays}
+            {**group, "params": params, "weight_decay": config.weight_decay * is_decayed}
             for group in groups
-            for decays in (True, False)
-            if (params := [p for p in group["params"] if _decays(p, tables) == decays])
+            for is_decayed in (True, False)
+            if (params := [p for p in group["params"] if decays(p) == is_decayed])
         ]
     return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=0.0, fused=fused)
-
-
-def _decays(parameter: Tensor, tables: set[int]) -> bool:
-    return parameter.dim() > 1 and id(parameter) not in tables
 
 
 def learning_rate_factor(
@@ -102,7 +102,7 @@ class Average:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.tensors = self._weights()
+        self.tensors = {name: p.detach().clone() for name, p in self._parameters.items()}
         """The averages, by parameter name."""
 
     def update(self, step: int) -> None:
@@ -115,17 +115,12 @@ class Average:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Within it, the model's weights are the averages."""
-        weights = self._weights()
+        self._swap()
         try:
-            self._fill(self.tensors)
             yield
         finally:
-            self._fill(weights)
+            self._swap()
 
-    def _weights(self) -> dict[str, Tensor]:
-        return {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
-
-    @torch.no_grad()
-    def _fill(self, values: dict[str, Tensor]) -> None:
-        for name, value in values.items():
-            self._parameters[name].copy_(value)
+    def _swap(self) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.data, self.tensors[name] = self.tensors[name], parameter.data

@@ -46,7 +46,6 @@ from captioner.progress import progress_bar
 from captioner.training.config import TrainingConfig
 from captioner.training.loop import Validation, train
 from captioner.training.optimization import make_optimizer
-from captioner.training.step import Part
 from captioner.vision.encoders import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
@@ -255,7 +254,7 @@ class Photos:
 
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Part], None, None]:
+    ) -> Generator[list[DistillationBatch], None, None]:
         """The batches of an epoch from number `first` on, each whole: one process trains."""
         generator = torch.Generator().manual_seed(epoch)
         order = torch.randperm(len(self.photos), generator=generator)
@@ -266,7 +265,7 @@ class Photos:
             pixels = views(self.photos, rows, mirrored)
             target = self.targets[rows + mirrored * len(self.photos)].float()
             batch = DistillationBatch(pixels, target, *self._captions(rows.tolist(), generator))
-            yield [(batch, 1.0)]
+            yield [batch]
 
     def _captions(self, rows: Sequence[int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """K captions of each of B photos, to be fed, and their mask: (B, K, T) each."""

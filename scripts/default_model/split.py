@@ -26,7 +26,6 @@ from captioner.caption.folder import load_model, save_model
 from captioner.cli.program import run_program
 from captioner.training.config import TrainingConfig
 from captioner.training.loop import Validation, train
-from captioner.training.step import Part
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
@@ -72,12 +71,12 @@ class Photos:
 
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Part], None, None]:
+    ) -> Generator[list[Tensor], None, None]:
         """The batches of an epoch from number `first` on, each whole: one process trains."""
         order = torch.randperm(len(self.photos), generator=torch.Generator().manual_seed(epoch))
         for number in range(first, len(self)):
             rows = order[number * BATCH_SIZE : (number + 1) * BATCH_SIZE]  # (B,)
-            yield [(views(self.photos, rows, (rows + epoch) % 2), 1.0)]
+            yield [views(self.photos, rows, (rows + epoch) % 2)]
 
 
 @torch.no_grad()

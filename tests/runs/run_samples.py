@@ -17,7 +17,7 @@ import captioner
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import StoredRows
 from captioner.runs.run import train_run
-from captioner.runs.translation_recipe import TranslationRecipe
+from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping
 from captioner.training.step import Batches
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -165,4 +165,4 @@ def assert_resumes(
 
 def whole_batches(data: Batches, epoch: int, first: int = 0) -> list[Any]:
     """The batches of an epoch from number `first` on, as one process has them."""
-    return [batch for ((batch, _),) in data.batches(epoch, first)]
+    return [batch for (batch,) in data.batches(epoch, first)]

@@ -1,5 +1,6 @@
 """Feature stores of a recipe, by one process or several: the same rows, whatever happens."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,8 @@ def test_products_in_bfloat16_give_nearly_the_same_features() -> None:
     torch.manual_seed(0)
     encoder = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).eval()
     pixels = torch.randint(256, (2, 3, 64, 64), dtype=torch.uint8)
-    wide, narrow = (
-        PixelRows([], Preprocessing(size=64), encoder, precision=precision).encode(pixels)
-        for precision in ("float32", "bfloat16")
-    )
+    rows = PixelRows([], Preprocessing(size=64), encoder)
+    wide, narrow = rows.encode(pixels), replace(rows, precision="bfloat16").encode(pixels)
     assert wide.dtype == torch.float32
     assert not torch.equal(wide, narrow)
     assert float((wide - narrow).norm() / wide.norm()) < 0.03
@@ -103,15 +102,14 @@ def test_a_finished_store_may_be_read_only(
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    "changes",
     [
-        ({"features": {"folder": None}}, r"has no features\.folder"),
-        ({"features": {"store": False, "folder": None, "mirror": False}}, r"features\.store false"),
-        ({"features": {"mirror": False}, "encoder": {"train": True}}, r"encoder\.train true"),
+        {"features": {"folder": None}},
+        {"features": {"mirror": False}, "encoder": {"train": True}},
     ],
 )
-def test_nothing_to_store_or_nowhere_to(config: Config, changes: Config, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
+def test_nothing_to_store_or_nowhere_to(config: Config, changes: Config) -> None:
+    with pytest.raises(UserError, match=r"no folder for features: give --out"):
         extract_features(recipe_of(config, **changes), Engine())
 
 
@@ -145,7 +143,7 @@ def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
         filled(config, tmp_path / "refused")
     skipping = merged(config, data={"on_problem": "skip"})
     assert filled(skipping, tmp_path / "refused")["train"].unreadable == {4, 10}
-    with pytest.raises(UserError, match=r"refused/train lacks photos .* the first: .*4\.png"):
+    with pytest.raises(UserError, match=r"refused/train lacks photos: .*4\.png"):
         filled(config, tmp_path / "refused")
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from coco_samples import write_captions
 from run_samples import assert_resumes, log_of
-from safetensors.torch import load_file
 from samples import Output, save_photo
 from shard_samples import content_of_photo, write_parquet, write_tar
 from torch.nn import functional
@@ -174,7 +173,6 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     assert model.ngrams is not None
     assert start.ngrams is not None
     assert len(model.ngrams) > len(start.ngrams)
-    assert torch.equal(load_file(out / "ngrams.safetensors")["keys"], model.ngrams)
 
     assert f"started from {run}" in model.card
     assert "training: 8 photos, 8 captions" in model.card

@@ -83,10 +83,8 @@ def test_a_run_goes_on_with_the_config_in_its_folder_and_what_may_change(
     assert f"\ngoing on after step {step} (epoch 1)\n" in capsys.readouterr().out
     kept = json.loads((tmp_path / "run" / "config.json").read_text())
     assert kept["training"]["patience"] == 9
-    first, second = json.loads((tmp_path / "run" / "environment.json").read_text())
-    assert first == second
-    assert (first["captioner"], first["torch"]) == (captioner.__version__, torch.__version__)
-    assert (first["seed"], first["processes"], first["device"]) == (0, 1, "cpu")
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert f"captioner {captioner.__version__}, torch {torch.__version__}" in card
 
 
 # By the command line, and watched.
@@ -111,8 +109,6 @@ def test_two_processes_of_the_command_line(tmp_path: Path) -> None:
     assert output.count("the best model, of epoch") == 1
     results = json.loads((tmp_path / "two" / "results.json").read_text())
     assert [each["image_id"] for each in results] == ["5.png", "6.png", "7.png"]
-    (record,) = json.loads((tmp_path / "two" / "environment.json").read_text())
-    assert record["processes"] == 2
     two = load_file(tmp_path / "two" / "last.safetensors")
     train_run(recipe_of(config), tmp_path / "one")
     one = load_file(tmp_path / "one" / "last.safetensors")
@@ -157,7 +153,7 @@ def test_a_run_of_the_command_line_that_was_killed(config: Config, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_tensorboard_gets_scalars_captions_and_pictures(config: Config, tmp_path: Path) -> None:
+def test_tensorboard_gets_scalars(config: Config, tmp_path: Path) -> None:
     reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     once = recipe_of(config, training={"tensorboard": True, "epochs": 1})
     train_run(once, tmp_path / "run")
@@ -169,9 +165,6 @@ def test_tensorboard_gets_scalars_captions_and_pictures(config: Config, tmp_path
     for name in ("train_loss", "CIDEr-D", "learning_rate"):
         scalars = [(each.step, each.value) for each in found.Scalars(name)]
         assert scalars == [(each["step"], pytest.approx(each[name], rel=1e-5)) for each in log]
-    assert set(found.Tags()["images"]) == {f"photo {number}.png" for number in (6, 7)}
-    (text, _) = found.Tensors("photo 6.png/text_summary")
-    assert b"photo of the number 6" in text.tensor_proto.string_val[0]
     # It changes nothing of the run itself.
     train_run(recipe_of(config, training={"epochs": 2}), tmp_path / "plain")
     assert_same_tensors(tmp_path / "run", tmp_path / "plain")

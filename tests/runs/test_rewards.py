@@ -9,12 +9,7 @@ import torch
 from captioner.caption.losses import SelfCriticalConfig
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.runs.rewards import (
-    caption_reward,
-    cider_reward,
-    content_words_reward,
-    fluency_reward,
-)
+from captioner.runs.rewards import caption_reward, content_words_worth, fluency_worth
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 
@@ -24,23 +19,21 @@ REFERENCES = [
     [["a", "dog", "and", "a", "cat"], ["dogs"], ["a", "dog", "and", "cats"]],
 ]
 VOCABULARY = Vocabulary(["a", "dog", "runs", "cat", "and"])  # 4 to 8
+PLAIN = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig())
 
 
 def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
     """An unknown word is none that a reference has, though references have unknown words."""
     captions = [[[4, 5, 6, 2], [4, 5, 6]], [[2], [4, 3, 7, 2]]]
     rows = torch.tensor([2, 0])
-    found = cider_reward(REFERENCES, VOCABULARY)(rows, captions)
+    found = PLAIN(rows, captions)
     texts = [[[*words, "<end>"] for words in image] for image in REFERENCES]
-    said = [[["a", "dog", "runs"], ["a", "dog", "runs"]], [[], ["a", "<unk>", "cat"]]]
-    ended = [[True, False], [True, True]]
+    said = [["a", "dog", "runs", "<end>"], ["a", "dog", "runs"]]
+    said += [["<end>"], ["a", "<unk>", "cat", "<end>"]]
+    frequency = DocumentFrequency.from_references(texts)
     expected = [
-        cider_d(
-            Corpus.of([[*words, *["<end>"] * whole]], [texts[row]]),
-            DocumentFrequency.from_references(texts),
-        ).scores[0]
-        for row, both, wholes in zip(rows.tolist(), said, ended, strict=True)
-        for words, whole in zip(both, wholes, strict=True)
+        cider_d(Corpus.of([words], [texts[row]]), frequency).scores[0]
+        for words, row in zip(said, (2, 2, 0, 0), strict=True)
     ]
     np.testing.assert_allclose(found.flatten().numpy(), expected, rtol=1e-6)
     assert float(found[0, 0]) != float(found[0, 1])
@@ -48,27 +41,27 @@ def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
 
 def test_true_words_and_fluency_are_rewarded_beside_cider_d() -> None:
     captions = [[[4, 5, 6, 2], [4, 7, 5, 8, 2]], [[4, 2], [3, 4, 7, 2]]]
-    rows = torch.tensor([0, 1])
+    pairs = [(row, caption) for row in (0, 1) for caption in captions[row]]
     # Of photo 0 "dog" and "runs" are true, "cat" is not; an unknown word is no content word.
-    words = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
-    assert torch.equal(content_words_reward(REFERENCES, VOCABULARY)(rows, captions), words)
+    true_words = content_words_worth(REFERENCES, VOCABULARY)
+    assert [true_words(*pair) for pair in pairs] == [2, 0, 0, 1]
     people = PeoplesNgrams([["a", "dog", "runs", "fast"], ["the", "dog", "runs"], ["a", "cat"]])
     # "a dog runs" is two captions joined. Of "a cat dog and" nobody wrote anything from "cat dog"
     # on: 3 of 5 bigrams and 3 of 4 trigrams; of "a" its end, as of both words; "<unk> a cat" has
     # two bigrams and two trigrams of its own.
-    fluency = torch.tensor([[0.0, -6 / 9], [-2 / 3, -4 / 7]])
-    assert torch.allclose(fluency_reward(people, VOCABULARY)(rows, captions), fluency)
+    fluency = fluency_worth(people, VOCABULARY)
+    assert [fluency(*pair) for pair in pairs] == pytest.approx([0, -6 / 9, -2 / 3, -4 / 7])
     config = SelfCriticalConfig(content_words_weight=0.5, fluency_weight=2.0)
-    plain = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig())(rows, captions)
-    people = PeoplesNgrams([*chain.from_iterable(REFERENCES), ["a", "cat", "dog"]])
-    fluency = fluency_reward(people, VOCABULARY)(rows, captions)
-    found = caption_reward(REFERENCES, VOCABULARY, config, [["a", "cat", "dog"]])(rows, captions)
-    assert torch.allclose(found, plain + 0.5 * words + 2.0 * fluency)
+    text = ["a", "cat", "dog"]
+    fluency = fluency_worth(PeoplesNgrams([*chain.from_iterable(REFERENCES), text]), VOCABULARY)
+    beside = torch.tensor([0.5 * true_words(*pair) + 2.0 * fluency(*pair) for pair in pairs])
+    found = caption_reward(REFERENCES, VOCABULARY, config, [text])(torch.tensor([0, 1]), captions)
+    expected = PLAIN(torch.tensor([0, 1]), captions) + beside.view(2, 2)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_the_reward_takes_rows_that_were_moved_to_a_gpu() -> None:
     rows, captions = torch.tensor([2, 0]), [[[4, 5, 6, 2]], [[4, 3, 7, 2]]]
-    reward = cider_reward(REFERENCES, VOCABULARY)
-    assert torch.equal(reward(rows.cuda(), captions), reward(rows, captions))
+    assert torch.equal(PLAIN(rows.cuda(), captions), PLAIN(rows, captions))

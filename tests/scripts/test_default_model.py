@@ -61,7 +61,7 @@ def test_targets_are_of_photos_and_of_their_mirror_images(scripts: Any) -> None:
     batches = scripts.distill.Photos(photos, targets, captions, 2)
     views: list[set[int]] = []
     for epoch in range(2):
-        (((batch, _),),) = batches.batches(epoch)
+        ((batch,),) = batches.batches(epoch)
         assert len(batches) == 1
         torch.testing.assert_close(batch.target, teacher(batch.pixels), atol=1e-3, rtol=0)
         assert batch.words.shape == batch.mask.shape == (2, 2, 2)  # The start, and one word.
@@ -219,7 +219,7 @@ def test_a_split_encoder_begins_as_the_best_of_its_rank_and_learns(scripts: Any)
             parameter += 0.1 * parameter.std() * torch.randn_like(parameter)
     first = scripts.split.kept(pupil, photos)
     optimizer = torch.optim.Adam(pupil.parameters(), lr=1e-4)
-    for (pixels, _), *_ in scripts.split.Photos(photos).batches(0):
+    for pixels, *_ in scripts.split.Photos(photos).batches(0):
         for _ in range(20):
             pupil.loss(pixels)["loss"].backward()
             optimizer.step()

@@ -1,15 +1,13 @@
 """The log as JSON lines and TensorBoard's records; whole runs are in tests/runs."""
 
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 from samples import Patch
-from training_samples import log_of, run
+from training_samples import log_of
 
 from captioner.errors import UserError
 from captioner.training import log as log_module
-from captioner.training import loop
 from captioner.training.log import RunLog
 
 
@@ -57,34 +55,3 @@ def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(log_module, "summary_writer", lambda: writer)
     with pytest.raises(UserError, match=r"cannot write .*tensorboard"):
         RunLog(tmp_path, tensorboard=True)
-
-
-class Writer:
-    """In place of TensorBoard's."""
-
-    scalars: ClassVar[list[tuple[str, float, int]]] = []
-
-    def __init__(self, folder: str, purge_step: int | None) -> None:
-        self.scalars.clear()
-
-    def add_scalar(self, *scalar: Any) -> None:
-        self.scalars.append(scalar)
-
-    def flush(self) -> None:
-        pass
-
-    close = flush
-
-
-def test_the_loss_is_recorded_within_an_epoch(tmp_path: Path, monkeypatch: Patch) -> None:
-    """Four steps an epoch, with a record after every second."""
-    monkeypatch.setattr(log_module, "summary_writer", lambda: Writer)
-    monkeypatch.setattr(loop, "SCALAR_STEPS", 2)
-    run(tmp_path, tensorboard=True, epochs=2)
-    within = [(value, step) for name, value, step in Writer.scalars if name == "steps/loss"]
-    assert [step for _, step in within] == [2, 4, 6, 8]
-    assert ("steps/learning_rate", 0.05, 2) in Writer.scalars
-    for epoch, record in enumerate(log_of(tmp_path)):
-        halves = [value for value, _ in within[2 * epoch : 2 * epoch + 2]]
-        assert sum(halves) / 2 == pytest.approx(record["train_loss"])
-        assert ("score", record["score"], record["step"]) in Writer.scalars

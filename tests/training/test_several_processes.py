@@ -86,16 +86,10 @@ def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> Non
 
 @pytest.mark.slow
 def test_what_fails_in_one_process_ends_both(two: Path) -> None:
-    """An error before a step, a loss that is no number, and an error while the other waits."""
-    assert [each["ended"] for each in seen(two, "failed")] == [
-        "exit 2",
-        "UserError: photo 7 is gone",
-    ]
-    assert content_of(two / "failed")[0]["epoch"] == 1
-    ends = [each["ended"] for each in seen(two, "spoiled")]
-    assert "exit 2" in ends
-    sentence = next(each for each in ends if each != "exit 2")
-    assert "at step 6, in epoch 2: lower learning_rate" in sentence
+    """A loss that is no number, and an error while the other waits."""
+    first, second = (each["ended"] for each in seen(two, "spoiled"))
+    assert "gradient is nan at step 6, in epoch 2: lower learning_rate" in first
+    assert second == "exit 2"
     _, tensors = content_of(two / "spoiled")
     assert all(tensor.isfinite().all() for tensor in tensors.values())
     first, second = (each["ended"] for each in seen(two, "within a step"))
@@ -123,7 +117,3 @@ def test_several_processes_do_not_share_one_gpu(monkeypatch: Patch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(UserError, match=r"one of 2 processes, which torchrun should start .*RANK"):
         Engine()
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UserError, match="2 processes on this machine and 1 GPUs; each needs its"):
-        Engine("cuda")

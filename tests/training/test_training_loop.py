@@ -2,7 +2,6 @@
 
 import math
 import signal
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -99,14 +98,6 @@ def test_a_signal_at_any_step(
     assert first.given + second.given == ALL_STEPS  # No step is made twice.
 
 
-def test_stopped_after_every_single_step(whole: Path, tmp_path: Path) -> None:
-    for _ in ALL_STEPS:
-        with pytest.raises(Interrupted):
-            run(tmp_path, Data(lambda *_: interrupt()), resume=True)
-    run(tmp_path, resume=True)
-    assert_same_run(tmp_path, whole)
-
-
 @pytest.mark.parametrize("moment", ALL_STEPS)
 @pytest.mark.parametrize("checkpoint_seconds", [300.0, 0.0])
 def test_an_error_at_any_step(
@@ -201,34 +192,23 @@ def test_a_run_is_begun_anew_or_made_longer_and_one_that_is_done_stays(
 # What goes wrong.
 
 
-@pytest.mark.parametrize(
-    ("extra", "loss", "clip_norm"),
-    [
-        (lambda weight: weight.sum() * math.nan, "nan", 0.0),
-        (lambda weight: weight.sum() * math.inf, "(nan|-?inf)", 5.0),
-        # Finite, unlike its slope.
-        (lambda weight: torch.sqrt(weight.sum() * 0.0), r"\d+\.\d+", 0.0),
-    ],
-)
-def test_a_loss_that_is_no_number_stops_the_run(
-    tmp_path: Path, extra: Callable[[Tensor], Tensor], loss: str, clip_norm: float
+@pytest.mark.parametrize("factor", [math.nan, math.inf])
+@pytest.mark.parametrize("clip_norm", [0.0, 5.0])
+def test_a_gradient_that_is_no_number_stops_the_run(
+    tmp_path: Path, factor: float, clip_norm: float
 ) -> None:
     model = make_model()
     before: dict[str, Tensor] = {}
 
     def spoil() -> None:
         before.update({name: tensor.clone() for name, tensor in model.named_parameters()})
-        model.extra = lambda: extra(model.layers[0].weight)
+        model.spoil = lambda loss: loss * factor
 
-    sentence = rf"the loss is {loss} and .* at step 7, in epoch 2: lower .* clip_norm$"
-    options = {"clip_norm": clip_norm, "checkpoint_seconds": 0.0}
+    sentence = r"gradient is (nan|inf) at step 7, in epoch 2: lower .* clip_norm$"
     with pytest.raises(UserError, match=sentence):
-        run(tmp_path, Data(at(1, 2, spoil)), model=model, **options)
+        run(tmp_path, Data(at(1, 2, spoil)), model=model, clip_norm=clip_norm)
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, before[name]), name
-    position, tensors = content_of(tmp_path)
-    assert position["step"] == 6
-    assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 
 def test_what_cannot_train_is_refused(tmp_path: Path) -> None:
@@ -301,31 +281,21 @@ def test_the_learning_rate_follows_the_schedule(tmp_path: Path) -> None:
     assert rates == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("clip_norm", [0.0, 1e-3, 1e6])
-def test_gradients_are_scaled_down_to_the_norm(tmp_path: Path, clip_norm: float) -> None:
-    model = make_model()
-    used: list[float] = []
+def test_gradients_are_scaled_down_to_the_norm(tmp_path: Path) -> None:
+    model, used = make_model(), []
 
     def note(*_: int) -> None:
         """The gradient a step was made with is there until the next step."""
-        used.append(float(nn.utils.get_total_norm([p.grad for p in model.parameters()])))
+        if model.layers[0].weight.grad is not None:
+            used.append(float(nn.utils.get_total_norm([p.grad for p in model.parameters()])))
 
-    data = Data(lambda epoch, step, rank: step > 0 and note())
-    run(tmp_path, data, model=model, epochs=1, clip_norm=clip_norm)
-    note()
-    reported = log_of(tmp_path)[0]["train_gradient_norm"]
-    assert reported > 0.1  # as it was before
-    if clip_norm == 1e-3:
-        assert used == pytest.approx([1e-3] * STEPS, rel=1e-2)
-    else:
-        assert sum(used) / STEPS == pytest.approx(reported, rel=1e-5)
+    run(tmp_path, Data(note), model=model, epochs=1, clip_norm=1e-3)
+    assert used == pytest.approx([1e-3] * (STEPS - 1), rel=1e-2)
+    assert log_of(tmp_path)[0]["train_gradient_norm"] > 0.1  # As it was before.
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_a_narrow_type_is_for_the_products_alone(
-    tmp_path: Path, monkeypatch: Patch, capsys: Output, precision: str
-) -> None:
-    monkeypatch.setattr(loop_module, "has_bfloat16", lambda device: False)
+def test_a_narrow_type_is_for_the_products_alone(tmp_path: Path, precision: str) -> None:
     model = make_model()
     seen: list[torch.dtype] = []
     model.layers[0].register_forward_hook(lambda _, inputs, output: seen.append(output.dtype))
@@ -335,5 +305,3 @@ def test_a_narrow_type_is_for_the_products_alone(
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
     log = log_of(tmp_path)
     assert log[-1]["train_loss"] < log[0]["train_loss"]
-    warned = "has no instructions for bfloat16" in capsys.readouterr().err
-    assert warned == (precision == "bfloat16")

@@ -24,7 +24,6 @@ from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.loop import Interrupted, Validation, train
-from captioner.training.step import Part
 
 EXAMPLES, BATCH, EPOCHS = 13, 4, 3
 """The last of the four batches of an epoch has one example: nothing for the second process."""
@@ -37,9 +36,10 @@ ALL_STEPS = [(epoch, number) for epoch in range(EPOCHS) for number in range(STEP
 class Batch(NamedTuple):
     inputs: Tensor
     targets: Tensor
+    share: float
 
     def to(self, device: torch.device) -> "Batch":
-        return Batch(self.inputs.to(device), self.targets.to(device))
+        return self
 
 
 class Data:
@@ -54,19 +54,18 @@ class Data:
 
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Part], None, None]:
+    ) -> Generator[list[Batch], None, None]:
         inputs = torch.randn(EXAMPLES, 3, generator=torch.Generator().manual_seed(7))
         order = torch.randperm(EXAMPLES, generator=torch.Generator().manual_seed(epoch))
         for number in range(first, STEPS):
             self.before(epoch, number, parts[0])
             self.given.append((epoch, number))
             rows = order[number * BATCH : (number + 1) * BATCH]
-            made: list[Part] = []
+            made = []
             for part in parts:
                 own = rows[part::part_count]
                 values = inputs[own] if len(own) else torch.full((1, 3), torch.nan)
-                batch = Batch(values, values.sum(dim=1, keepdim=True))
-                made.append((batch, len(own) / len(rows)))
+                made.append(Batch(values, values.sum(dim=1, keepdim=True), len(own) / len(rows)))
             yield made
 
 
@@ -86,17 +85,17 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def raising(error: BaseException) -> Callable[[], Tensor]:
+def raising(error: BaseException) -> Callable[..., Any]:
     """A function that raises the error."""
 
-    def fail() -> Tensor:
+    def fail(*_: object) -> None:
         raise error
 
     return fail
 
 
 class Model(nn.Module):
-    """Two layers with dropout between them and a buffer. `extra` is added to the loss."""
+    """Two layers with dropout between them and a buffer."""
 
     def __init__(self, dropout: float = 0.3) -> None:
         super().__init__()
@@ -104,10 +103,7 @@ class Model(nn.Module):
             nn.Linear(3, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 1)
         )
         self.register_buffer("calls", torch.zeros(()))
-        self.extra: Callable[[], Tensor | float] = lambda: 0.0
-
-    def add_to_loss(self, extra: Callable[[], Tensor | float]) -> None:
-        self.extra = extra
+        self.spoil: Callable[[Tensor], Tensor] = lambda loss: loss
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         assert self.training
@@ -116,7 +112,7 @@ class Model(nn.Module):
         error = (self.layers(batch.inputs.nan_to_num()) - batch.targets.nan_to_num()).square()
         known = batch.inputs.isfinite().sum()  # 0 for a dummy, whose report is NaN.
         loss = error.mean()
-        return {"loss": loss + self.extra(), "doubled": 2 * loss.detach() * known / known}
+        return {"loss": self.spoil(loss), "doubled": 2 * loss.detach() * known / known}
 
 
 def make_model(dropout: float = 0.3) -> Model:
@@ -221,10 +217,10 @@ def ending(work: Callable[[], object]) -> str:
     return "done"
 
 
-def spoiled(extra: Callable[[], Tensor | float]) -> dict[str, Any]:
-    """A model and data for `run`; the second process adds to its loss from a step on."""
+def spoiled(extra: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    """A model and data for `run`; the second process spoils its loss from a step on."""
     model = make_model()
-    return {"model": model, "data": Data(at(1, 1, partial(model.add_to_loss, extra), rank=1))}
+    return {"model": model, "data": Data(at(1, 1, partial(setattr, model, "spoil", extra), rank=1))}
 
 
 def main(folder: Path) -> None:
@@ -256,9 +252,7 @@ def train_all(folder: Path, seen: dict[str, Any]) -> None:
         end = partial(signal.raise_signal, signal.SIGTERM)
         note("stopped", data=Data(at(1, 1, end, rank=1)))
         note("resumed", to="stopped", resume=True)
-        gone = UserError("photo 7 is gone")
-        note("failed", data=Data(at(1, 1, raising(gone), rank=1)))
-        note("spoiled", **spoiled(lambda: torch.nan))
+        note("spoiled", **spoiled(lambda loss: loss * torch.nan))
         seen["baseline"] = baseline(engine.rank)
         no_memory = torch.OutOfMemoryError("out of memory")
         run(folder / "within", engine=engine, **spoiled(raising(no_memory)))
