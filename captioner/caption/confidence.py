@@ -2,7 +2,8 @@
 
 A caption's confidence is the share of its content words that people are expected to use for the
 photo: a logistic regression (Platt 1999, *Probabilistic Outputs for Support Vector Machines*; for
-shares, Papke and Wooldridge 1996) on the log-probabilities of its words and their number.
+shares, Papke and Wooldridge 1996) on the log-probabilities of its words, content words apart, and
+their number.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import Field
 
 from captioner.caption.caption import Caption
 from captioner.schema import Config, Probability
+from captioner.text.languages import FUNCTION_WORDS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,6 +31,9 @@ class ConfidenceWeights(Config):
     intercept: float = Field(description="logit where all regressors are 0")
     mean_log_probability: float = Field(
         description="weight of the mean over the caption's words and its ending, in nats"
+    )
+    content_log_probability: float = Field(
+        0.0, description="weight of the mean over the content words, in nats"
     )
     lowest_log_probability: float = Field(description="weight of the least probable word, in nats")
     words: float = Field(description="weight of the number of words")
@@ -69,15 +74,17 @@ def without_familiarity(values: Any) -> Any:
 def regressors(captions: Sequence[Caption]) -> Array:
     """N captions -> (N, R), float64, with the R columns of `ConfidenceWeights` but the intercept.
 
-    The mean includes the ending.
+    The mean includes the ending. A caption without content words has its mean in their place.
     """
     rows = []
     for caption in captions:
-        words = len(caption.words)
-        mean = caption.log_probability / (words + 1)
-        lowest = min(caption.word_log_probabilities, default=mean)
-        rows.append((mean, lowest, float(words)))
-    return numpy.array(rows).reshape(len(rows), 3)
+        mean = caption.log_probability / (len(caption.words) + 1)
+        terms = caption.word_log_probabilities
+        words = zip(caption.words, terms, strict=True)
+        content = [term for word, term in words if word not in FUNCTION_WORDS] or [mean]
+        content_mean = sum(content) / len(content)
+        rows.append((mean, content_mean, min(terms, default=mean), len(caption.words)))
+    return numpy.array(rows, dtype=float).reshape(len(rows), 4)
 
 
 def confidences(features: Array, weights: ConfidenceWeights) -> Array:

@@ -22,7 +22,11 @@ from captioner.caption.confidence import (
 from captioner.caption.folder import load_model, save_confidence, save_model
 
 WEIGHTS = ConfidenceWeights(
-    intercept=1.0, mean_log_probability=0.5, lowest_log_probability=0.25, words=-0.125
+    intercept=1.0,
+    mean_log_probability=0.5,
+    content_log_probability=0.75,
+    lowest_log_probability=0.25,
+    words=-0.125,
 )
 CAPTION = Caption(
     "a dog runs", ("a", "dog", "runs"), -4.0, (-0.5, -2.0, -1.0), torch.zeros(3, 1, 1)
@@ -35,15 +39,15 @@ def logistic(value: float) -> float:
 
 
 def test_a_confidence_by_hand() -> None:
-    # The mean of four log-probabilities, the ending's among them, is -1.
-    expected = logistic(1.0 + 0.5 * -1.0 + 0.25 * -2.0 - 0.125 * 3)
+    # The mean of four log-probabilities, the ending's among them, is -1, of content words -1.5.
+    expected = logistic(1.0 + 0.5 * -1.0 + 0.75 * -1.5 + 0.25 * -2.0 - 0.125 * 3)
     for limit in (expected - 0.01, expected + 0.01):
         (judged,) = Confidence(weights=WEIGHTS, unsure_below=limit).judge([CAPTION])
         assert judged.confidence == pytest.approx(expected)
         assert judged.sure is (limit < expected)
         assert judged == replace(CAPTION, confidence=judged.confidence, sure=judged.sure)
     nothing = Caption("", (), -0.5, (), torch.zeros(0, 1, 1))
-    assert regressors([nothing]).tolist() == [[-0.5, -0.5, 0.0]]
+    assert regressors([nothing]).tolist() == [[-0.5, -0.5, -0.5, 0.0]]
 
 
 def test_the_words_for_a_doubt() -> None:
@@ -62,15 +66,19 @@ def test_the_words_for_a_doubt() -> None:
 def test_known_probabilities_are_recovered() -> None:
     """Shares drawn from a known regression: the weights come back, and so do the shares."""
     random = numpy.random.default_rng(0)
-    regression = random.normal((-1, -3, 9), (0.3, 1, 2), (8000, 3))
+    regression = random.normal((-1, -2, -3, 9), (0.3, 0.5, 1, 2), (8000, 4))
     features = torch.from_numpy(regression)
     truth = ConfidenceWeights(
-        intercept=2.0, mean_log_probability=1.5, lowest_log_probability=0.3, words=-0.1
+        intercept=2.0,
+        mean_log_probability=1.5,
+        content_log_probability=0.5,
+        lowest_log_probability=0.3,
+        words=-0.1,
     )
     expected = confidences(regression, truth)
     shares = torch.tensor(random.binomial(5, expected) / 5)
     found = fit_weights(features, shares)
-    for name in ("mean_log_probability", "lowest_log_probability", "words"):
+    for name in list(ConfidenceWeights.model_fields)[1:]:
         assert getattr(found, name) == pytest.approx(getattr(truth, name), abs=0.12)
     assert float(abs(confidences(regression, found) - expected).max()) < 0.05
     counts = torch.tensor(random.integers(1, 4, 60))

@@ -35,7 +35,11 @@ def make_calibrated() -> Captioner:
     model = make_captioner()
     model.ngrams = some_ngrams(len(model.vocabulary), 0.5)
     weights = ConfidenceWeights(
-        intercept=1.0, mean_log_probability=0.5, lowest_log_probability=0.1, words=-0.02
+        intercept=1.0,
+        mean_log_probability=0.5,
+        content_log_probability=0.3,
+        lowest_log_probability=0.1,
+        words=-0.02,
     )
     model.confidence = Confidence(weights=weights, unsure_below=0.45)
     return model

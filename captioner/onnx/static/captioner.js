@@ -130,10 +130,11 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
         return [name, tensor(rows, 1, parents.length, width)];
       }));
     const [best] = await beamSearch(step, select, { hidden, cell });
-    const own = best.tokens.slice(0, -1).map((token) => words[token]);
+    const tokens = best.tokens.slice(0, -1), own = tokens.map((token) => words[token]);
+    const isContent = tokens.map((token) => !isRepeatable.has(token));
     return {
       words: own, text: sentence(own), maps: best.maps.slice(0, -1), score: best.score,
-      ...confidenceOf(description.confidence, best.terms),
+      ...confidenceOf(description.confidence, best.terms, isContent),
     };
   };
 
@@ -153,11 +154,14 @@ const sentence = (words) => {
 };
 
 // The logistic regression of captioner/caption/confidence.py; terms: T + 1 log-probabilities.
-const confidenceOf = (confidence, terms) => {
+// isContent: of each of the T words.
+const confidenceOf = (confidence, terms, isContent) => {
   if (!confidence) return { confidence: null, isSure: true };
   const { weights, unsure_below } = confidence;
   const mean = sum(terms) / terms.length, own = terms.slice(0, -1);
+  const content = own.filter((_, place) => isContent[place]);
   const logit = weights.intercept + weights.mean_log_probability * mean
+    + weights.content_log_probability * (content.length ? sum(content) / content.length : mean)
     + weights.lowest_log_probability * (own.length ? Math.min(...own) : mean)
     + weights.words * own.length;
   const value = 1 / (1 + Math.exp(-logit));
