@@ -129,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.open:
             import webbrowser
 
-            webbrowser.open(listener.here)
+            webbrowser.open(listener.address)
         serve(app, listener, limits, arguments.access_log)
     finally:
         listener.socket.close()

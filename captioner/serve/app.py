@@ -10,13 +10,13 @@ import fastapi_offline
 from fastapi import Depends, FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
-from fastapi.security import HTTPBearer
 from pydantic import HttpUrl
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -24,8 +24,7 @@ from captioner import __version__
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.render.web_page import viewer_script
-from captioner.serve.messages import on_fault, on_invalid_request, on_problem
-from captioner.serve.middleware import Admission, AnswerHeaders, Authorization
+from captioner.serve.guard import BEARER, answer_error, with_headers
 from captioner.serve.routes import router
 from captioner.serve.service import Service
 
@@ -43,9 +42,8 @@ def make_app(
 
     names: host names of this server besides `localhost`, as `TrustedHostMiddleware` takes them; a
         name that another site had lead here would let that site use the server.
-    public_url: of the page behind a proxy that rewrites the host name.
-    allowed_urls: of other sites, whose pages may use the interface.
-    token: needed under /api/; None lets everybody in.
+    public_url: of the page behind a proxy that rewrites the host name. allowed_urls: of other
+        sites, whose pages may use the interface. token: needed under /api/, if there is one.
     """
 
     @asynccontextmanager
@@ -56,13 +54,12 @@ def make_app(
     public = [HttpUrl(public_url)] if public_url else []
     hosts = ["localhost", "127.0.0.1", "[::1]", *names, *(str(url.host) for url in public)]
     allowed = [_origin(HttpUrl(url)) for url in allowed_urls]
-    # Photos are private: forms stay in memory, which `Admission` bounds, however large.
+    # Photos are private: forms stay in memory, of which a `GuardedRoute` bounds the use.
     MultiPartParser.spool_max_size = 0
     app = FastAPI(
         title="captioner",
         version=__version__,
-        description="Captions of photos with maps of where the model looked for each word, "
-        "and translations with their alignments.",
+        description="Captions of photos with attention maps, and translations with alignments.",
         openapi_url="/api/openapi.json",
         docs_url=None,  # Loads scripts from elsewhere; below is one that does not.
         redoc_url=None,
@@ -78,42 +75,29 @@ def make_app(
                 expose_headers=["Retry-After"],
             ),
             Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
-            Middleware(Authorization, token=token),
-            Middleware(Admission, limits=service.limits),
         ],
-        exception_handlers={
-            RequestValidationError: on_invalid_request,
-            HTTPException: on_problem,
-            UserError: on_problem,
-            Exception: on_fault,
-        },
+        exception_handlers=dict.fromkeys(
+            (RequestValidationError, HTTPException, UserError, Exception), answer_error
+        ),
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.service = service
+    app.state.service, app.state.token, app.state.waiting = service, token, 0
     app.state.origins = {*allowed, *map(_origin, public)}
-    # Only described by this: `Authorization` checks the token, before a request's content is read.
-    described = [Depends(HTTPBearer(auto_error=False))] if token else None
-    app.include_router(router, dependencies=described)
-
-    @app.get("/viewer.js", include_in_schema=False)
-    async def script() -> Response:
-        return Response(viewer_script(), media_type="text/javascript")
-
-    @app.get("/demo.jpg", include_in_schema=False)
-    async def example() -> FileResponse:
-        return FileResponse(DEMO_PHOTO, media_type="image/jpeg")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> FileResponse:
-        return FileResponse(_STATIC / "docs.html")
-
+    # Only described by this: a `GuardedRoute` checks the token before a request's content is read.
+    app.include_router(router, dependencies=[Depends(BEARER)] if token else None)
+    files = {
+        "/viewer.js": Response(viewer_script(), media_type="text/javascript"),
+        "/demo.jpg": FileResponse(DEMO_PHOTO),
+        "/docs": FileResponse(_STATIC / "docs.html"),
+    }
+    app.routes.extend(Route(path, file, methods=["GET"]) for path, file in files.items())
     # Not a mount at "/", which would match before a wrong method under /api/ is refused.
     app.router.default = StaticFiles(
         directory=_STATIC,
         packages=[("captioner", "render/static"), (fastapi_offline.__name__, "static")],
         html=True,
     )
-    return AnswerHeaders(app)
+    return with_headers(app)
 
 
 def _origin(page: HttpUrl) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import socket
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -18,17 +18,11 @@ _CONNECTIONS = 512
 """Open connections, half of the 1,024 file descriptors that Linux gives a process."""
 
 
-@dataclass(frozen=True)
-class Listener:
-    """An open socket.
-
-    address: of the page, as other devices reach it if they can. here: of the page, for a browser
-    of this machine. names: hosts by which the page is reached.
-    """
+class Listener(NamedTuple):
+    """An open socket, its page's address as other devices reach it, and the hosts in addresses."""
 
     socket: socket.socket
     address: str
-    here: str
     names: tuple[str, ...]
 
 
@@ -49,15 +43,11 @@ def listen(host: str, port: int) -> Listener:
         ) from None
     own, port = opened.getsockname()[:2]
     machine = socket.gethostname()
-    names = (_bracketed(host), machine, f"{machine}.local")
-    address = f"http://{_bracketed(host)}:{port}/"
-    if own not in ("0.0.0.0", "::"):
-        return Listener(opened, address, address, names)
-    # One of many addresses: the one that a telephone in the same network can open.
-    # Browsers allow the camera to a page of this machine.
-    reached = _own_address()
-    address, here = f"http://{reached}:{port}/", f"http://localhost:{port}/"
-    return Listener(opened, address, here, (*names, reached))
+    named = f"[{host}]" if is_version_6 else host
+    reached = _own_address() if own in ("0.0.0.0", "::") else named
+    return Listener(
+        opened, f"http://{reached}:{port}/", (named, reached, machine, f"{machine}.local")
+    )
 
 
 def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvicorn.Config:
@@ -69,7 +59,6 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
         app,
         http="h11",
         ws="none",
-        lifespan="on",
         log_config=None,
         access_log=access_log,
         server_header=False,
@@ -82,8 +71,7 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
 def serve(app: ASGIApp, listener: Listener, limits: Limits, access_log: bool = False) -> None:
     """Answer requests until Ctrl-C or SIGTERM, then the open ones.
 
-    A second Ctrl-C ends it after the batch at work. access_log: a line on standard error for each
-        request.
+    access_log: a line on standard error for each request.
     """
     # Ctrl-C is raised again at the end.
     with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
@@ -103,8 +91,3 @@ def _own_address() -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return socket.gethostname()
-
-
-def _bracketed(host: str) -> str:
-    """A host as addresses of pages write it."""
-    return f"[{host}]" if ":" in host else host

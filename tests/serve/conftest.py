@@ -4,25 +4,21 @@ from typing import Any
 
 import httpx
 import pytest
-from chromium_samples import CHROMIUM, DESK, FLAGS, Open
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from chromium_samples import DESK, Open, browser
+from playwright.sync_api import Browser, BrowserContext, Page
 from serve_samples import Running, asking, make_captioner, make_translator, running
 
 from captioner.caption.folder import save_model
-from captioner.serve.app import make_app
 from captioner.serve.service import Service
 from captioner.translate.translator_folder import save_translator
 
-
-@pytest.fixture
-def service() -> Service:
-    """The tiny captioner and translator; the test or the client closes it."""
-    return Service(make_captioner(), {"de": make_translator()}, batch_size=8)
+__all__ = ["browser"]
 
 
 @pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with asking(make_app(service)) as client:
+def client() -> Iterator[httpx.Client]:
+    """Asks a server of the tiny captioner and translator."""
+    with asking(Service(make_captioner(), {"de": make_translator()}, batch_size=8)) as client:
         yield client
 
 
@@ -39,17 +35,8 @@ def saved_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def server(saved_models: tuple[Path, Path]) -> Iterator[Running]:
     """A server of its own process, with both models."""
     captioner, translator = saved_models
-    models = ("--model", str(captioner), "--translator", f"de={translator}")
-    with running(*models) as server:
+    with running(captioner, "--translator", f"de={translator}") as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -79,6 +66,5 @@ def open_page(browser: Browser, server: Running) -> Iterator[Open]:
         context.close()
     assert faults == []
     assert asked
-    assert [
-        url for url in asked if not url.startswith(("http://127.0.0.1:", "blob:", "data:"))
-    ] == []
+    own = ("http://127.0.0.1:", "blob:", "data:", "file:")
+    assert [url for url in asked if not url.startswith(own)] == []

@@ -20,13 +20,14 @@ import torch
 import uvicorn
 from PIL import Image
 from small_translators import CONFIGS
-from starlette.types import ASGIApp
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.decoding.options import TranslationSearch
 from captioner.serve import Limits
+from captioner.serve.app import make_app
 from captioner.serve.server import configuration, listen
+from captioner.serve.service import Service
 from captioner.text.subword_vocabulary import SubwordVocabulary
 from captioner.text.vocabulary import WordVocabulary
 from captioner.translate.translator import Translator
@@ -60,18 +61,11 @@ def make_translator(attends: bool = True) -> Translator:
     return Translator(config, model, source, target, 30, search)
 
 
-def photo_bytes(seed: int = 0, size: tuple[int, int] = (120, 90), kind: str = "PNG") -> bytes:
-    """The file of a photo of coarse random colours."""
-    buffer = io.BytesIO()
-    samples.photo(seed, size).save(buffer, kind)
-    return buffer.getvalue()
-
-
 @contextmanager
-def asking(app: ASGIApp) -> Iterator[httpx.Client]:
-    """A client, without a timeout, of the application served by a thread of this process."""
+def asking(service: Service, *options: Any, **named: Any) -> Iterator[httpx.Client]:
+    """A client, without a timeout, of `make_app` served by a thread of this process."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(configuration(app, Limits()))
+    server = uvicorn.Server(configuration(make_app(service, *options, **named), Limits()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.socket]})
     thread.start()
     try:
@@ -95,14 +89,14 @@ class Running:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[Running]:
+def running(model: Path, *arguments: str) -> Iterator[Running]:
     """`captioner serve` with these arguments, on any port.
 
     In float32, in which a photo's numbers do not depend on those it shares a batch with.
     """
-    command = [sys.executable, "-m", "captioner", "serve", "--port", "0", "--device", "cpu"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with started([*command, "--precision", "float32", *arguments], environment) as server:
+    options = ["--model", str(model), "--port", "0", "--device", "cpu", "--precision", "float32"]
+    command = [sys.executable, "-m", "captioner", "serve", *options, *arguments]
+    with started(command, {**os.environ, "PYTHONPATH": str(ROOT)}) as server:
         yield server
 
 
@@ -130,6 +124,13 @@ def started(
 Files = list[tuple[str, tuple[str, bytes]]]
 
 
+def photo_bytes(seed: int = 0, size: tuple[int, int] = (120, 90), kind: str = "PNG") -> bytes:
+    """The file of a photo of coarse random colours."""
+    buffer = io.BytesIO()
+    samples.photo(seed, size).save(buffer, kind)
+    return buffer.getvalue()
+
+
 def files(*seeds: int) -> Files:
     return [("photo", (f"{seed}.png", photo_bytes(seed))) for seed in seeds]
 
@@ -148,7 +149,7 @@ def problem(answer: httpx.Response, status: int) -> str:
     sentence = str(value["error"])
     assert "\n" not in sentence
     assert "Traceback" not in sentence
-    assert "/" not in sentence.replace("application/json", "").replace("multipart/form-data", "")
+    assert "/" not in sentence.replace("application/json", "")
     return sentence
 
 
@@ -158,12 +159,6 @@ def as_directly(photo: dict[str, Any], expected: Caption) -> None:
     assert found["words"] == list(expected.words)
     assert found["log_probability"] == pytest.approx(expected.log_probability, abs=1e-3)
     np.testing.assert_allclose(found["maps"], expected.attention.numpy(), atol=2e-4)
-
-
-def until(condition: Any) -> None:
-    """Return when the condition holds."""
-    while not condition():
-        threading.Event().wait(0.01)
 
 
 def far(one: Image.Image, other: Image.Image) -> float:

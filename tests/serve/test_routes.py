@@ -1,6 +1,7 @@
+"""Captions and translations by requests are those of the package."""
+
 import base64
 import io
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,6 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from fastapi import HTTPException
 from PIL import Image
 from serve_samples import (
     SENTENCES,
@@ -23,10 +23,16 @@ from serve_samples import (
 )
 
 from captioner.caption.caption import Caption
+from captioner.caption.photos import Captioned
 from captioner.decoding.options import SAMPLING
-from captioner.serve.app import make_app
-from captioner.serve.messages import CaptionAnswer, answer_problem
+from captioner.serve.messages import CaptionsAnswer, photo_answer
 from captioner.serve.service import UNDETERMINED, Service
+
+
+def preview_of(photo: dict[str, Any]) -> Image.Image:
+    head, _, encoded = photo["preview"].partition(",")
+    assert head == "data:image/jpeg;base64"
+    return Image.open(io.BytesIO(base64.b64decode(encoded)))
 
 
 def test_captions_are_those_of_the_captioner(client: httpx.Client) -> None:
@@ -52,9 +58,6 @@ def test_the_search_is_the_one_asked_for(client: httpx.Client) -> None:
     assert "maps" not in photo["captions"][0]
     (photo,) = caption(client, files(3), n_best="5")  # More than the model's own beam of three.
     assert len(photo["captions"]) == 5
-
-
-def test_options_left_out_are_those_of_the_model(client: httpx.Client) -> None:
     own = client.get("/api/model").json()["captioner"]["search"]
     given = {name: str(own[name]) for name in own if name not in SAMPLING}
     assert caption(client, files(0), **given) == caption(client, files(0))
@@ -63,32 +66,31 @@ def test_options_left_out_are_those_of_the_model(client: httpx.Client) -> None:
 def test_a_seed_gives_the_same_samples(client: httpx.Client) -> None:
     asked = {"sample": "true", "temperature": "3", "seed": "7", "n_best": "2"}
     (alone,) = caption(client, files(0), **asked)
-    search = {"beam": 3, "n_best": 2, "minimum_length": 2, "maximum_length": 6}
-    sampling: Any = {"sample": True, "temperature": 3, "seed": 7}
-    (direct,) = make_captioner().caption([photo_bytes(0)], **search, **sampling)
+    search: Any = {"sample": True, "temperature": 3, "seed": 7, "n_best": 2}
+    (direct,) = make_captioner().caption([photo_bytes(0)], **search)
     as_directly(alone, direct)
     assert caption(client, files(0), **asked)[0] == alone
     assert caption(client, files(0), **{**asked, "seed": "8"})[0] != alone
 
 
 def test_captions_are_translated_and_keep_the_original(client: httpx.Client) -> None:
-    plain, other = caption(client, files(0, 1), n_best="2")
-    photo, photo_2 = caption(client, files(0, 1), n_best="2", language="de")
-    assert len(photo["captions"]) == 2
-    for found, original in zip(photo["captions"], plain["captions"], strict=True):
+    plain = caption(client, files(0, 1), n_best="2")
+    german = caption(client, files(0, 1), n_best="2", language="de")
+    assert len(german[0]["captions"]) == 2
+    for found, original in zip(german[0]["captions"], plain[0]["captions"], strict=True):
         assert found["language"] == "de"
         assert found["original"] == {name: original[name] for name in original if name != "maps"}
         assert found["caption"] == " ".join(found["words"]) != original["caption"]
         assert np.array(found["maps"]).shape == (len(found["words"]), 4, 4)
         assert np.array(found["maps"]).sum(axis=(1, 2)) == pytest.approx(1, abs=0.001)
-    assert "language" not in other["captions"][0]
-    for kind in ("png", "html"):
-        sent = {"data": {"format": kind, "language": "de"}, "files": files(0)}
-        german = client.post("/api/overlay", **sent).content
-        del sent["data"]["language"]
-        assert german != client.post("/api/overlay", **sent).content
-    assert caption(client, files(0, 1), n_best="2", language="DE") == [photo, photo_2]
-    assert caption(client, files(0, 1), n_best="2", language="EN") == [plain, other]
+    assert "language" not in plain[1]["captions"][0]
+    drawn = [
+        client.post("/api/overlay", data={"language": tag}, files=files(0)).content
+        for tag in ("en", "de")
+    ]
+    assert drawn[0] != drawn[1]
+    assert caption(client, files(0, 1), n_best="2", language="DE") == german
+    assert caption(client, files(0, 1), n_best="2", language="EN") == plain
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "HEIF"])
@@ -103,11 +105,9 @@ def test_a_preview_is_the_photo_as_the_model_has_it(client: httpx.Client, kind: 
     photo.save(buffer, kind, exif=exif.tobytes(), quality=95)
     (found,) = caption(client, [("photo", ("side", buffer.getvalue()))], preview="true")
     assert (found["width"], found["height"]) == (20, 40)
-    head, _, encoded = found["preview"].partition(",")
-    assert head == "data:image/jpeg;base64"
-    with Image.open(io.BytesIO(base64.b64decode(encoded))) as preview:
-        assert preview.size == (20, 40)
-        top, bottom = preview.getpixel((10, 5)), preview.getpixel((10, 35))
+    preview = preview_of(found)
+    assert preview.size == (20, 40)
+    top, bottom = preview.getpixel((10, 5)), preview.getpixel((10, 35))
     assert top[2] > 200 > 60 > top[0]
     assert bottom[0] > 200 > 60 > bottom[2]
 
@@ -121,28 +121,28 @@ def test_a_large_photo_is_described_in_its_own_pixels(client: httpx.Client) -> N
     (shown,) = caption(client, sent, preview="true")
     assert (shown["width"], shown["region"]) == (2400, found["region"])
     assert shown["captions"] == found["captions"]  # The model sees the same pixels.
-    with Image.open(io.BytesIO(base64.b64decode(shown["preview"].partition(",")[2]))) as preview:
-        assert preview.size == (1000, 917)
-    for kind in ("png", "gif", "html"):
-        answer = client.post("/api/overlay", files=sent, data={"format": kind})
-        assert answer.status_code == 200
+    assert preview_of(shown).size == (1000, 917)
+    assert client.post("/api/overlay", files=sent).status_code == 200
 
 
 def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client) -> None:
-    name = "../a/" + "x" * 100 + ".txt"
-    sent = [*files(0), ("photo", (name, b"no photo")), *files(1)]
+    sent = [*files(0), ("photo", ("../a/" + "x" * 200, b"no photo")), *files(1)]
     photos = caption(client, sent)
-    short = "x" * 99 + "…"
+    short = "x" * 100
     assert [photo["name"] for photo in photos] == ["0.png", short, "1.png"]
     assert photos[1]["error"].startswith(f"{short} is not an image")
     assert photos[0]["captions"]
     assert photos[2]["captions"]
-    sentence = problem(client.post("/api/caption", files=sent[1:2]), 422)
-    assert sentence.startswith(f"{short} is not an image")
+    for address, refused in (("caption", sent[1:2]), ("overlay", sent)):
+        answer = client.post(
+            f"/api/{address}", files=refused, data={"format": "html"} if refused is sent else {}
+        )
+        assert problem(answer, 422).startswith(f"{short} is not an image")
 
 
+@pytest.mark.filterwarnings("ignore:sentence 5 has 50 tokens")
 def test_translations_are_those_of_the_translator(client: httpx.Client) -> None:
-    asked = {"sentences": [*SENTENCES, ""], "n_best": 2}
+    asked = {"sentences": [*SENTENCES, "", "a man " * 25], "n_best": 2}
     answer = client.post("/api/translate", json=asked)
     assert answer.status_code == 200
     found = answer.json()["translations"]
@@ -156,21 +156,8 @@ def test_translations_are_those_of_the_translator(client: httpx.Client) -> None:
         weights = np.array(best["alignment"]).reshape(shape)
         np.testing.assert_allclose(weights, expected.alignment.numpy(), atol=1e-3)
     assert [each["source"] for each in found] == asked["sentences"]
-    assert [len(each["translations"]) for each in found] == [2, 2, 2, 1]
-
-
-@pytest.mark.filterwarnings("ignore:sentence 1 has 50 tokens")
-def test_a_sentence_that_is_cut_says_so(client: httpx.Client) -> None:
-    answer = client.post("/api/translate", json={"sentences": ["a man " * 25]})
-    (found,) = answer.json()["translations"]
-    assert found["translations"][0]["truncated"] == 20
-
-
-def test_without_a_translator_there_is_none() -> None:
-    with asking(make_app(Service(make_captioner()))) as client:
-        assert client.get("/api/model").json()["translators"] == {}
-        answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
-        assert "no translation model" in problem(answer, 404)
+    assert [len(each["translations"]) for each in found] == [2, 2, 2, 1, 2]
+    assert found[4]["translations"][0]["truncated"] == 20
 
 
 def test_each_language_has_its_translator_and_captions_need_its_maps() -> None:
@@ -179,29 +166,25 @@ def test_each_language_has_its_translator_and_captions_need_its_maps() -> None:
         "fr": make_translator(attends=False),
         UNDETERMINED: make_translator(),
     }
-    with asking(make_app(Service(make_captioner(), translators))) as client:
+    with asking(Service(make_captioner(), translators)) as client:
         model = client.get("/api/model").json()
         assert model["captioner"]["map"] == [4, 4]
-        assert model["limits"]["photos"] == 16
+        assert not model["captioner"]["confidence"]
+        assert list(model["translators"]) == ["de", "fr", UNDETERMINED]
+        attends = [each["attends"] for each in model["translators"].values()]
+        assert attends == [True, False, True]
         assert model["languages"] == ["de"]
-        attends = {tag: each["attends"] for tag, each in model["translators"].items()}
-        assert attends == {"de": True, "fr": False, "und": True}
-        for language, translator in translators.items():
-            asked: dict[str, Any] = {"sentences": SENTENCES[:1], "language": language}
-            (found,) = client.post("/api/translate", json=asked).json()["translations"]
-            (expected,) = translator.translate(SENTENCES[:1])
-            assert found["translations"][0]["translation"] == expected.text
-            asked["language"] = language.upper()
-            assert client.post("/api/translate", json=asked).json()["translations"] == [found]
-        asked = {"sentences": SENTENCES[:1], "language": "fr", "copy_unknown": True}
-        assert "copy_unknown" in problem(client.post("/api/translate", json=asked), 422)
-
-
-def made(confidence: float | None) -> Caption:
-    sure = None if confidence is None else confidence >= 0.25
-    maps = torch.tensor([[[0.25, 0.75]], [[1 / 3, 2 / 3]]])
-    words, terms = ("a", "dog"), (-1.0, -1.5)
-    return Caption("a dog", words, -3.0, terms, maps, None, (), -2.0, confidence, sure)
+        for asked, right in (({}, "de"), ({"language": "FR"}, "fr")):
+            answer = client.post("/api/translate", json={"sentences": SENTENCES, **asked})
+            direct = translators[right].translate(SENTENCES)
+            found = [each["translations"][0] for each in answer.json()["translations"]]
+            assert [each["translation"] for each in found] == [each.text for each in direct]
+        answer = client.post("/api/caption", files=files(0), data={"language": "fr"})
+        assert "'language' should be en or de" in problem(answer, 422)
+    with asking(Service(make_captioner())) as client:
+        assert client.get("/api/model").json()["translators"] == {}
+        answer = client.post("/api/translate", json={"sentences": ["A man runs."]})
+        assert "no translation model" in problem(answer, 404)
 
 
 @pytest.mark.parametrize(
@@ -217,19 +200,18 @@ def made(confidence: float | None) -> Caption:
 def test_a_caption_has_only_the_fields_that_are_known(
     confidence: float | None, said: str | None, in_german: str | None
 ) -> None:
-    wanted = {"caption", "words", "score", "log_probability", "word_log_probabilities"}
-    if confidence is not None:
-        wanted |= {"confidence", "sure", "confidence_in_words"}
-    (answer,) = CaptionAnswer.all_of(made(confidence), maps=False)
-    assert set(answer.model_dump(exclude_none=True)) == wanted
-    assert answer.confidence_in_words == said
-    german = replace(made(confidence), language="de")
-    assert CaptionAnswer.all_of(german, maps=False)[0].confidence_in_words == in_german
-    (answer,) = CaptionAnswer.all_of(made(confidence), maps=True)
-    assert answer.maps == [[[0.25, 0.75]], [[0.33333, 0.66667]]]
-
-
-def test_any_sentence_can_be_answered() -> None:
-    answer = answer_problem(HTTPException(422, "\ud800 犬 </script>"))
-    assert json.loads(bytes(answer.body)) == {"error": "? 犬 </script>"}
-    assert answer.media_type == "application/json"
+    sure = None if confidence is None else confidence >= 0.25
+    maps = torch.tensor([[[0.25, 0.75]], [[1 / 3, 2 / 3]]])
+    words, terms = ("a", "dog"), (-1.0, -1.5)
+    region, photo = (0.0, 0.0, 8.0, 8.0), Image.new("RGB", (8, 8))
+    made = Caption("a dog", words, -3.0, terms, maps, region, (), -2.0, confidence, sure, photo)
+    for language, wanted in ((None, said), ("de", in_german)):
+        one = photo_answer(Captioned("a.png", replace(made, language=language)), True, False)
+        (photo_found,) = CaptionsAnswer(photos=[one]).model_dump(exclude_none=True)["photos"]
+        (found,) = photo_found["captions"]
+        assert found["maps"] == [[[0.25, 0.75]], [[0.33333, 0.66667]]]
+        assert found.get("confidence_in_words") == wanted
+        fields = {"caption", "words", "score", "log_probability", "word_log_probabilities", "maps"}
+        if confidence is not None:
+            fields |= {"confidence", "sure", "confidence_in_words"}
+        assert set(found) == fields

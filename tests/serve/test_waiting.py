@@ -1,9 +1,9 @@
 """Waiting requests: batched, too many, too slow, abandoned, failed."""
 
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
@@ -17,14 +17,78 @@ from serve_samples import (
     make_captioner,
     photo_bytes,
     problem,
-    until,
 )
 from torch import Tensor
 
 from captioner.caption.caption import Caption
+from captioner.decoding.options import SearchOptions
 from captioner.serve import Limits
-from captioner.serve.app import make_app
-from captioner.serve.service import Service
+from captioner.serve.service import Batcher, Service
+
+PLAIN = SearchOptions()
+
+
+def until(condition: Any) -> None:
+    """Return when the condition holds."""
+    while not condition():
+        threading.Event().wait(0.01)
+
+
+@contextmanager
+def held_batcher() -> Iterator[tuple[list[tuple[list[int], str]], Batcher]]:
+    """A queue of batches of four that doubles numbers, and its batches.
+
+    Its thread works on item 0, so that later items wait; 13 is an error.
+    """
+    batches: list[tuple[list[int], str]] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def work(items: Sequence[int], search: SearchOptions, key: str) -> list[int]:
+        batches.append((list(items), key))
+        begun.set()
+        go.wait()
+        return [2 * item // (item != 13) for item in items]
+
+    batcher = Batcher(work, 4)
+    batcher.submit([0], PLAIN, "a")
+    begun.wait()
+    yield batches, batcher
+    go.set()
+    batcher.close()
+
+
+def test_waiting_jobs_share_a_batch_and_get_their_own_results() -> None:
+    """They stay whole and in order, and a larger one goes by itself."""
+    jobs = [[1], [1], [1, 2], [1, 2, 3], [4], [5, 6, 7], [8, 9], list(range(20, 30)), [10]]
+    with held_batcher() as (batches, batcher):
+        promises = [batcher.submit(items, PLAIN, "a") for items in jobs]
+    assert [promise.result() for promise in promises] == [[2 * n for n in job] for job in jobs]
+    assert [len(items) for items, _ in batches] == [1, 4, 4, 3, 2, 10, 1]
+
+
+def test_a_batch_has_one_search_and_language_and_samples_have_their_own() -> None:
+    sampling = SearchOptions(sample=True)
+    with held_batcher() as (batches, batcher):
+        for number, key in enumerate("aabba", start=1):
+            batcher.submit([number], PLAIN, key)
+        batcher.submit([6], PLAIN.replace(beam=2), "a")
+        batcher.submit([7], sampling, "a")
+        batcher.submit([8], sampling, "a")
+    numbers = [items for items, _ in batches]
+    assert numbers == [[0], [1, 2], [3, 4], [5], [6], [7], [8]]
+
+
+def test_a_cancelled_job_is_skipped_and_an_error_ends_its_batch_and_no_other() -> None:
+    with held_batcher() as (batches, batcher):
+        jobs = ((1, "a"), (2, "a"), (13, "b"), (4, "a"))
+        cancelled, good, bad, last = [batcher.submit([item], PLAIN, key) for item, key in jobs]
+        assert cancelled.cancel()
+    with pytest.raises(CancelledError):
+        cancelled.result()
+    with pytest.raises(ZeroDivisionError):
+        bad.result()
+    assert (good.result(), last.result()) == ([4], [8])
+    assert [items for items, _ in batches] == [[0], [2], [13], [4]]
 
 
 class Held:
@@ -32,33 +96,22 @@ class Held:
 
     def __init__(self, stack: ExitStack, **limits: Any) -> None:
         self.service = Service(make_captioner(), None, Limits(**limits), batch_size=8)
-        self.client = stack.enter_context(asking(make_app(self.service)))
+        self.client = stack.enter_context(asking(self.service))
         self.sizes: list[int] = []
-        self.begun, self.go = threading.Event(), threading.Event()
+        self.go = threading.Event()
         self._threads = stack.enter_context(ThreadPoolExecutor(16))
         stack.callback(self.go.set)
         search = self.service.captioner.caption_annotations
 
         def held(annotations: Tensor, *arguments: Any, **named: Any) -> list[Caption]:
             self.sizes.append(len(annotations))
-            self.begun.set()
             self.go.wait()
             return search(annotations, *arguments, **named)
 
         self.service.captioner.caption_annotations = held  # type: ignore[method-assign]
 
-    def send(self, photo: Files, **fields: str) -> Future[httpx.Response]:
-        post = self.client.post
-        return self._threads.submit(post, "/api/caption", files=photo, data=fields, timeout=None)
-
-    def answers(self, count: int, **fields: str) -> list[httpx.Response]:
-        """The answers to a photo that is held and to so many that come meanwhile."""
-        sent = [self.send(files(0))]
-        self.begun.wait()
-        sent += [self.send(files(seed), **fields) for seed in range(count)]
-        until(lambda: len(self.service.captions.jobs) == count)
-        self.go.set()
-        return [each.result() for each in sent]
+    def send(self, photo: Files) -> Future[httpx.Response]:
+        return self._threads.submit(self.client.post, "/api/caption", files=photo)
 
     def waiting(self) -> int:
         """The number of unanswered requests."""
@@ -72,41 +125,30 @@ def stack() -> Iterator[ExitStack]:
 
 
 def test_requests_that_arrive_together_are_captioned_together(stack: ExitStack) -> None:
-    held = Held(stack)
-    answers = held.answers(7)
-    assert held.sizes == [1, 7]
-    expected = make_captioner().caption([photo_bytes(seed) for seed in range(7)])
-    for answer in answers:
-        (photo,) = answer.json()["photos"]
-        as_directly(photo, expected[int(photo["name"].partition(".")[0])])
-
-
-def test_sampling_is_not_batched(stack: ExitStack) -> None:
-    held = Held(stack)
-    held.answers(3, sample="true", temperature="3")
-    assert held.sizes == [1, 1, 1, 1]
-
-
-def test_requests_beyond_the_queue_get_retry_after(stack: ExitStack) -> None:
-    held = Held(stack, waiting=3)
-    sent = [held.send(files(seed)) for seed in range(3)]
-    until(lambda: held.waiting() == 3)
+    held = Held(stack, waiting=8)
+    sent = [held.send(files(0))]
+    until(lambda: held.sizes)
+    sent += [held.send(files(seed)) for seed in range(7)]
+    until(lambda: len(held.service.captions.jobs) == 7)
     busy = held.client.post("/api/caption", files=files(9))
     assert "busy" in problem(busy, 503)
     assert int(busy.headers["Retry-After"]) >= 1
-    assert held.waiting() == 3
+    assert held.waiting() == 8
     held.go.set()
-    assert [each.result().status_code for each in sent] == [200] * 3
-    assert caption(held.client, files(9))
+    expected = make_captioner().caption([photo_bytes(seed) for seed in range(7)])
+    for each in sent:
+        (photo,) = each.result().json()["photos"]
+        as_directly(photo, expected[int(photo["name"].partition(".")[0])])
+    assert held.sizes == [1, 7]
     assert held.waiting() == 0
 
 
 def test_a_request_ends_at_its_timeout(stack: ExitStack) -> None:
     held = Held(stack, seconds=0.3)
-    answer = held.client.post("/api/caption", files=files(0))
-    assert "not ready within 0.3 seconds" in problem(answer, 503)
-    assert "Retry-After" in answer.headers
-    assert "not ready" in problem(held.client.post("/api/caption", files=files(0)), 503)
+    for _ in range(2):
+        answer = held.client.post("/api/caption", files=files(0))
+        assert "not ready within 0.3 seconds" in problem(answer, 503)
+        assert "Retry-After" in answer.headers
     assert held.waiting() == 0
     held.go.set()
     assert caption(held.client, files(1))

@@ -1,16 +1,20 @@
-"""Shared by the browser tests: start flags, screens, photos, drawn pixels."""
+"""Shared by the browser tests: start flags, screens, photos, drawn pixels, a server of files."""
 
 import base64
+import functools
 import io
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
-from serve_samples import photo_bytes
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from samples import photo
 
 CHROMIUM = shutil.which("chromium")
 
@@ -20,7 +24,7 @@ needs_chromium = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
 ]
 
-FLAGS = [
+_FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),
@@ -30,11 +34,40 @@ DESK = {"viewport": {"width": 1280, "height": 860}}
 TELEPHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 Open = Callable[..., Page]
-"""Opens the page, as `conftest.open_page` does."""
+"""Opens the page, as the fixture `open_page` does."""
 
 
-def photo_file(seed: int = 0, name: str = "photo.png") -> Any:
-    return {"name": name, "mimeType": "image/png", "buffer": photo_bytes(seed, (240, 180))}
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        yield browser
+        browser.close()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "max-age=600")
+        super().end_headers()
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[int]:
+    """The port of a server of files."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def photo_file(seed: int = 0, name: str = "photo.png", size: tuple[int, int] = (240, 180)) -> Any:
+    buffer = io.BytesIO()
+    photo(seed, size).save(buffer, "PNG")
+    return {"name": name, "mimeType": "image/png", "buffer": buffer.getvalue()}
 
 
 def add(page: Page, *files: Any) -> Locator:
@@ -49,14 +82,6 @@ def captioned(page: Page, count: int) -> None:
     expect(page.locator("[data-state=done]")).to_have_count(count, timeout=120_000)
 
 
-def translate(page: Page, text: str) -> None:
-    """Type sentences into their tab and have them translated."""
-    page.locator("#tab-sentences").click()
-    page.fill("#text", text)
-    page.keyboard.press("Enter")
-    expect(page.locator(".translation")).to_have_count(1)
-
-
 def downloaded(page: Page, button: Locator) -> tuple[str, bytes]:
     """The name and the content of the file that a button downloads."""
     with page.expect_download() as download:
@@ -68,14 +93,6 @@ def words_of(card: Locator) -> list[str]:
     return card.locator(".caption").first.locator(".word").all_inner_texts()
 
 
-def canvas_of(card: Locator) -> Image.Image:
-    """The overlay of the photo."""
-    return _picture(card.locator("canvas").evaluate("canvas => canvas.toDataURL('image/png')"))
-
-
-def preview_of(card: Locator) -> Image.Image:
-    return _picture(card.locator("img").get_attribute("src") or "")
-
-
-def _picture(address: str) -> Image.Image:
+def picture(address: str) -> Image.Image:
+    """The picture of a data address."""
     return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")

@@ -1,0 +1,146 @@
+"""Who may ask, how much and how long; refusals; the headers of answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from secrets import compare_digest
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from captioner.errors import UserError, did_you_mean, near_names
+from captioner.schema import error_sentence
+from captioner.serve import Limits
+
+_AGAIN = {"Retry-After": "2"}
+
+BEARER = HTTPBearer(auto_error=False)
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; connect-src 'self'; media-src 'self' blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
+}
+"""File names and captions on the page come from outside: a browser runs only the page's scripts."""
+
+
+def with_headers(app: ASGIApp) -> ASGIApp:
+    """Adds headers to every answer, errors included, and answers HEAD as GET."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") == "HEAD":  # FastAPI refuses it; the server leaves out the content.
+            scope = {**scope, "method": "GET"}
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                is_api = scope["path"].startswith("/api/")
+                headers["Cache-Control"] = "no-store" if is_api else "no-cache"
+            await send(message)
+
+        await app(scope, receive, send_with_headers)
+
+    return answer
+
+
+class GuardedRoute(APIRoute):
+    """A route that checks who asks, how many wait, how much comes and how long the answer takes.
+
+    `app.state` holds the service, the token, the `origins` of pages that may use the interface
+    besides the server's own, and how many POST requests are `waiting` for their answer.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's way to run code before a request's content is read."""
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            state = request.app.state
+            await _check_token(request, state.token)
+            _check_site(request, state.origins)
+            if request.method != "POST":
+                return await handle(request)
+            limits: Limits = state.service.limits
+            if state.waiting >= limits.waiting:
+                raise HTTPException(503, "busy: too much is waiting already", _AGAIN)
+            state.waiting += 1
+            try:
+                answer = handle(_limited(request, limits.upload_bytes))
+                return await asyncio.wait_for(answer, limits.seconds)
+            except asyncio.TimeoutError:
+                late = f"busy: the answer was not ready within {limits.seconds:g} seconds"
+                raise HTTPException(503, late, _AGAIN) from None
+            finally:
+                state.waiting -= 1
+
+        return guarded
+
+
+async def _check_token(request: Request, token: str | None) -> None:
+    given = await BEARER(request)
+    is_right = given and token and compare_digest(given.credentials.encode(), token.encode())
+    if token and not is_right:
+        reason = "the token is missing or wrong: the header is Authorization: Bearer TOKEN"
+        raise HTTPException(401, reason, {"WWW-Authenticate": "Bearer"})
+
+
+def _check_site(request: Request, allowed: Collection[str]) -> None:
+    """Refuse other web sites: any can have a visitor's browser ask, which names the site."""
+    host = request.headers.get("host", "").lower()
+    own = (f"http://{host}", f"https://{host}")
+    origin = request.headers.get("origin", own[0]).lower()
+    site = request.headers.get("sec-fetch-site", "none")
+    is_own = origin in own and site in ("none", "same-origin")
+    if not is_own and origin not in allowed:
+        raise HTTPException(403, "other sites may not use this server without --allow-origin")
+
+
+def _limited(request: Request, most: int) -> Request:
+    """The request, whose content is an error beyond so many bytes."""
+    size = 0
+
+    async def receive() -> Message:
+        nonlocal size
+        message = await request.receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise HTTPException(413, f"the content is larger than {most:,} bytes, the limit")
+        return message
+
+    return Request(request.scope, receive)
+
+
+async def answer_error(request: Request, error: Exception) -> JSONResponse:
+    """Answers an error with a sentence; of a fault, the server's own output has the trace."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    if isinstance(error, RequestValidationError):
+        return JSONResponse({"error": _invalid(request, error.errors()[0])}, 422)
+    if isinstance(error, UserError):
+        return JSONResponse({"error": str(error)}, 422)
+    return JSONResponse({"error": "the server failed at this; its own output says how"}, 500)
+
+
+def _invalid(request: Request, error: dict[str, Any]) -> str:
+    """A sentence about the first field that does not fit the declared ones."""
+    place = error["loc"][1:]  # After "body".
+    if not place or isinstance(place[0], int):
+        return "the content should be a JSON object, of fields with values, as application/json"
+    if error["type"] == "extra_forbidden":
+        known = request.scope["route"].body_field.field_info.annotation.model_fields
+        return f"unknown field {place[-1]!r}{did_you_mean(near_names(place[-1], known))}"
+    return error_sentence(error, place)

@@ -1,0 +1,153 @@
+"""Who may ask: host names, other sites, the token; what stays in memory; the headers."""
+
+import re
+import socket
+
+import httpx
+import pytest
+from serve_samples import asking, caption, files, make_captioner, photo_bytes, problem
+
+from captioner.serve.service import Service
+
+PUBLIC = "https://photos.example:443/captions/"
+ALLOWED = ["https://editor.example:443/photos/", "http://LocalHost:5173", "https://müller.example"]
+
+
+@pytest.mark.parametrize("address", ["/", "/api/health"])
+def test_only_its_own_names_are_answered(address: str) -> None:
+    own = ["localhost", "LOCALHOST:80", "127.0.0.1:8765", "[::1]:8765", "Desk.Example:1"]
+    foreign = ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "192.168.1.4"]
+    with asking(Service(make_captioner()), ["Desk.example", "*.example.org"], PUBLIC) as client:
+        for host in (*own, "a.example.org", "photos.example"):
+            assert client.get(address, headers={"Host": host}).status_code == 200, host
+        for host in (*foreign, "localhost@evil.example", "[::1", ""):
+            answer = client.get(address, headers={"Host": host})
+            assert answer.status_code == 400, host
+            assert "host" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed", "told"),
+    [
+        ({}, True, False),
+        ({"Origin": "http://localhost:80"}, True, False),
+        ({"Origin": "HTTP://LocalHost:80", "Sec-Fetch-Site": "same-origin"}, True, False),
+        ({"Sec-Fetch-Site": "none"}, True, False),
+        ({"Origin": "https://photos.example"}, True, False),  # The page behind the proxy.
+        ({"Origin": "http://localhost:81"}, False, False),
+        ({"Origin": "http://evil.example"}, False, False),
+        ({"Origin": "https://photos.example:444"}, False, False),
+        ({"Origin": "null"}, False, False),
+        ({"Origin": "http://["}, False, False),
+        ({"Sec-Fetch-Site": "cross-site"}, False, False),
+        ({"Sec-Fetch-Site": "same-site"}, False, False),
+        ({"Origin": "https://editor.example", "Sec-Fetch-Site": "cross-site"}, True, True),
+        ({"Origin": "http://localhost:5173", "Sec-Fetch-Site": "same-site"}, True, True),
+        ({"Origin": "https://xn--mller-kva.example"}, True, True),
+        ({"Origin": "http://editor.example"}, False, False),
+        ({"Origin": "https://x.editor.example"}, False, False),
+    ],
+)
+def test_its_own_page_and_allowed_sites_may_use_it(
+    headers: dict[str, str], allowed: bool, told: bool
+) -> None:
+    """told: CORS tells the browser that the site may read answers."""
+    headers = {"Host": "localhost:80", **headers}
+    wish = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+        "Access-Control-Request-Private-Network": "true",  # To a server beside the browser.
+    }
+    service = Service(make_captioner())
+    with asking(service, public_url=PUBLIC, allowed_urls=ALLOWED) as client:
+        for answer, status in (
+            (client.post("/api/caption", files=files(0), headers=headers), 200),
+            (client.get("/api/model", headers=headers), 200),
+            (client.post("/api/caption", headers=headers), 422),
+        ):
+            assert answer.status_code == (status if allowed else 403)
+            origin = answer.headers.get("access-control-allow-origin")
+            assert origin == (headers["Origin"] if told else None)
+        if "Origin" in headers:
+            preflight = client.options("/api/caption", headers=headers | wish)
+            assert preflight.status_code == (200 if told else 400)
+            assert "access-control-allow-credentials" not in preflight.headers
+        # A link on another site may lead to the page.
+        assert client.get("/", headers=headers).status_code == 200
+        described = client.get("/api/openapi.json").json()
+        assert described["servers"] == [{"url": PUBLIC}]
+        for methods in described["paths"].values():
+            assert all("security" not in operation for operation in methods.values())
+
+
+def test_the_interface_needs_the_token_and_the_page_does_not() -> None:
+    headers = {"Origin": "https://editor.example"}
+    with asking(Service(make_captioner()), allowed_urls=ALLOWED, token="right") as client:
+        for address in ("/", "/docs", "/api/openapi.json"):
+            assert client.get(address).status_code == 200
+        for methods in client.get("/api/openapi.json").json()["paths"].values():
+            assert all(each["security"] == [{"HTTPBearer": []}] for each in methods.values())
+        wrong = ["Bearer", "Bearer wrong", "Bearer right2", "Bearer r\xefght", "Basic right", ""]
+        for header in ("Bearer right", "bearer right", *wrong):
+            given = {**headers, "Authorization": header.encode("latin-1")}
+            for answer in (
+                client.post("/api/caption", files=files(0), headers=given),
+                client.get("/api/model", headers=given),
+            ):
+                # A page of the allowed site can read the refusal.
+                assert answer.headers["access-control-allow-origin"] == headers["Origin"]
+                if header in wrong:
+                    assert "token is missing or wrong" in problem(answer, 401)
+                    assert answer.headers["www-authenticate"] == "Bearer"
+                else:
+                    assert answer.status_code == 200
+        place = (client.base_url.host, client.base_url.port or 0)
+        with socket.create_connection(place, timeout=60) as line:  # No content is waited for.
+            line.sendall(
+                b"POST /api/caption HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+                b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+            )
+            assert line.recv(65536).startswith(b"HTTP/1.1 401 ")
+
+
+def test_no_upload_is_written_to_a_temporary_file(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = photo_bytes(0, (900, 900), "BMP")
+    assert len(content) > 2_000_000  # The framework writes 1 MB and more to disk.
+    sent = [("photo", ("large.bmp", content))]
+
+    def refused(*arguments: object, **named: object) -> None:
+        raise AssertionError("a temporary file was made")
+
+    for name in ("TemporaryFile", "NamedTemporaryFile", "mkstemp"):
+        monkeypatch.setattr(f"tempfile.{name}", refused)
+    assert caption(client, sent, preview="true")[0]["captions"]
+    for kind in ("png", "gif", "html"):
+        answer = client.post("/api/overlay", files=sent, data={"format": kind})
+        assert answer.status_code == 200
+
+
+def test_the_page_names_only_files_that_are_there_and_every_answer_forbids_foreign_content(
+    client: httpx.Client,
+) -> None:
+    seen, wanted = set[str](), {"/", "/icon.svg", "/api/model", "/api/nothing", "/nothing"}
+    while wanted:
+        address = wanted.pop()
+        seen.add(address)
+        answer = client.get(address)
+        assert answer.status_code == (404 if "nothing" in address else 200), address
+        policy = answer.headers["content-security-policy"]
+        for part in ("default-src 'none'", "script-src 'self';", "frame-ancestors 'none'"):
+            assert part in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "server" not in answer.headers
+        stored = "no-store" if address.startswith("/api/") else "no-cache"
+        assert answer.headers["cache-control"] == stored
+        text = answer.text.replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|//[a-z]+\.|@import|innerHTML|insertAdjacentHTML", text)
+        if "javascript" in answer.headers["content-type"] or address == "/":
+            found = re.findall(r'(?:href=|src=|from )"\.?/?([^"#]+)"', text)
+            wanted |= {f"/{name}" for name in found} - seen
+    assert {"/style.css", "/viewer.css", "/page.js", "/viewer.js", "/photos.js"} <= seen
