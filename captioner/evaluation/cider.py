@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, Metric, Ngrams, Tokens
+from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, Metric, Tokens
 
 SIGMA = 6.0
 """Width, in words, of the Gaussian penalty on a difference in length."""
@@ -61,7 +61,8 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
             "out of the metrics"
         )
     corpus = corpus.split
-    similarity = np.zeros(len(corpus.lengths))  # of each reference to its image's caption
+    sentences, own = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)
+    similarity = np.zeros(sentences)  # of each reference to its image's caption
     for ngrams in corpus.ngrams:
         if document_frequency is None:
             frequency, images = ngrams.images, corpus.images
@@ -69,29 +70,20 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
             known, images = document_frequency.counts, document_frequency.images
             frequency = np.array([known.get(ngram, 1) for ngram in ngrams.texts(corpus)], int)
         rarity = np.log(images / np.maximum(1, frequency))  # (G,), 0 if in every image
-        similarity += _clipped_cosines(ngrams, rarity, corpus)
+        # Equation 4 without its Gaussian: the cosine of the two vectors of counts times rarity,
+        # where the caption's entries are cut to the reference's. 0 for captions.
+        rare = rarity[ngrams.ngram]  # (E,)
+        weight = ngrams.number * rare
+        norm = np.sqrt(np.bincount(ngrams.sentence, weight**2, sentences))  # (S,)
+        product = np.minimum(ngrams.in_caption * rare, weight) * weight
+        dot = np.bincount(ngrams.sentence, product, sentences) * corpus.is_reference
+        norms = norm[own] * norm
+        similarity += np.divide(dot, norms, out=np.zeros(sentences), where=norms > 0)
 
     # The COCO evaluation measures a caption by its number of bigrams.
     bigrams = np.maximum(0, corpus.lengths - 1)
-    difference = bigrams - bigrams[corpus.firsts][corpus.image_of]  # (S,)
-    similarity *= np.exp(-(difference.astype(np.float64) ** 2) / (2 * SIGMA**2)) / MAXIMUM_ORDER
+    difference = (bigrams - bigrams[own]).astype(np.float64)  # (S,)
+    similarity *= np.exp(-(difference**2) / (2 * SIGMA**2)) / MAXIMUM_ORDER
     sums = np.bincount(corpus.image_of, similarity, corpus.images)  # (I,)
     references = np.bincount(corpus.image_of) - 1
     return Metric.mean("CIDEr-D", 10.0 * sums / references)
-
-
-def _clipped_cosines(ngrams: Ngrams, rarity: FloatArray, corpus: Corpus) -> FloatArray:
-    """Similarity (S,) of each reference to its image's caption in n-grams of one length.
-
-    Vedantam et al. 2015, equation 4 without its Gaussian: the cosine of the two vectors of counts
-    times rarity, where the caption's entries are cut to the reference's. 0 for captions.
-    """
-    sentences = len(corpus.lengths)
-    rare = rarity[ngrams.ngram]  # (E,)
-    weight = ngrams.number * rare
-    norm = np.sqrt(np.bincount(ngrams.sentence, weight**2, sentences))  # (S,)
-    rare *= ngrams.in_caption
-    product = np.minimum(rare, weight, out=rare) * weight
-    dot = np.where(corpus.is_reference, np.bincount(ngrams.sentence, product, sentences), 0.0)
-    norms = norm[corpus.firsts][corpus.image_of] * norm
-    return np.asarray(np.divide(dot, norms, out=np.zeros_like(norms), where=norms > 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -59,6 +59,7 @@ class Corpus:
 
     S sentences, each image's caption before its references, with W words in all.
 
+    captions, references: their words, image by image.
     vocabulary: the V different words. A word may have white space in it ("22 3/4"): it is one word
         to ROUGE-L, and several in `split`, which the other metrics of the COCO evaluation take.
     words: (W,) the number in the vocabulary of every word of every sentence.
@@ -66,6 +67,8 @@ class Corpus:
     firsts: (I,) the sentence that is each image's caption.
     """
 
+    captions: list[Tokens]
+    references: list[list[Tokens]]
     vocabulary: list[str]
     words: IntArray
     lengths: IntArray
@@ -76,12 +79,14 @@ class Corpus:
         """The corpus of tokenised captions and references, image by image; read once."""
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         words, lengths, firsts = array("i"), array("i"), array("i")
-        for caption, of_image in zip(captions, references, strict=True):
+        own, truth = list(captions), [list(each) for each in references]
+        for caption, of_image in zip(own, truth, strict=True):
             firsts.append(len(lengths))
             for sentence in (caption, *of_image):
                 lengths.append(len(sentence))
                 words.extend(map(numbers.__getitem__, sentence))
-        return cls(list(numbers), *(np.array(each, np.int32) for each in (words, lengths, firsts)))
+        arrays = (np.array(each, np.int32) for each in (words, lengths, firsts))
+        return cls(own, truth, list(numbers), *arrays)
 
     @property
     def images(self) -> int:
@@ -106,33 +111,15 @@ class Corpus:
         """The place (S,) of each sentence's first word in `words`."""
         return np.cumsum(self.lengths) - self.lengths
 
-    def sentence(self, number: int) -> list[str]:
-        """The words of one sentence."""
-        start = self.starts[number]
-        return [self.vocabulary[n] for n in self.words[start : start + self.lengths[number]]]
-
-    @property
-    def captions(self) -> Iterator[list[str]]:
-        """The words of each image's caption."""
-        return map(self.sentence, self.firsts.tolist())
-
-    @property
-    def references(self) -> Iterator[list[list[str]]]:
-        """The words of each image's references."""
-        ends = np.append(self.firsts[1:], len(self.lengths)).tolist()
-        for first, end in zip(self.firsts.tolist(), ends, strict=True):
-            yield [self.sentence(number) for number in range(first + 1, end)]
-
     @cached_property
     def split(self) -> Corpus:
         """The same corpus with words such as "22 3/4" split at white space."""
         if all(len(word.split()) == 1 for word in self.vocabulary):
             return self
-
-        def parts(words: list[str]) -> list[str]:
-            return " ".join(words).split()
-
-        return Corpus.of(map(parts, self.captions), (map(parts, each) for each in self.references))
+        captions = [" ".join(words).split() for words in self.captions]
+        return Corpus.of(
+            captions, ([" ".join(words).split() for words in each] for each in self.references)
+        )
 
     @cached_property
     def ngrams(self) -> list[Ngrams]:
@@ -149,23 +136,11 @@ class Corpus:
             ngram_at[places] = ngram
             examples = np.empty(len(codes), dtype=np.int64)
             examples[ngram] = places
-            pairs = ngram << _SENTENCE_BITS | sentence_of[places]
-            counted.append(self._count(order, *np.unique(pairs, return_counts=True), examples))
+            pairs, number = np.unique(
+                ngram << _SENTENCE_BITS | sentence_of[places], return_counts=True
+            )
+            counted.append(Ngrams.of(self, order, examples, pairs, number))
         return counted
-
-    def _count(self, order: int, pairs: IntArray, number: IntArray, examples: IntArray) -> Ngrams:
-        """Count n-grams. pairs: (E,) of n-gram and sentence, sorted. number: (E,) of each."""
-        ngram, sentence = pairs >> _SENTENCE_BITS, pairs & ((1 << _SENTENCE_BITS) - 1)
-        image, of_reference = self.image_of[sentence], self.is_reference[sentence]
-        another = _changes(image) | _changes(ngram)
-        first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
-        in_caption = number[first] * ~of_reference[first]  # (P,)
-        in_references = number * of_reference
-        most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
-        matches = np.bincount(image[first], np.minimum(in_caption, most), self.images)
-        images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
-        of_image = in_caption[np.cumsum(another) - 1]  # (E,)
-        return Ngrams(order, sentence, ngram, number, of_image, matches, images, examples)
 
 
 @dataclass(frozen=True)
@@ -178,7 +153,7 @@ class Ngrams:
     matches: (I,) the n-grams of each caption that a reference has; one counts at most as often as
         any one reference has it.
     images: (G,) the number of images in whose references the n-gram occurs.
-    examples: (G,) the place of its first occurrence in `Corpus.words`.
+    examples: (G,) a place in `Corpus.words` at which it begins.
     """
 
     order: int
@@ -190,15 +165,26 @@ class Ngrams:
     images: IntArray
     examples: IntArray
 
+    @classmethod
+    def of(
+        cls, corpus: Corpus, order: int, examples: IntArray, pairs: IntArray, number: IntArray
+    ) -> Ngrams:
+        """Compare captions with references. pairs: (E,) of n-gram and sentence, sorted."""
+        ngram, sentence = pairs >> _SENTENCE_BITS, pairs & ((1 << _SENTENCE_BITS) - 1)
+        image, of_reference = corpus.image_of[sentence], corpus.is_reference[sentence]
+        another = np.ones(len(pairs), dtype=np.bool_)
+        another[1:] = (image[1:] != image[:-1]) | (ngram[1:] != ngram[:-1])
+        first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
+        own = number[first] * ~of_reference[first]  # (P,)
+        in_references = number * of_reference
+        most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
+        matches = np.bincount(image[first], np.minimum(own, most), corpus.images)
+        images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
+        in_caption = own[np.cumsum(another) - 1]  # (E,)
+        return cls(order, sentence, ngram, number, in_caption, matches, images, examples)
+
     def texts(self, corpus: Corpus) -> list[str]:
         """The n-grams (G,), words joined by a space."""
         places = self.examples[:, None] + np.arange(self.order)  # (G, order)
         words = corpus.vocabulary
         return [" ".join([words[n] for n in row]) for row in corpus.words[places].tolist()]
-
-
-def _changes(values: IntArray) -> NDArray[np.bool_]:
-    """Whether each entry differs from the one before; the first does."""
-    changes = np.ones(len(values), dtype=np.bool_)
-    np.not_equal(values[1:], values[:-1], out=changes[1:])
-    return changes

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import Corpus, Metric
+from captioner.evaluation.corpus import Corpus, Metric, Tokens
 
 _SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
@@ -32,10 +32,11 @@ def check_java_metric(metric: str) -> None:
     Never downloads the models, of 400 MB.
     """
     package = importlib.util.find_spec("pycocoevalcap")
-    if package is None or not package.submodule_search_locations:
-        raise UserError(f'{metric} needs the package pycocoevalcap: pip install "captioner[java]"')
-    if shutil.which("java") is None:
-        raise UserError(f"{metric} needs Java, and there is no program named java on the PATH")
+    if shutil.which("java") is None or package is None or not package.submodule_search_locations:
+        raise UserError(
+            f'{metric} needs the package pycocoevalcap (pip install "captioner[java]") and the '
+            "program java"
+        )
     folder = Path(package.submodule_search_locations[0], "spice", "lib")
     missing = [name for name in _SPICE_MODELS if not (folder / name).is_file()]
     if metric == "SPICE" and missing:
@@ -80,7 +81,7 @@ def spice(corpus: Corpus) -> Metric:
 def _score(metric: str, scorer: Any, corpus: Corpus) -> tuple[float, list[Any]]:
     """The score and the scores (I,) by a class of the package."""
 
-    def line(words: list[str]) -> str:  # METEOR separates captions by |||, and reads lines.
+    def line(words: Tokens) -> str:  # METEOR separates captions by |||, and reads lines.
         return " ".join(" ".join(words).replace("|||", " ").split())
 
     captions = {image: [line(words)] for image, words in enumerate(corpus.captions)}

@@ -55,7 +55,9 @@ def entropy(attention: ArrayLike) -> Floats:
 
     Its exponential is the effective number of places.
     """
-    return _entropy(_distributions(attention))
+    maps = _normalised(attention)
+    logarithms = np.log(np.where(maps > 0, maps, 1.0))
+    return np.asarray(-(maps * logarithms).sum(axis=(-2, -1)))
 
 
 def divergences(attention: ArrayLike) -> Floats:
@@ -64,11 +66,17 @@ def divergences(attention: ArrayLike) -> Floats:
     Jensen-Shannon (Lin 1991, *Divergence Measures Based on the Shannon Entropy*), in bits: 0 for
     equal maps, 1 for maps without a common place.
     """
-    maps = _distributions(attention)  # (T, L)
+    maps = _normalised(attention)
     first, second = np.triu_indices(len(maps), k=1)
-    own = _entropy(maps)  # (T,)
-    nats = _entropy((maps[first] + maps[second]) / 2) - (own[first] + own[second]) / 2
+    own = entropy(maps)  # (T,)
+    nats = entropy(maps[first] + maps[second]) - (own[first] + own[second]) / 2
     return np.asarray(np.clip(nats / np.log(2), 0.0, 1.0))
+
+
+def _normalised(attention: ArrayLike) -> Floats:
+    """Maps (..., rows, columns), each summing to one."""
+    maps = np.asarray(attention, dtype=np.float64)
+    return np.asarray(maps / maps.sum(axis=(-2, -1), keepdims=True))
 
 
 def mass_inside(attention: ArrayLike, coverage: ArrayLike) -> Floats:
@@ -107,19 +115,6 @@ def centre_prior(rows: int, columns: int) -> Floats:
 
     bells = np.outer(bell(rows), bell(columns))  # (rows, columns)
     return np.asarray(bells / bells.sum())
-
-
-def _distributions(attention: ArrayLike) -> Floats:
-    """Maps (..., rows, columns) -> (..., L), each summing to one."""
-    maps = np.asarray(attention, dtype=np.float64)
-    flat = maps.reshape(*maps.shape[:-2], math.prod(maps.shape[-2:]))
-    return np.asarray(flat / flat.sum(axis=-1, keepdims=True))
-
-
-def _entropy(distributions: Floats) -> Floats:
-    """(..., L) -> (...,), in nats."""
-    logarithms = np.log(np.where(distributions > 0, distributions, 1.0))
-    return np.asarray(-(distributions * logarithms).sum(axis=-1))
 
 
 class TargetCells(NamedTuple):

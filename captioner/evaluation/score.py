@@ -42,11 +42,6 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.caption.captioner import Captioner
     from captioner.decoding.options import SearchOptions
 
-_FEW = (
-    "NOTE: {:,} images are too few for intervals and p values to be evidence: there should be "
-    f"{FEW_IMAGES} at least"
-)
-
 
 @dataclass(frozen=True)
 class CaptionScores:
@@ -97,19 +92,22 @@ class CaptionScores:
     def table(self) -> str:
         """All scores as lines of text."""
         found = self.to_dict()
-        note = f"\n{_FEW.format(found['images'])}" if found.pop("too_few_images", False) else ""
-        intervals, comparison = found.pop("intervals", {}), found.pop("comparison", None)
+        few, comparison = found.pop("too_few_images", False), found.pop("comparison", None)
+        intervals = found.pop("intervals", {})
         names = ("diversity", "fluency", "hallucination")
         sections = [found.pop(name) for name in names if name in found]
         parts = [figures_table(found, intervals), *map(figures_table, sections)]
-        if intervals:
-            parts[0] += note
         if comparison is not None:
             first, second, scores = comparison.values()
             share = f"{100 * found['confidence']:g} %"
             rows: list[Row] = [("", "first", "second", "difference", share, "p bootstrap")]
             rows += [(name, *each.values()) for name, each in scores.items()]
-            parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}{note}")
+            parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
+        if few:
+            parts.append(
+                f"NOTE: {found['images']:,} images are too few for intervals and p values to be "
+                f"evidence: there should be {FEW_IMAGES} at least"
+            )
         return "\n\n".join(parts)
 
 
@@ -221,19 +219,21 @@ class Scorer:
         """
         frequency, training = None, None
         if self.document_frequency is not None:
-            of_images = self._tokenised(self.document_frequency, None, tokenize)
-            frequency = DocumentFrequency.from_references(list(of_images))
+            counted = self.read(self.document_frequency, None)
+            tokens = [[tokenize(text) for text in each.captions] for each in counted]
+            frequency = DocumentFrequency.from_references(tokens)
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
-            training = chain.from_iterable(self._tokenised(self.training, split, tokenize_unsplit))
+            texts = chain.from_iterable(each.captions for each in self.read(self.training, split))
+            training = map(tokenize_unsplit, texts)
 
         def scored(texts: Sequence[str]) -> CaptionScores:
             return evaluate_captions(texts, references, frequency, self.metrics, list(captions))
 
         scores = scored(list(captions.values()))
         found, metrics = scores.details, list(scores.metrics.values())
-        words, truth = list(scores.corpus.captions), list(scores.corpus.references)
+        words, truth = scores.corpus.captions, scores.corpus.references
         found["diversity"] = text_diversity(words, training)
         if self.people is not None:
             found["fluency"] = fluency(words, truth, self.people)
@@ -246,8 +246,14 @@ class Scorer:
         if self.confidence is not None:
             found["intervals"] = confidence_intervals(metrics, confidence)
         if self.against is not None:
-            others = scored(self._others(captions, name, images))
-            compared = compare(metrics, list(others.metrics.values()), confidence)
+            others = read_results(self.against, images)
+            if differing := others.keys() ^ set(map(str, captions)):
+                raise UserError(
+                    f"only the same images can be compared: {name} and {self.against} differ in "
+                    f"{len(differing):,}, image {min(differing)} for one"
+                )
+            theirs = scored([others[str(image)] for image in captions]).metrics.values()
+            compared = compare(metrics, list(theirs), confidence)
             by_name = {score: each._asdict() for score, each in compared.items()}
             found["comparison"] = {"first": name, "second": str(self.against), "scores": by_name}
         if self.confidence is not None or self.against is not None:
@@ -258,25 +264,6 @@ class Scorer:
         """The images and captions of a file in `format`; no photo needs to exist."""
         self.problems.append(Problems(self.on_problem))
         return read_examples(self.format, file, None, split, self.problems[-1], check_files=False)
-
-    def _tokenised(
-        self, file: str | Path, split: str | None, split_words: Callable[[str], list[str]]
-    ) -> Iterator[list[list[str]]]:
-        """The words of each image's captions in a file."""
-        for image in self.read(file, split):
-            yield list(map(split_words, image.captions))
-
-    def _others(
-        self, captions: Mapping[ImageId, str], name: str, images: Sequence[Example]
-    ) -> list[str]:
-        """The captions to compare with, in the same order of images."""
-        others = read_results(str(self.against), images)
-        if differing := others.keys() ^ set(map(str, captions)):
-            raise UserError(
-                f"only the same images can be compared: {name} and {self.against} differ in "
-                f"{len(differing):,}, image {min(differing)} for one"
-            )
-        return [others[str(image)] for image in captions]
 
 
 def score_results(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from captioner.csv_tables import Row, text_table
+from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Problems
 from captioner.data.parallel import check_line_by_line, read_lines
 from captioner.decoding.options import TranslationSearch
@@ -47,22 +47,11 @@ class TranslationScores:
 
     def table(self) -> str:
         """The scores as lines of text, each with its signature."""
-        bleu, penalty, chrf, exact = self.scores.values()
-        rows: list[Row] = [
-            ("BLEU", f"{bleu:.2f}", f"brevity penalty {penalty:.3f}"),
-            ("", self.signatures["BLEU"]),
-            ("chrF", f"{chrf:.2f}"),
-            ("", self.signatures["chrF"]),
-            ("exact match", f"{exact:.2%}"),
-        ]
-        text = f"sentences: {self.sentences:,}\n{text_table(rows)}"
-        if not self.lengths:
-            return text
-        rows = [("words of the source", "sentences", "BLEU", "brevity penalty")]
-        for each in self.lengths:
-            (first, last), sentences, bleu, penalty = each.values()
-            rows.append((f"{first} to {last}", sentences, f"{bleu:.2f}", f"{penalty:.3f}"))
-        return f"{text}\n\n{text_table(rows)}"
+        text = figures_table({"sentences": self.sentences, **self.scores}, self.signatures)
+        rows: list[Row] = [("words of the source", "sentences", "BLEU", "brevity penalty")]
+        for (first, last), *figures in (each.values() for each in self.lengths):
+            rows.append((f"{first} to {last}", *figures))
+        return f"{text}\n\n{text_table(rows)}" if self.lengths else text
 
 
 def evaluate_translations(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -69,12 +68,7 @@ def content_stems(words: Sequence[str]) -> list[str]:
 
 @cache
 def _stem(word: str) -> str:
-    return str(_stemmer().stem(word))
-
-
-@cache
-def _stemmer() -> Any:
     # Imported here: nltk takes half a second to import.
     from nltk.stem.snowball import EnglishStemmer
 
-    return EnglishStemmer()
+    return str(EnglishStemmer().stem(word))

@@ -263,8 +263,8 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
     lines = scores.table().splitlines()
     beside = f"{found['ROUGE-L']:.4f}  [{low:.4f}, {high:.4f}]"
     assert lines[4] == f"ROUGE-L                     {beside}"
-    assert lines[-10].split() == [*("first", "second", "difference", "90", "%", "p", "bootstrap")]
-    assert lines[-4].startswith(f"CIDEr-D             {found['CIDEr-D']:.4f}")
+    assert "first second difference 90 % p bootstrap" in [" ".join(line.split()) for line in lines]
+    assert sum(line.startswith("CIDEr-D ") for line in lines) == 2
     json.dumps(found, allow_nan=False)
 
 
@@ -303,4 +303,4 @@ def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
         texts = captions, [["a dog"]] * images, "the captions"
         scores = Scorer(confidence=0.95, against=other).score(*texts)
         assert scores.to_dict()["too_few_images"] is few
-        assert scores.table().count(note) == 2 * few  # Below the intervals, and the comparison.
+        assert scores.table().count(note) == few

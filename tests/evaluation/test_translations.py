@@ -40,7 +40,7 @@ def test_files_without_case(tmp_path: Path) -> None:
     plain = scores.to_dict()
     assert "case:lc" in plain["signatures"]["BLEU"]
     assert plain["sentences"] == sum(each["sentences"] for each in plain["lengths"]) == 5
-    assert scores.table().splitlines()[-1].split() == ["11", "to", "15", "1", "100.00", "1.000"]
+    assert scores.table().splitlines()[-1].split() == ["11", "to", "15", "1", "100.0000", "1.0000"]
 
 
 def test_empty_references_are_left_out_on_request(tmp_path: Path) -> None:
