@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import fields
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.decoding.options import SearchOptions
-from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 
 if TYPE_CHECKING:
     from captioner.caption.captioner import Captioner
     from captioner.data.example import Example
     from captioner.data.shapes import ShapesExample
+    from captioner.evaluation.score import Scorer
 
 DESCRIPTION = """\
 Captions the photos of a data set and scores the captions: BLEU-1 to BLEU-4,
@@ -27,14 +27,12 @@ ROUGE-L, CIDEr-D, word-precision, and how varied they are.
       --annotations Flickr8k.token.txt --images photos/ --save-results out.json
   captioner evaluate runs/shapes/model --format shapes   (generated pictures)
 
-`captioner score` does more with saved captions: comparisons, hallucination.
 The exit code is 2 if a photo or record was skipped.
 """
 
 SCORE_DESCRIPTION = """\
-Scores captions, in COCO's result format or as `captioner caption --json` writes
-them, against references: BLEU-1 to BLEU-4,
-ROUGE-L, CIDEr-D, word-precision, and how varied they are.
+Scores saved captions: BLEU-1 to BLEU-4, ROUGE-L, CIDEr-D, word-precision, and
+how varied they are.
 
   captioner score out.json captions.json --confidence --csv scores.csv
   captioner score out.json captions.json --against other.json
@@ -44,8 +42,7 @@ CIDEr-D of one photo needs --document-frequency, a file of more captions.
 
 MAPS_DESCRIPTION = """\
 Scores a model's attention maps: width, movement and, given boxes or segments,
-whether they lie on what the words name.
-If a photo or record was skipped, the exit code is 2.
+whether they lie on what the words name. The exit code is as of `evaluate`.
 
   captioner maps default --images photos/
   captioner maps runs/shapes/model --format shapes --csv words.csv
@@ -58,87 +55,60 @@ def add_commands(commands: shared.Commands) -> None:
     parser = shared.add_parser(commands, "evaluate", run, summary, usage, DESCRIPTION)
     _add_photos(parser)
     shared.add_search(parser, SearchOptions, explained_in="caption")
-    about = "write the captions, as COCO does"
-    _add_scores(parser).add_argument("--save-results", metavar="FILE", help=about)
-    shared.add_machine(parser, "photos at a time", 50, precision=True)
+    _add_scores(parser)("--save-results", "FILE", "write the captions, as COCO does")
+    shared.add_machine(parser, "photos at a time", 50)
 
     summary, usage = "score captions in a file", "RESULTS REFERENCES [options]"
     parser = shared.add_parser(commands, "score", run_score, summary, usage, SCORE_DESCRIPTION)
-    group = parser.add_argument_group("input")
-    add = group.add_argument
-    add(
-        "results",
-        metavar="RESULTS",
-        help="captions, in COCO's result format, or those of `captioner caption --json`",
-    )
-    add(
-        "references",
-        metavar="REFERENCES",
-        help="captions: a table, a folder of photos with texts, or a file in --format",
-    )
-    about = f"{', '.join(shared.FILES)} (default: by their fields)"
-    add("--format", choices=shared.FILES, metavar="FORMAT", help=about)
-    add("--split", help="as the format names it (default: all)")
-    shared.add_on_problem(group, "captions that cannot be used")
-    about = "captions over which CIDEr-D counts rarity (default: the references)"
-    _add_scores(parser).add_argument("--document-frequency", metavar="FILE", help=about)
-    add = parser.add_argument_group("comparison").add_argument
-    add("--against", metavar="FILE", help="compare with captions of another system")
-    about = "count captions seen in training (split train)"
-    add("--training-captions", metavar="FILE", help=about)
-    things = parser.add_argument_group("hallucination")
-    _add_instances(things, "COCO's instances: the things in the photos")
+    group, add = shared.add_group(parser, "input")
+    add("results", "RESULTS", "captions, in COCO's result format or of `captioner caption --json`")
+    add("references", "REFERENCES", "a table, a folder of photos with texts, or a file in --format")
+    known = ", ".join(shared.FILES)
+    add("--format", "FORMAT", f"{known} (default: by their fields)", choices=shared.FILES)
+    add("--split", "SPLIT", "as the format names it (default: all)")
+    add("--on-problem", "ACTION", "refuse or skip unusable captions", **shared.ON_PROBLEM)
+    add = _add_scores(parser)
+    add("--document-frequency", "FILE", "of which CIDEr-D counts rarity (default: the references)")
+    _, add = shared.add_group(parser, "comparison")
+    add("--against", "FILE", "compare with captions of another system")
+    add("--training-captions", "FILE", "count captions of its split train", dest="training")
+    _, add = shared.add_group(parser, "hallucination")
+    add("--instances", "FILE", "COCO's instances: the things in the photos", nargs="+", default=())
+    add("--synonyms", "FILE", "words for these (default: the packaged list)")
 
     summary = "score a model's attention maps"
     usage = "MODEL (--annotations FILE | --images FOLDER) [options]"
     parser = shared.add_parser(commands, "maps", run_maps, summary, usage, MAPS_DESCRIPTION)
-    _add_instances(_add_photos(parser), "COCO's boxes and segments")
+    add = _add_photos(parser)
+    add("--instances", "FILE", "COCO's boxes and segments", nargs="+", default=())
+    add("--synonyms", "FILE", "words for these (default: the packaged list)")
     shared.add_search(parser, SearchOptions, explained_in="caption")
-    out = parser.add_argument_group("output")
-    shared.add_outputs(out, csv="write the scores of every word")
-    shared.add_machine(parser, "photos at a time", 50, precision=True)
+    group, _ = shared.add_group(parser, "output")
+    shared.add_outputs(group, csv="write the scores of every word")
+    shared.add_machine(parser, "photos at a time", 50)
 
 
-def _add_photos(parser: argparse.ArgumentParser) -> shared.Group:
+def _add_photos(parser: argparse.ArgumentParser) -> shared.Add:
     """Add the group of MODEL and a data set."""
-    data = parser.add_argument_group("input")
-    data.add_argument("model", metavar="MODEL", help="a model folder, or a packaged model")
-    shared.add_data_set(data, shared.FORMATS, "what cannot be read")
-    data.add_argument("--split", help="as the format names it")
-    about = "the first N photos (shapes: 500 by default)"
-    data.add_argument("--count", type=int, metavar="N", help=about)
-    return data
+    group, add = shared.add_group(parser, "input")
+    add("model", "MODEL", "a model folder, or a packaged model")
+    shared.add_data_set(group, shared.FORMATS, "what cannot be read")
+    add("--split", "SPLIT", "as the format names it")
+    add("--count", "N", "the first N photos (shapes: 500 by default)")
+    return add
 
 
-def _add_instances(group: shared.Group, about: str) -> None:
-    group.add_argument("--instances", nargs="+", default=(), metavar="FILE", help=about)
-    about = "words for these (default: the packaged list)"
-    group.add_argument("--synonyms", metavar="FILE", help=about)
-
-
-def _add_scores(parser: argparse.ArgumentParser) -> shared.Group:
+def _add_scores(parser: argparse.ArgumentParser) -> shared.Add:
     """Add the choice of scores and the files they are written to."""
-    group = parser.add_argument_group("scores")
-    group.add_argument(
-        "--metrics",
-        nargs="+",
-        choices=METRICS,
-        default=DEFAULT_METRICS,
-        metavar="METRIC",
-        help=f"{', '.join(DEFAULT_METRICS)} (default: these), METEOR, SPICE (need captioner[java])",
-    )
-    group.add_argument(
-        "--confidence",
-        nargs="?",
-        type=float,
-        const=CONFIDENCE,
-        metavar="SHARE",
-        help=f"bootstrap confidence intervals (default: {CONFIDENCE})",
-    )
-    about = "people's captions, one a line: count the captions that are worded as they are"
-    group.add_argument("--fluency", metavar="FILE", help=about)
+    group, add = shared.add_group(parser, "scores")
+    known = ", ".join(DEFAULT_METRICS)
+    about = f"{known} (default: these), METEOR, SPICE (need captioner[java])"
+    add("--metrics", "METRIC", about, nargs="+", choices=METRICS, default=DEFAULT_METRICS)
+    about = f"bootstrap confidence intervals (default: {CONFIDENCE})"
+    add("--confidence", "SHARE", about, nargs="?", type=float, const=CONFIDENCE)
+    add("--fluency", "FILE", "people's captions, one a line: count captions worded as these are")
     shared.add_outputs(group, csv="write the scores of every image")
-    return group
+    return add
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -147,49 +117,25 @@ def run(arguments: argparse.Namespace) -> int:
     shared.check_data_set(arguments)
 
     from captioner import load
-    from captioner.evaluation.score import Scorer, score_model
+    from captioner.evaluation.score import score_model
     from captioner.hub import pinned
 
-    scorer = Scorer(
-        metrics=arguments.metrics, confidence=arguments.confidence, fluency=arguments.fluency
-    )
-    name = pinned(arguments.model)
+    scorer, name = _scorer(arguments), pinned(arguments.model)
     model = load(name, arguments.device, arguments.precision)
-    examples, _, is_incomplete = _read_photos(arguments, model)
-    with _left_out(arguments, len(examples)) as left_out:
-        scores = score_model(
-            model,
-            examples,
-            shared.search_options(arguments, model.search),
-            arguments.batch_size,
-            arguments.save_results,
-            left_out,
-            scorer,
-            name,
-            exact=arguments.format == "shapes",
-        )
-    shared.write_scores(scores, arguments)
-    return 2 if left_out or is_incomplete else 0
+    photos, pictures = _read_photos(arguments, model)
+    search = shared.search_options(arguments, model.search)
+    options = (search, arguments.batch_size, arguments.save_results, arguments.left_out)
+    scores = score_model(model, photos, *options, scorer, name, exact=bool(pictures))
+    return _finish(scores, arguments, len(photos))
 
 
 def run_score(arguments: argparse.Namespace) -> int:
     """Score, print the tables, write the files; 2 if a record was skipped."""
     shared.check_outputs(arguments, "--json", "--csv")
 
-    from captioner.evaluation.score import Scorer, score_results
+    from captioner.evaluation.score import score_results
 
-    scorer = Scorer(
-        metrics=arguments.metrics,
-        document_frequency=arguments.document_frequency,
-        confidence=arguments.confidence,
-        against=arguments.against,
-        training=arguments.training_captions,
-        format=arguments.format,
-        instances=arguments.instances,
-        synonyms=arguments.synonyms,
-        fluency=arguments.fluency,
-        on_problem=arguments.on_problem,
-    )
+    scorer = _scorer(arguments)
     scores = score_results(arguments.results, arguments.references, scorer, arguments.split)
     for sentence in chain.from_iterable(each.sentences for each in scorer.problems):
         report(sentence)
@@ -197,13 +143,18 @@ def run_score(arguments: argparse.Namespace) -> int:
     return 2 if any(map(len, scorer.problems)) else 0
 
 
+def _scorer(arguments: argparse.Namespace) -> Scorer:
+    from captioner.evaluation.score import Scorer
+
+    names = {each.name for each in fields(Scorer) if each.init}
+    return Scorer(**{name: each for name, each in vars(arguments).items() if name in names})
+
+
 def run_maps(arguments: argparse.Namespace) -> int:
     """Score the maps, print the tables, write the files; 2 if a photo or record was left out."""
     shared.check_outputs(arguments, "--json", "--csv")
     if arguments.format or arguments.annotations or not arguments.images:
         shared.check_data_set(arguments)
-    elif arguments.instances:  # They are of photos that are named as there.
-        raise UserError("--instances needs the photos as a data set: give --annotations")
 
     from captioner import load
     from captioner.data.instances import Grounding, read_instances
@@ -216,57 +167,52 @@ def run_maps(arguments: argparse.Namespace) -> int:
         synonyms = read_synonyms(arguments.synonyms)
         grounding = read_instances(arguments.instances).grounding(synonyms)
     model = load(arguments.model, arguments.device, arguments.precision)
-    examples, pictures, is_incomplete = _read_photos(arguments, model)
+    photos, pictures = _read_photos(arguments, model)
     if pictures:
-        names = [each.image_id for each in examples]
+        names = [each.image_id for each in photos]
         grounding = ShapesGrounding(dict(zip(names, pictures, strict=True)))
-    with _left_out(arguments, len(examples)) as left_out:
-        scores = score_maps(
-            model,
-            examples,
-            grounding,
-            shared.search_options(arguments, model.search),
-            arguments.batch_size,
-            left_out,
-            exact=bool(pictures),
-        )
+    search = shared.search_options(arguments, model.search)
+    options = (grounding, search, arguments.batch_size, arguments.left_out)
+    scores = score_maps(model, photos, *options, exact=bool(pictures))
+    return _finish(scores, arguments, len(photos))
+
+
+def _finish(scores: Any, arguments: argparse.Namespace, photos: int) -> int:
+    """Report what was left out, and write the scores; 2 if something was."""
+    left_out = arguments.left_out or {}
+    for reason in left_out.values():
+        report(reason)
+    if left_out:
+        report(f"{len(left_out):,} of {photos:,} photos could not be read and do not count")
     shared.write_scores(scores, arguments)
-    return 2 if left_out or is_incomplete else 0
+    return 2 if left_out or arguments.is_incomplete else 0
 
 
 def _read_photos(
     arguments: argparse.Namespace, model: Captioner
-) -> tuple[list[Example], list[ShapesExample], bool]:
-    """The photos, the pictures if they are generated, and whether records were skipped."""
+) -> tuple[Sequence[Example], Sequence[ShapesExample]]:
+    """The photos, with the pictures if they are generated.
+
+    Sets `arguments.is_incomplete`, whether records were skipped, and `left_out`, which receives
+    unreadable photos, with the reason; None refuses them.
+    """
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_examples
     from captioner.data.shapes import shapes_examples, unseen_shapes
     from captioner.vision.find_images import find_images
 
-    if arguments.count is not None and arguments.count < 1:
-        raise UserError(f"--count {arguments.count} is not at least 1")
+    problems = Problems(arguments.on_problem)
+    arguments.left_out = {} if arguments.on_problem == "skip" else None
+    arguments.is_incomplete = False
     if arguments.format == "shapes":
         pictures = unseen_shapes(model.preprocessing.size, arguments.count or 500)
-        return shapes_examples(pictures), pictures, False
-    problems = Problems(arguments.on_problem)
-    if not arguments.annotations:
-        examples = [Example(str(file), file) for file in find_images([arguments.images])]
-    else:
+        return shapes_examples(pictures), pictures
+    if arguments.annotations:
         source = (arguments.annotations, arguments.images, arguments.split)
         examples = read_examples(arguments.format, *source, problems)
+    else:
+        examples = [Example(str(file), file) for file in find_images([arguments.images])]
     for sentence in problems.sentences:
         report(sentence)
-    return examples[: arguments.count], [], len(problems) > 0
-
-
-@contextmanager
-def _left_out(arguments: argparse.Namespace, total: int) -> Iterator[dict[str, str] | None]:
-    """Yields a dictionary for unreadable photos, None to refuse them; reports it at the end."""
-    left_out: dict[str, str] | None = {} if arguments.on_problem == "skip" else None
-    try:
-        yield left_out
-    finally:
-        if left_out:
-            for reason in left_out.values():
-                report(reason)
-            report(f"{len(left_out):,} of {total:,} photos could not be read and do not count")
+    arguments.is_incomplete = len(problems) > 0
+    return examples[: arguments.count], ()

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import captioner
-from captioner.cli import calibrate, caption, evaluate, models, serve, train, translate
+from captioner.cli import caption, evaluate, models, serve, train, translate
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
-from captioner.errors import UserError
 
 DESCRIPTION = """\
 Captions photos and shows, for every word, where the model attended.
@@ -26,20 +25,6 @@ Captions photos and shows, for every word, where the model attended.
   captioner serve                                 a page for all that
   captioner COMMAND --help                        options and examples
 """
-
-REMOVED = {
-    "average": "training.average of a run keeps a moving average of its weights",
-    "calibrate --training-photos": "the confidence no longer compares photos; leave the option out",
-    "document-frequency": "give the captions themselves to captioner score --document-frequency",
-    "score --page": "write the scores of every image (--csv)",
-    "score --images": "write the scores of every image (--csv)",
-    **dict.fromkeys(
-        ("maps --deletion", "maps --curves", "maps --curve-photos", "maps --curve-steps"),
-        "see notebook 5, Is the map true",
-    ),
-    "maps --entities": "give COCO's instances (--instances)",
-}
-"""Commands and options that went, each with what to use instead."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -54,25 +39,19 @@ class PrintCompletion(argparse.Action):
         """Print and exit."""
         import shtab
 
-        _prepare(parser)
+        def mark(parser: argparse.ArgumentParser) -> None:
+            """Mark files and folders for `shtab`."""
+            for action in parser._actions:
+                if action.metavar in (*_FILES, *_FOLDERS):
+                    kind = shtab.FILE if action.metavar in _FILES else shtab.DIRECTORY
+                    action.complete = kind  # type: ignore[attr-defined]
+                if isinstance(action.choices, dict):
+                    for command in action.choices.values():
+                        mark(command)
+
+        mark(parser)
         print(shtab.complete(parser, shell))
         parser.exit()
-
-
-def _prepare(parser: argparse.ArgumentParser) -> None:
-    """Mark files and folders for `shtab`, and show it the options that help leaves out."""
-    import shtab
-
-    for action in parser._actions:
-        name = action.metavar or action.dest.upper()
-        if name in (*_FILES, *_FOLDERS):
-            action.complete = shtab.FILE if name in _FILES else shtab.DIRECTORY  # type: ignore[attr-defined]
-        if action.help == argparse.SUPPRESS:
-            action.help = action.dest.replace("_", " ")
-        if isinstance(action.choices, dict):
-            for command in action.choices.values():
-                command.description = None  # The line of `captioner --help` is shown.
-                _prepare(command)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -84,27 +63,14 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
-    parser.add_argument(
-        "--completion",
-        action=PrintCompletion,
-        choices=SHELLS,
-        help="print a script that completes commands, options and files in this shell",
-    )
+    about = "print a script that completes commands, options and files in this shell"
+    parser.add_argument("--completion", action=PrintCompletion, choices=SHELLS, help=about)
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, prog="captioner"
     )
-    for module in (caption, translate, serve, train, evaluate, calibrate, models):
+    for module in (caption, translate, serve, train, evaluate, models):
         module.add_commands(commands)
     return parser
-
-
-def refuse_removed(words: Sequence[str]) -> None:
-    """Raise `UserError` for a command or option of `REMOVED`."""
-    for command in words[:1]:
-        options = [f"{command} {word.partition('=')[0]}" for word in words[1:]]
-        for name in (command, *options):
-            if name in REMOVED:
-                raise UserError(f"captioner {name} was removed: {REMOVED[name]}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,11 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(10_000)
     atexit.register(gc.freeze)
 
-    def run() -> int:
+    def run() -> int | None:
         words = sys.argv[1:] if arguments is None else arguments
-        refuse_removed(words)
         parsed = build_parser().parse_args(words or ["--help"])
-        code: int = parsed.run(parsed)
-        return code
+        return parsed.run(parsed)  # type: ignore[no-any-return]
 
     return run_program(run)

@@ -1,16 +1,33 @@
-"""`captioner export`, `captioner push` and `captioner info`: what is done with a whole model."""
+"""`captioner calibrate`, `export`, `push` and `info`: what is done with a whole model."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioner.cli import shared_options as shared
+from captioner.cli.program import report
+from captioner.errors import UserError, counted
+from captioner.files import check_writable
 
 if TYPE_CHECKING:
-    from captioner.caption.captioner import Captioner
-    from captioner.translate.translator import Translator
+    from captioner.data.example import Example
+
+CALIBRATE_DESCRIPTION = """\
+Fits a trained model's confidence: the expected share of a caption's content
+words that people use for the photo. Captions of low confidence are marked
+"not sure".
+
+  captioner calibrate runs/flickr8k/model --format flickr8k \\
+      --annotations Flickr8k.token.txt --images photos/ --split val
+  captioner calibrate runs/mine --annotations mine.csv --split streets food
+
+The confidence is fitted to the validation photos, measured on each split by
+two-fold cross-validation, and written to the model folder.
+"""
 
 EXPORT_DESCRIPTION = """\
 Writes a captioner as ONNX graphs, which run without torch.
@@ -20,7 +37,7 @@ Writes a captioner as ONNX graphs, which run without torch.
   captioner export default page/ --precision int8 --page      a web page, 30 MB
 
 In Python: captioner.onnx.load("onnx/").caption("photo.jpg"). The page needs a
-web server for its files and nothing else: photos stay in the browser.
+web server for its files alone: photos stay in the browser.
 """
 
 PUSH_DESCRIPTION = """\
@@ -28,7 +45,6 @@ Publishes a captioner or translator on the model hub: weights, config,
 vocabulary and card, nothing else. Prints the address that loads this version.
 
   captioner push runs/coco/model user/name
-  captioner push runs/coco user/name --private
   captioner caption photo.jpg --model hf://user/name   to use it
 
 Log in first: hf auth login, or HF_TOKEN. Needs pip install "captioner[hub]".
@@ -39,44 +55,100 @@ Describes a captioner or translator: its parts, its size, its model card.
 
   captioner info                 the packaged captioner
   captioner info english_german  the packaged translator into German
-  captioner info runs/coco/model
   captioner info hf://user/name  a model of the hub, with its revision
 """
 
 
 def add_commands(commands: shared.Commands) -> None:
-    """Add the three commands to the command line."""
+    """Add the four commands to the command line."""
+    summary, usage = "fit a model's confidence", "MODEL --annotations FILE [options]"
+    about = CALIBRATE_DESCRIPTION
+    parser = shared.add_parser(commands, "calibrate", run_calibrate, summary, usage, about)
+    given, add = shared.add_group(parser, "input")
+    add("model", "MODEL", "a model folder; it is written to")
+    shared.add_data_set(given, shared.FILES, "records that cannot be used")
+    add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
+    add("--training-split", "SPLIT", "of photos that cannot validate", default="train")
+    fit, add = shared.add_group(parser, "confidence")
+    add("--unsure-below", "X", "limit of a low confidence", default=0.25)
+    shared.add_outputs(fit, json="write what was measured")
+    shared.add_machine(parser, "photos at a time", 50, precision=False)
+
     summary, usage = "write a captioner as ONNX graphs", "MODEL FOLDER [options]"
     parser = shared.add_parser(commands, "export", run_export, summary, usage, EXPORT_DESCRIPTION)
-    given = parser.add_argument_group("input and output")
-    given.add_argument("model", metavar="MODEL", help="a model folder or name")
-    given.add_argument("folder", metavar="FOLDER", help="the folder to write")
-    given.add_argument(
-        "--precision",
-        choices=("float32", "float16", "int8"),
-        default="float32",
-        help="in which large weights are stored; all arithmetic is float32 (default: %(default)s)",
-    )
-    about = "add a page that captions photos in the browser; fetches onnxruntime-web by npm"
-    given.add_argument("--page", action="store_true", help=about)
+    given, add = shared.add_group(parser, "input and output")
+    add("model", "MODEL", "a model folder or name")
+    add("folder", "FOLDER", "the folder to write")
+    kinds = ("float32", "float16", "int8")
+    about = "in which large weights are stored; all arithmetic is float32"
+    add("--precision", f"{{{','.join(kinds)}}}", about, choices=kinds, default="float32")
+    add("--page", "", "add a page for browsers, with onnxruntime-web, which npm fetches")
     shared.add_overwrite(given, "files of FOLDER")
 
     summary, usage = "publish a model on the hub", "MODEL NAME [options]"
     parser = shared.add_parser(commands, "push", run_push, summary, usage, PUSH_DESCRIPTION)
-    given = parser.add_argument_group("input")
-    given.add_argument("model", metavar="MODEL", help="a folder, or a packaged model")
-    out = parser.add_argument_group("output")
-    out.add_argument("name", metavar="NAME", help="user/name of the repository, made if needed")
-    out.add_argument("--private", action="store_true", help="only for you and your organisation")
+    _, add = shared.add_group(parser, "input")
+    add("model", "MODEL", "a folder, or a packaged model")
+    _, add = shared.add_group(parser, "output")
+    add("name", "NAME", "user/name of the repository, made if needed")
+    add("--private", "", "only for you and your organisation")
 
     summary = "describe a model"
     parser = shared.add_parser(commands, "info", run_info, summary, "[MODEL]", INFO_DESCRIPTION)
-    about = "a folder, a packaged model or hf://user/name (default: %(default)s)"
-    given = parser.add_argument_group("input")
-    given.add_argument("model", nargs="?", default="default", metavar="MODEL", help=about)
+    _, add = shared.add_group(parser, "input")
+    add("model", "MODEL", shared.MODEL, nargs="?", default="default")
 
 
-def run_export(arguments: argparse.Namespace) -> int:
+def run_calibrate(arguments: argparse.Namespace) -> int:
+    """Fit, write to the model folder, print the measurements."""
+    if not 0 <= arguments.unsure_below <= 1:
+        raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
+    shared.check_data_set(arguments)
+
+    from captioner.hub import is_address
+    from captioner.model_folders import MODEL, model_folder, packaged_models
+    from captioner.models import load
+
+    folder = model_folder(arguments.model)
+    if arguments.model in packaged_models() or is_address(arguments.model):
+        raise UserError(f"{arguments.model} is packaged or on the hub; give a copy of {folder}")
+    check_writable("MODEL", folder)
+    shared.check_outputs(arguments, "--json")
+
+    from captioner.caption.folder import save_confidence
+    from captioner.data.example import Problems
+    from captioner.data.readers import read_examples
+    from captioner.evaluation.calibration import calibrate
+    from captioner.evaluation.score import read_results
+    from captioner.runs.caption_task import RESULTS
+
+    examples: dict[str, Sequence[Example]] = {}
+    problems = []
+    for split in (arguments.training_split, *arguments.split):
+        problems.append(Problems(arguments.on_problem))
+        source = (arguments.annotations, arguments.images, split)
+        examples[split] = read_examples(arguments.format, *source, problems[-1])
+    for sentence in dict.fromkeys(chain.from_iterable(each.sentences for each in problems)):
+        report(sentence)
+    results = folder.parent / RESULTS  # Of the photos that chose the epoch, in a run.
+    if folder.name == MODEL and results.is_file():
+        given = {each.name for split in arguments.split for each in examples[split]}
+        if chosen := len(given & read_results(results).keys()):
+            photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
+            advice = "its confidence may be too high; give photos that training did not use"
+            report(f"{photos} chose the epoch of this model: {advice}")
+    model = load(folder, arguments.device)
+    validation = {split: examples[split] for split in arguments.split}
+    training = examples[arguments.training_split]
+    scores = calibrate(model, training, validation, arguments.unsure_below, arguments.batch_size)
+    assert model.confidence is not None  # Just fitted.
+    save_confidence(model.confidence, folder)
+    shared.write_scores(scores, arguments)
+    print(f"written into {folder}", flush=True)
+    return 2 if any(map(len, problems)) else 0
+
+
+def run_export(arguments: argparse.Namespace) -> None:
     """Export, print the size."""
     shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
@@ -90,43 +162,34 @@ def run_export(arguments: argparse.Namespace) -> int:
         write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {size / 1e6:.1f} MB, weights in {arguments.precision}")
-    return 0
 
 
-def run_push(arguments: argparse.Namespace) -> int:
+def run_push(arguments: argparse.Namespace) -> None:
     """Load the model as a check, upload it, print its address."""
     from captioner.hub import push_model
     from captioner.model_folders import complete_folder, model_folder
 
     folder = complete_folder(model_folder(arguments.model))
-    _load(folder)
+    _description(folder)
     print(push_model(folder, arguments.name, arguments.private))
-    return 0
 
 
-def run_info(arguments: argparse.Namespace) -> int:
+def run_info(arguments: argparse.Namespace) -> None:
     """Print the description."""
-    from captioner.caption.captioner import Captioner
-    from captioner.caption.folder import describe
     from captioner.hub import is_address, pinned
     from captioner.model_folders import model_folder
-    from captioner.translate.translator_folder import describe_translator
 
     name = pinned(arguments.model)
-    folder = model_folder(name)
-    model = _load(folder)
-    if is_address(name):
-        print(f"revision       {name}")
-    if isinstance(model, Captioner):
-        print(describe(model, folder))
-    else:
-        print(describe_translator(model, folder))
-    return 0
+    description = _description(model_folder(name))
+    print(f"revision       {name}\n{description}" if is_address(name) else description)
 
 
-def _load(folder: Path) -> Captioner | Translator:
-    from captioner.caption.folder import load_model
+def _description(folder: Path) -> str:
+    """Loads the model of a folder, and describes it."""
+    from captioner.caption.folder import describe, load_model
     from captioner.model_folders import kind_of
-    from captioner.translate.translator_folder import load_translator
+    from captioner.translate.translator_folder import describe_translator, load_translator
 
-    return load_translator(folder) if kind_of(folder) == "translator" else load_model(folder)
+    if kind_of(folder) == "translator":
+        return describe_translator(load_translator(folder), folder)
+    return describe(load_model(folder), folder)

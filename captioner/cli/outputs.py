@@ -6,46 +6,42 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from captioner import files
+from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.caption.photos import Captioned
-from captioner.cli.descriptions import PLACES, Descriptions
-from captioner.cli.drawings import Drawings, Drawn
 from captioner.cli.shared_options import check_files
 from captioner.csv_tables import csv_text
 from captioner.errors import UserError
-from captioner.files import (
-    atomic_path,
-    check_writable,
-    file_lock,
-    json_text,
-    real_path,
-    refuse_os_errors,
-    remove_temporaries,
-    try_all,
-    write_text,
-)
+from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.parquet_tables import AddRows, parquet_table
+from captioner.render import save
 from captioner.render.page import PageItem, save_html
-from captioner.render.save import PAGE_SUFFIXES, check_suffix
-from captioner.text.languages import ENGLISH
-from captioner.vision.images import ImageSource
+from captioner.vision.images import ImageSource, load_image
 from captioner.vision.shards import ShardMember
+
+if TYPE_CHECKING:
+    from captioner.cli.descriptions import Descriptions
 
 Record = dict[str, Any]
 """A photo's `image`, `Caption.to_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
+
+PLACES = ("xmp", "text", "embed")
+"""The options of `Descriptions`."""
 
 _TABLES = ("jsonl", "json", "csv", "parquet")
 _OF_CAPTION = ("caption", "log_probability", "score", "confidence", "sure", "language")
 _OF_PHOTO = ("model", "bytes", "modified", "error")
 _COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *PLACES, *_OF_PHOTO)
-_ALWAYS = _COLUMNS[:5]
 _NUMBERS = {"rank": "int32", "bytes": "int64", "sure": "bool"} | dict.fromkeys(
     ("log_probability", "score", "confidence"), "double"
 )
@@ -53,73 +49,92 @@ _TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS
 """In Parquet."""
 
 
+class Drawn(NamedTuple):
+    """A photo's caption or failure, its drawings by option, why any failed, and its page part."""
+
+    item: Captioned | Failed
+    files: Mapping[str, str] = {}
+    problems: Sequence[str] = ()
+    page: PageItem | None = None
+
+
 @contextmanager
-def locked_tables(options: argparse.Namespace) -> Iterator[None]:
-    """Lock the tables and the page: a second process would overwrite their records."""
-    paths: dict[str, str] = {}
-    for name in (*_TABLES, "html"):
-        path = getattr(options, name)
-        if path and path != "-":
-            check_writable(f"--{name}", os.path.dirname(path))
-            paths[real_path(path)] = path
+def opened_outputs(
+    options: argparse.Namespace, photos: Mapping[str, ImageSource]
+) -> Iterator[Outputs]:
+    """Yields outputs that are finished at the end, also when interrupted.
+
+    Locks the tables and the page: a second process would overwrite their records.
+    """
     with ExitStack() as stack:
-        for path in paths.values():
-            stack.enter_context(file_lock(path))
-        yield
+        paths = {getattr(options, name) for name in (*_TABLES, "html")}
+        for path in paths - {None, "", "-"}:
+            stack.enter_context(files.file_lock(path))
+        outputs = Outputs(options, photos)
+        stack.callback(outputs.finish)
+        yield outputs
 
 
 class Outputs:
     """Writes captions where the options of `captioner caption` say.
 
-    --jsonl has a line a photo, written as its batch is captioned; --json, --csv and --parquet have
-    the same records, written by `finish`. Memory holds those of JSON and CSV until then; Parquet's
-    are in a file. Drawings of photos from several folders are in folders like theirs.
+    Records go to --jsonl as they come, and by `finish` to --json and --csv, for which memory holds
+    them, and --parquet, for which a file does.
 
-    photos: to caption, by name. language: of translated captions.
+    photos: to caption, by name.
     finished: the photos whose captions --resume found in the JSON lines.
+    workers: threads that should `draw`; 0 if there is nothing to draw.
     """
 
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        photos: Mapping[str, ImageSource],
-        language: str | None = None,
-    ) -> None:
-        _check_options(options)
+    def __init__(self, options: argparse.Namespace, photos: Mapping[str, ImageSource]) -> None:
+        _check_options(options, len(photos))
         self.finished: set[str] = set()
-        self.drawings = Drawings(options, photos)
-        self._descriptions = Descriptions(options, photos)
+        is_drawn = options.overlay or options.gif or options.words or options.html
+        self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
         self._options = options
         self._photos = photos
-        self._language = language
+        self._names = output_names(photos)
         self._records: list[Record] = []
         self._page: list[PageItem] = []
-        self._has_lines = False
-        self._kept: set[int] = set()  # lines of an earlier run
-        continues = options.resume and os.path.exists(options.jsonl)
-        if continues:
-            self._read_finished()
-        common = [(f"--{name}", getattr(options, name)) for name in (*_TABLES, "html")]
-        files = [(option, path) for option, path in common if path not in (None, "-")]
-        for photo in photos:
-            if photo not in self.finished:
-                files += [
-                    (f"--{name}", os.fspath(path)) for name, path in self.drawings.files(photo)
-                ]
-        check_files(files, options.overwrite or continues, folders=("--words",))
-        folders = {path if option == "--words" else Path(path).parent for option, path in files}
-        for folder in map(Path, folders):
-            remove_temporaries(folder)
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
-        if options.json or options.csv or options.parquet:  # Else, no need to read the lines again.
-            for record in self._kept_records():
-                self._collect(record)
+        self._descriptions: Descriptions | None = None
+        if any(getattr(options, name) for name in PLACES):
+            from captioner.cli.descriptions import Descriptions
 
-    @property
-    def takes_standard_output(self) -> bool:
-        """Whether a table goes to standard output, where nothing else should go then."""
-        return "-" in (getattr(self._options, table) for table in _TABLES)
+            self._descriptions = Descriptions(options, photos)
+        self._has_lines = bool(options.resume and os.path.exists(options.jsonl))
+        common = [(name, getattr(options, name)) for name in (*_TABLES, "html")]
+        written = [(name, path) for name, path in common if path not in (None, "-")]
+        written += chain.from_iterable(map(self._files, photos))
+        given = [(f"--{name}", os.fspath(path)) for name, path in written]
+        check_files(given, options.overwrite or self._has_lines, folders=("--words",))
+        if self._has_lines:
+            self._keep_finished()
+
+    def draw(self, item: Captioned | Failed) -> Drawn:
+        """Write a photo's drawings, and prepare its part of the page. May run in threads."""
+        if isinstance(item, Failed):
+            return Drawn(item, problems=(item.reason,))
+        if not item.caption.words or not self.workers:
+            return Drawn(item)
+        name, source = item.name, self._photos[item.name]
+        title = "" if name == "-" else Path(name).name
+        try:  # The photo as large as drawings are; the model may see fewer pixels.
+            photo = load_image(source, sufficient_side=DRAWN_SIDE)
+        except UserError as error:
+            return Drawn(item, problems=(str(error),))
+        assert item.caption.region is not None
+        caption = item.caption.of_photo(photo, item.caption.region)
+        page = None
+        if self._options.html:
+            folder = os.path.dirname(self._options.html) or os.curdir
+            path = Path(os.path.relpath(name, folder)).as_posix() if isinstance(source, str) else ""
+            page = caption.page_item(title)
+            page = replace(page, path=path, folder=os.path.dirname(self._names[name]))
+        drawings = () if name in self.finished else self._files(name)
+        write = partial(self._draw, caption=caption, title=title)
+        return Drawn(item, *files.write_each(drawings, write), page)
 
     def add(self, drawn: Drawn) -> str:
         """Write what is beside a photo and its JSON line; collect its record for the tables.
@@ -135,16 +150,26 @@ class Outputs:
         record: Record = {"image": item.name}
         if isinstance(item, Captioned):
             record |= item.caption.to_dict()
-            files, more = self._descriptions.write(item.name, item.caption)
-            problems += more
-            if files := {**drawn.files, **files}:
-                record["files"] = files
+            written = {**drawn.files}
+            if self._descriptions:
+                described, more = self._descriptions.write(item.name, item.caption)
+                written |= described
+                problems += more
+            if written:
+                record["files"] = written
         error = "; ".join(problems)
         if error:
             record["error"] = error
         state = _state(self._photos.get(item.name, item.name))
         record |= {"model": self._options.model, **state}
-        self._write_line(record)
+        path = self._options.jsonl
+        if path == "-":
+            sys.stdout.write(files.json_text(record, indent=None))
+            sys.stdout.flush()
+        elif path:
+            with files.refuse_os_errors(f"cannot write {path}"):
+                _write_lines(path, [record], "a" if self._has_lines else "w")
+            self._has_lines = True
         self._collect(record)
         return error
 
@@ -152,39 +177,44 @@ class Outputs:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
         options = self._options
         writers: list[Callable[[], object]] = [self._parquet.close]
-        self._descriptions.close()
+        if self._descriptions:
+            self._descriptions.close()
         # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
-        is_for_excel = options.csv_for == "excel"
-        csv_form = partial(_csv_text, delimiter="\t" if is_for_excel else ",")
-        tables = (
-            (options.json, json_text, "utf-8"),
-            (options.csv, csv_form, "utf-16" if is_for_excel else "utf-8"),
-        )
+        delimiter, encoding = ("\t", "utf-16") if options.csv_for == "excel" else (",", "utf-8")
+        csv_form = partial(_csv_text, delimiter=delimiter)
+        tables = ((options.json, files.json_text, "utf-8"), (options.csv, csv_form, encoding))
         for path, form, encoding in tables:
             if path == "-":
                 writers.append(partial(sys.stdout.write, form(self._records)))
             elif path and self._records:
-                writers.append(partial(write_text, path, form(self._records), encoding))
+                writers.append(partial(files.write_text, path, form(self._records), encoding))
         if options.html and self._page:
             writers.append(partial(save_html, options.html, self._page, options.strength))
-        try_all(writers)
+        files.try_all(writers)
 
-    def _write_line(self, record: Record) -> None:
-        """Write a record as a line; the first time those of an earlier run before it."""
-        path = self._options.jsonl
-        if path == "-":
-            sys.stdout.write(json_text(record, indent=None))
-            sys.stdout.flush()
-        elif path and self._has_lines:
-            with refuse_os_errors(f"cannot write {path}"):
-                _append(path, [record])
-        elif path:
-            with atomic_path(path) as temporary:
-                _append(temporary, chain(self._kept_records(), [record]))
-            self._has_lines = True
+    def _files(self, photo: str) -> Iterator[tuple[str, Path]]:
+        """A photo's drawings, and the folder of its words, with their options."""
+        for option, suffix in (("overlay", ".png"), ("gif", ".gif"), ("words", "")):
+            if path := getattr(self._options, option):
+                is_file = suffix and _names_a_file(path)
+                yield option, Path(path) if is_file else Path(path, self._names[photo] + suffix)
+
+    def _draw(self, option: str, path: Path, caption: Caption, title: str) -> None:
+        """Write one of `_files`."""
+        strength = self._options.strength
+        if option == "overlay":
+            caption.overlay(path, title, strength)
+        elif option == "gif":
+            caption.gif(path, strength)
+        else:
+            with files.refuse_os_errors(f"cannot replace the pictures in {path}"):
+                for picture in path.glob("*_*"):  # Those of an earlier caption.
+                    if save.WORD_PICTURE.fullmatch(picture.name):
+                        picture.unlink()
+            save.save_word_images(path, *caption.drawn(), strength=strength)
 
     def _collect(self, record: Record) -> None:
-        """Take a record up for the other tables."""
+        """Take a record up for the tables of the end."""
         if self._options.json or self._options.csv:
             self._records.append(record)
         if self._options.parquet:
@@ -193,63 +223,84 @@ class Outputs:
                 self._add_rows = self._parquet.enter_context(table)
             self._add_rows(_rows([record]))
 
-    def _read_finished(self) -> None:
-        """Keep captions of an earlier run, and find the photos that need none.
+    def _keep_finished(self) -> None:
+        """Keep the lines of an earlier run that hold, and find the photos that need no caption.
 
-        These have the size and time of change of their record, and their files. Captions of other
-        photos are kept as well.
+        A line holds if it is its photo's last, without an error, and the photo has the same size,
+        time of change and files, or is not among those of this run.
         """
         path = self._options.jsonl
-        latest = {record["image"]: number for number, record in _read_lines(path)}
-        for number, record in _read_lines(path):
-            photo = record["image"]
-            if "error" in record or latest[photo] != number:
-                continue
-            self._check_origin(record)
-            if photo not in self._photos:
-                self._kept.add(number)
-            elif self._is_finished(photo, record):
-                self._kept.add(number)
-                self.finished.add(photo)
+        origin = os.path.normpath(self._options.model), self._options.language
+        latest = {record["image"]: number for number, record in enumerate(_read_lines(path))}
 
-    def _kept_records(self) -> Iterator[Record]:
-        if self._kept:
-            lines = _read_lines(self._options.jsonl)
-            yield from (record for number, record in lines if number in self._kept)
+        def kept() -> Iterator[Record]:
+            for number, record in enumerate(_read_lines(path)):
+                photo = record["image"]
+                if "error" in record or latest[photo] != number:
+                    continue
+                if (os.path.normpath(record.get("model", "")), record.get("language")) != origin:
+                    raise UserError(
+                        f"--jsonl {path} has captions of another model or language; give another "
+                        "file, or --overwrite in place of --resume"
+                    )
+                if photo in self._photos:
+                    if not self._is_finished(photo, record):
+                        continue
+                    self.finished.add(photo)
+                self._collect(record)
+                yield record
+
+        with files.atomic_path(path) as temporary:
+            _write_lines(temporary, kept())
 
     def _is_finished(self, photo: str, record: Record) -> bool:
-        files, state = record.get("files", {}), _state(self._photos[photo])
+        written, state = record.get("files", {}), _state(self._photos[photo])
+        wanted = self._files(photo)
+        if self._descriptions:
+            wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))
         return bool(state and state.items() <= record.items()) and all(
-            files.get(option) == os.fspath(path) and path.exists()
-            for option, path in chain(
-                self.drawings.files(photo),
-                self._descriptions.files(photo, record.get("confidence")),
-            )
+            written.get(option) == os.fspath(path) and path.exists() for option, path in wanted
         )
 
-    def _check_origin(self, record: Record) -> None:
-        """Raise `UserError` for a caption of another model or language."""
-        model, language = record.get("model", ""), record.get("language") or ENGLISH
-        is_same_model = Path(model) == Path(self._options.model)
-        if not is_same_model or language != (self._language or ENGLISH):
-            raise UserError(
-                f"--jsonl {self._options.jsonl} has captions of the model {model} in the language "
-                f"{language}; give another file, or --overwrite in place of --resume"
-            )
 
-
-def _check_options(options: argparse.Namespace) -> None:
-    """Raise `UserError` for outputs that cannot be, or not together."""
-    if options.parquet == "-":
-        raise UserError("--parquet cannot be standard output; name a file")
-    if [options.jsonl, options.json, options.csv].count("-") > 1:
-        raise UserError("two tables cannot both be standard output")
+def _check_options(options: argparse.Namespace, photos: int) -> None:
+    tables = (options.jsonl, options.json, options.csv)
+    others = (options.parquet, options.html, options.overlay, options.gif, options.words)
+    if tables.count("-") > 1 or "-" in others:
+        raise UserError("standard output takes one of --json, --jsonl and --csv, and nothing else")
     if options.resume and options.jsonl in (None, "-"):
         raise UserError("--resume needs --jsonl FILE; the other tables are written from it")
-    if options.csv_for and options.csv in (None, "-"):
-        raise UserError("--csv-for needs --csv FILE")
+    if not 0 <= options.strength <= 1:
+        raise UserError(f"--strength {options.strength} is not between 0 and 1")
     if options.html:
-        check_suffix(options.html, PAGE_SUFFIXES)
+        save.check_suffix(options.html, save.PAGE_SUFFIXES)
+    for path, suffixes in ((options.overlay, save.PICTURE_SUFFIXES), (options.gif, (".gif",))):
+        if path and _names_a_file(path):
+            save.check_suffix(path, suffixes)
+            if photos > 1:
+                raise UserError(f"{path} is one file for {photos} photos; give a folder, as maps/")
+
+
+def _names_a_file(path: str) -> bool:
+    return bool(Path(path).suffix) and not path.endswith(("/", os.sep)) and not Path(path).is_dir()
+
+
+def output_names(photos: Iterable[str]) -> dict[str, str]:
+    """The path of every photo below the folder that holds all of them, without its suffix.
+
+    Photos that would share a name keep their suffix. Names that differ in case alone count as
+    shared, as on many file systems. `-` is standard input.
+    """
+    paths = {photo: os.path.abspath(photo) for photo in photos}
+    folders = [os.path.dirname(path) for photo, path in paths.items() if photo != "-"]
+    top = os.path.commonpath(folders) if folders else ""
+    names = {name: os.path.relpath(os.path.splitext(path)[0], top) for name, path in paths.items()}
+    names |= {"-": "standard_input"} if "-" in names else {}
+    shared = Counter(map(str.casefold, names.values()))
+    return {
+        photo: name + Path(photo).suffix if shared[name.casefold()] > 1 else name
+        for photo, name in names.items()
+    }
 
 
 def _state(photo: ImageSource) -> Record:
@@ -261,12 +312,6 @@ def _state(photo: ImageSource) -> Record:
         return {}
     changed = datetime.fromtimestamp(status.st_mtime, timezone.utc)
     return {"bytes": status.st_size, "modified": changed.isoformat()}
-
-
-def _append(path: str | Path, records: Iterable[Record]) -> None:
-    """Append records to JSON lines."""
-    with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
-        file.writelines(json_text(record, indent=None) for record in records)
 
 
 def _rows(records: Sequence[Record]) -> list[Record]:
@@ -283,28 +328,25 @@ def _rows(records: Sequence[Record]) -> list[Record]:
 def _csv_text(records: Sequence[Record], delimiter: str) -> str:
     """The rows, with the columns that have a value."""
     rows = _rows(records)
-    columns = [
-        column
-        for column in _COLUMNS
-        if column in _ALWAYS or any(row.get(column) is not None for row in rows)
-    ]
+    used = {name for row in rows for name, value in row.items() if value is not None}
+    columns = [name for name in _COLUMNS if name in used.union(_COLUMNS[:5])]
     return csv_text(rows, columns, delimiter)
 
 
-def _read_lines(path: str) -> Iterator[tuple[int, Record]]:
-    """The records of JSON lines, numbered; without an unfinished last line, of a killed run."""
-    with refuse_os_errors(f"cannot read {path}"), open(path, "rb") as file:
-        for number, line in enumerate(file):
-            if not line.strip() or not line.endswith(b"\n"):
-                continue
-            try:
-                record = json.loads(line)
-                is_result = isinstance(record["image"], str)
-            except (ValueError, TypeError, KeyError, RecursionError):
-                is_result = False
-            if not is_result:
-                raise UserError(
-                    f"--jsonl {path} holds no results of `captioner caption`; --overwrite "
-                    "replaces it"
-                )
-            yield number, record
+def _write_lines(path: str | Path, records: Iterable[Record], mode: str = "w") -> None:
+    with open(path, mode, encoding="utf-8", errors="backslashreplace") as file:
+        file.writelines(files.json_text(record, indent=None) for record in records)
+
+
+def _read_lines(path: str) -> Iterator[Record]:
+    """The records of JSON lines, without an unfinished last line, of a killed run."""
+    with files.refuse_os_errors(f"cannot read {path}"), open(path, "rb") as file:
+        for line in file:
+            if line.strip() and line.endswith(b"\n"):
+                try:
+                    record = json.loads(line)
+                    record["image"] + ""
+                except (ValueError, TypeError, KeyError, RecursionError):
+                    what = "holds no results of `captioner caption`; --overwrite replaces it"
+                    raise UserError(f"--jsonl {path} {what}") from None
+                yield record

@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import re
+from typing import Any
 
 from pydantic import HttpUrl
 
@@ -42,88 +43,69 @@ def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary = "open a page that captions photos"
     parser = shared.add_parser(commands, "serve", run, summary, "[options]", DESCRIPTION)
-    models = parser.add_argument_group("models")
-    shared.add_model(models)
-    models.add_argument(
-        "--translator",
-        action="append",
-        metavar="[TAG=]MODEL",
-        help="translates into language TAG; repeatable; captions are offered in TAG as well "
-        "(default: the packaged ones)",
-    )
-    models.add_argument(
-        "--no-translator",
-        dest="translator",
-        action="store_const",
-        const=[],
-        help="leave out the tab that translates",
-    )
-    add = parser.add_argument_group("network").add_argument
-    about = "address to listen on; 0.0.0.0 for all (default: %(default)s)"
-    add("--host", default="127.0.0.1", help=about)
-    add("--port", type=int, default=8765, help="0 for any that is free (default: %(default)s)")
-    add(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="accept requests to this host name or address as well, such as *.example.org; "
-        "repeatable",
-    )
-    about = "of the page behind a proxy, such as https://example.org/captions/"
-    add("--public-url", metavar="URL", help=about)
-    about = "a site whose pages may use the interface, such as https://example.org; repeatable"
-    add("--allow-origin", action="append", default=[], metavar="URL", help=about)
-    about = "its token is needed to use the interface (default: that of CAPTIONER_TOKEN, if set)"
-    add("--token-file", metavar="FILE", help=about)
-    add("--access-log", action="store_true", help="print a line for each request")
-    add("--open", action="store_true", help="open the page in a browser")
-    limits = parser.add_argument_group("limits")
+    _, add = shared.add_group(parser, "models")
+    add("--model", "MODEL", shared.MODEL, default="default")
+    about = "translates text and captions into TAG; repeatable (default: the packaged ones)"
+    add("--translator", "[TAG=]MODEL", about, action="append", type=_translator)
+    nothing: dict[str, Any] = {"action": "store_const", "const": [], "dest": "translator"}
+    add("--no-translator", "", "leave out the tab that translates", **nothing)
+    _, add = shared.add_group(parser, "network")
+    add("--host", "HOST", "address to listen on; 0.0.0.0 for all", default="127.0.0.1")
+    add("--port", "PORT", "0 for any that is free", type=int, default=8765)
+    several: dict[str, Any] = {"action": "append", "default": []}
+    add("--allow-host", "NAME", "a further host name, or *.example.org; repeatable", **several)
+    add("--public-url", "URL", "of the page behind a proxy: https://example.org/photos/", type=url)
+    about = "a site whose pages may use the interface: https://example.org; repeatable"
+    add("--allow-origin", "URL", about, type=url, **several)
+    add("--token-file", "FILE", "the interface needs its token (default: that of CAPTIONER_TOKEN)")
+    add("--access-log", "", "print a line for each request")
+    add("--open", "", "open the page in a browser")
+    _, add = shared.add_group(parser, "limits")
     for option, name, unit, value in _LIMITS:
         field = Limits.model_fields[name]
-        limits.add_argument(
-            option,
-            dest=name,
-            type=float,
-            metavar=value,
-            help=f"{field.description} (default: {field.default / unit:g})",
-        )
-    shared.add_machine(parser, "photos in a batch of all requests", 32, precision=True)
+        about = f"{field.description} (default: {field.default / unit:g})"
+        add(option, value, about, dest=name, type=float)
+    shared.add_machine(parser, "photos in a batch of all requests", 32)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def url(text: str) -> str:
+    """The address of a page, or a `ValueError`."""
+    HttpUrl(text)
+    return text
+
+
+def _translator(text: str) -> tuple[str, str]:
+    """The language tag of [TAG=]MODEL, "und" (undetermined) if it is not known, and the model."""
+    tag, sign, name = text.partition("=")
+    if sign:
+        return language_tag(tag, "--translator"), name
+    return {name: tag for tag, name in LANGUAGES.items()}.get(text, "und"), text
+
+
+def run(arguments: argparse.Namespace) -> None:
     """Serve until interrupted."""
     try:
         from captioner.serve.app import make_app
         from captioner.serve.server import listen, serve
         from captioner.serve.service import Service
     except ModuleNotFoundError:
-        raise UserError(
-            'captioner serve needs more packages: pip install "captioner[serve]"'
-        ) from None
+        raise UserError('captioner serve needs pip install "captioner[serve]"') from None
     from captioner import load, load_translator
 
     limits = _limits(arguments)
     token = _token(arguments.token_file)
-    public, sites = arguments.public_url, arguments.allow_origin
-    if public is not None:
-        _check_url("--public-url", public)
-    for site in sites:
-        _check_url("--allow-origin", site)
+    machine = arguments.device, arguments.precision
+    names = LANGUAGES if arguments.translator is None else dict(arguments.translator)
     for name in arguments.allow_host:
         if "*" in name.removeprefix("*."):
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")
-    names = LANGUAGES if arguments.translator is None else _by_language(arguments.translator)
     listener = listen(arguments.host, arguments.port)
     try:
-        model = load(arguments.model, arguments.device, arguments.precision)
-        translators = {
-            tag: load_translator(name, arguments.device, arguments.precision)
-            for tag, name in names.items()
-        }
+        model = load(arguments.model, *machine)
+        translators = {tag: load_translator(name, *machine) for tag, name in names.items()}
         service = Service(model, translators, limits, arguments.batch_size)
         hosts = (*listener.names, *arguments.allow_host)
-        app = make_app(service, hosts, public, sites, token)
+        app = make_app(service, hosts, arguments.public_url, arguments.allow_origin, token)
         # The socket listens already: who comes now waits for the server.
         print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
         if arguments.open:
@@ -134,7 +116,6 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         listener.socket.close()
     print("captioner: ended", flush=True)
-    return 0
 
 
 def _limits(arguments: argparse.Namespace) -> Limits:
@@ -149,37 +130,9 @@ def _limits(arguments: argparse.Namespace) -> Limits:
     return Limits(**given)
 
 
-def _check_url(option: str, url: str) -> None:
-    try:
-        HttpUrl(url)
-    except ValueError:
-        raise UserError(f"{option} {url} is not the address of a page") from None
-
-
 def _token(file: str | None) -> str | None:
     """The token of a file or else of the environment, which `ps` does not show."""
     token = os.environ.get("CAPTIONER_TOKEN") if file is None else read_text(file, "token file")
     if token is not None and not re.fullmatch(r"[!-~]+", token := token.strip()):
         raise UserError(f"{file or 'CAPTIONER_TOKEN'} should hold a token, without spaces in it")
     return token
-
-
-def _by_language(translators: list[str]) -> dict[str, str]:
-    """Models of --translator by the tag of their language."""
-    from captioner.serve.service import UNDETERMINED
-
-    tags = {name: tag for tag, name in LANGUAGES.items()}
-    names: dict[str, str] = {}
-    for given in translators:
-        tag, sign, name = given.partition("=")
-        if not sign:
-            tag, name = tags.get(given, UNDETERMINED), given
-        tag = language_tag(tag, "--translator")
-        if not name:
-            raise UserError(f"--translator {given} names no model; write TAG=MODEL")
-        if tag in names:
-            raise UserError(
-                f"--translator names two models for the language {tag}; write TAG=MODEL"
-            )
-        names[tag] = name
-    return names

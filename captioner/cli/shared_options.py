@@ -11,14 +11,18 @@ from typing import Any, TypeVar
 
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.files import check_writable, real_path, try_all, write_json
+from captioner.files import check_writable, write_json
 
 Search = TypeVar("Search", bound=SearchOptions)
 
 Commands = Any  # argparse's private _SubParsersAction
 Group = argparse._ArgumentGroup
-Run = Callable[[argparse.Namespace], int]
+Run = Callable[[argparse.Namespace], int | None]
+Add = Callable[..., None]
+"""`add_option` to a group."""
 
+MODEL = "a model folder, a name or hf://user/name"
+ON_PROBLEM: dict[str, Any] = {"choices": ("refuse", "skip"), "default": "refuse"}
 FILES = ("coco", "karpathy", "flickr8k", "table")
 FORMATS = (*FILES, "shapes")
 """Formats of data sets: in files, and all."""
@@ -51,14 +55,6 @@ class CommandParser(argparse.ArgumentParser):
             parsed.paths += rest[:end] + rest[end + 1 :]
         return parsed, []
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            near = near_names(value, action.choices)
-            if self._subparsers and os.path.exists(value):
-                near = [f"captioner caption {value}"]
-            message = f"{value!r} is not one of {', '.join(action.choices)}{did_you_mean(near)}"
-            raise argparse.ArgumentError(action, message)
-
 
 def add_parser(
     commands: Commands, name: str, run: Run, summary: str, usage: str, description: str
@@ -77,31 +73,34 @@ def add_parser(
     return parser
 
 
-def add_model(group: Group, default: str = "default") -> None:
-    """Add --model."""
-    about = "a model folder, a name or hf://user/name (default: %(default)s)"
-    group.add_argument("--model", default=default, help=about)
+def add_group(parser: argparse.ArgumentParser, title: str) -> tuple[Group, Add]:
+    """A group of options, and `add_option` to it."""
+    group = parser.add_argument_group(title)
+    return group, partial(add_option, group)
+
+
+def add_option(group: Group, name: str, value: str, about: str, **more: Any) -> None:
+    """Add an option or argument, whose help ends with its default.
+
+    value: what stands for its value: N for a whole number, X for a number, "" for a switch.
+    more: of argparse.
+    """
+    if value:
+        more = {"metavar": value, "type": {"N": int, "X": float}.get(value, str), **more}
+    elif "action" not in more:
+        more["action"] = "store_true"
+    if isinstance(more.get("default"), str | int | float):
+        about += " (default: %(default)s)"
+    group.add_argument(name, help=about, **more)
 
 
 def add_data_set(group: Group, formats: Sequence[str], problems: str) -> None:
     """Add the options of a data set but --split. problems: what --on-problem skip skips."""
-    group.add_argument("--format", choices=formats, metavar="FORMAT", help=", ".join(formats))
+    add_option(group, "--format", "FORMAT", ", ".join(formats), choices=formats)
     about = "the captions: a table, shards, a folder of photos with texts, or a file in --format"
-    group.add_argument("--annotations", metavar="FILE", help=about)
-    about = "the photos (default: where the captions are)"
-    group.add_argument("--images", metavar="FOLDER", help=about)
-    add_on_problem(group, problems)
-
-
-def add_on_problem(group: Group, problems: str) -> None:
-    """Add --on-problem. problems: what its `skip` skips."""
-    group.add_argument(
-        "--on-problem",
-        choices=("refuse", "skip"),
-        default="refuse",
-        metavar="ACTION",
-        help=f"refuse (default) or skip {problems}",
-    )
+    add_option(group, "--annotations", "FILE", about)
+    add_option(group, "--images", "FOLDER", "the photos (default: where the captions are)")
+    add_option(group, "--on-problem", "ACTION", f"refuse or skip {problems}", **ON_PROBLEM)
 
 
 def check_data_set(arguments: argparse.Namespace) -> None:
@@ -111,38 +110,19 @@ def check_data_set(arguments: argparse.Namespace) -> None:
 
 
 def add_machine(
-    parser: argparse.ArgumentParser, batch: str = "", batch_size: int = 0, precision: bool = False
-) -> Group:
-    """Add the group of --device and, if wanted, --precision and --batch-size.
+    parser: argparse.ArgumentParser, batch: str = "", batch_size: int = 0, precision: bool = True
+) -> None:
+    """Add the group of --device and, for models in use, --precision and --batch-size.
 
-    batch: what --batch-size counts, "" for no such option. batch_size: its default.
+    batch: what --batch-size counts, "" for neither option. batch_size: its default.
     """
-    group = parser.add_argument_group("machine")
-    about = "cpu, cuda, cuda:N, mps or auto (default: %(default)s)"
-    group.add_argument("--device", default="auto", help=about)
-    if precision:
-        group.add_argument(
-            "--precision",
-            choices=("float32", "bfloat16"),
-            default="float32",
-            metavar="PRECISION",
-            help="float32, the same on every machine, or bfloat16 (default: %(default)s)",
-        )
+    _, add = add_group(parser, "machine")
+    add("--device", "DEVICE", "cpu, cuda, cuda:N, mps or auto", default="auto")
+    if batch and precision:
+        choices, about = ("float32", "bfloat16"), "float32, the same on every machine, or bfloat16"
+        add("--precision", "PRECISION", about, choices=choices, default="float32")
     if batch:
-        group.add_argument(
-            "--batch-size",
-            type=_batch_size,
-            default=batch_size,
-            metavar="N",
-            help=f"{batch} (default: %(default)s)",
-        )
-    return group
-
-
-def _batch_size(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"--batch-size {text} is not at least 1")
-    return int(text)
+        add("--batch-size", "N", batch, default=batch_size)
 
 
 def add_search(
@@ -152,19 +132,14 @@ def add_search(
 
     explained_in: the command whose help lists the options; --n-best is left out.
     """
-    group = parser.add_argument_group("search (defaults: the model's own)")
+    group, add = add_group(parser, "search (defaults: the model's own)")
     if explained_in:
         group.description = f"--beam, --sample and more: see captioner {explained_in} --help"
     for name, field in kind.model_fields.items():
-        if name == "n_best" and explained_in:
-            continue
-        form: dict[str, Any] = {"type": float, "metavar": "X"}
-        if field.annotation is int:
-            form = {"type": int, "metavar": "N"}
-        elif field.annotation is bool:
-            form = {"action": "store_true", "default": None}
-        about = argparse.SUPPRESS if explained_in else field.description
-        group.add_argument(f"--{name.replace('_', '-')}", help=about, **form)
+        if name != "n_best" or not explained_in:
+            value = "N" if field.annotation is int else "X" if field.annotation is float else ""
+            about = argparse.SUPPRESS if explained_in else field.description
+            add(f"--{name.replace('_', '-')}", value, about, default=None)
 
 
 def search_options(arguments: argparse.Namespace, own: Search) -> Search:
@@ -174,22 +149,19 @@ def search_options(arguments: argparse.Namespace, own: Search) -> Search:
 
 def add_outputs(group: Group, json: str = "write the scores", csv: str = "") -> None:
     """Add --json, --csv unless its help is empty, and --overwrite."""
-    group.add_argument("--json", metavar="FILE", help=json)
+    add_option(group, "--json", "FILE", json)
     if csv:
-        group.add_argument("--csv", metavar="FILE", help=csv)
+        add_option(group, "--csv", "FILE", csv)
     add_overwrite(group)
 
 
 def add_overwrite(group: Group, what: str = "files that are there already") -> None:
     """Add --overwrite."""
-    group.add_argument("--overwrite", action="store_true", help=f"replace {what}")
+    add_option(group, "--overwrite", "", f"replace {what}")
 
 
 def check_outputs(arguments: argparse.Namespace, *options: str) -> None:
-    """Raise `UserError` for an output that is there, without --overwrite, or cannot be written.
-
-    options: that name files to write, such as `--json`.
-    """
+    """`check_files` of options that name files to write, such as `--json`."""
     given = [(option, getattr(arguments, option[2:].replace("-", "_"))) for option in options]
     check_files([(option, path) for option, path in given if path is not None], arguments.overwrite)
 
@@ -202,13 +174,9 @@ def check_files(
     files: paths with the options that name them. folders: the options that name folders. Empty
     files and folders, devices and pipes are written to.
     """
-    taken: dict[str, str] = {}
     for option, path in files:
         if not path:
             raise UserError(f"{option} is empty; it should name a file")
-        if other := taken.get(real_path(path)):
-            raise UserError(f"{other} and {option} are the same file, {path}; give two names")
-        taken[real_path(path)] = option
         is_there = os.path.isfile(path) and os.path.getsize(path) > 0
         if option in folders:
             is_there = os.path.isdir(path) and bool(os.listdir(path))
@@ -221,11 +189,9 @@ def check_files(
 
 
 def write_scores(scores: Any, arguments: argparse.Namespace) -> None:
-    """Print the table of scores, and write --json and --csv; both are tried if one fails."""
+    """Print the table of scores, and write --json and --csv."""
     print(scores.table(), flush=True)
-    writers = []
     if arguments.json:
-        writers.append(partial(write_json, arguments.json, scores.to_dict()))
+        write_json(arguments.json, scores.to_dict())
     if getattr(arguments, "csv", None):
-        writers.append(partial(scores.write_csv, arguments.csv))
-    try_all(writers)
+        scores.write_csv(arguments.csv)

@@ -1,6 +1,5 @@
 """`captioner calibrate`, and what `captioner caption` then says of captions it is not sure of."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -31,15 +30,6 @@ CAPTION = ["caption", "--model", "tiny-model"]
 def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     folder: Path, capsys: Output
 ) -> None:
-    # Without a confidence nothing is said of it.
-    assert main([*CAPTION, "photos/1.png", "--json", "o.json", "--csv", "o.csv"]) == 0
-    printed = capsys.readouterr()
-    assert "not sure" not in printed.out + printed.err
-    (record,) = json.loads(Path("o.json").read_text())
-    assert not {"confidence", "sure"} & record.keys()
-    header = Path("o.csv").read_text().splitlines()[0]
-    assert header == "image,rank,caption,log_probability,score,model,bytes,modified"
-
     assert main([*COMMAND, "--json", "report.json"]) == 0
     printed = capsys.readouterr().out
     assert "fifth 5" in printed
@@ -54,7 +44,7 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     assert main(["info", "tiny-model"]) == 0
     assert f"unsure_below: {limit}" in capsys.readouterr().out
     both = [*CAPTION, low["image"], high["image"]]
-    assert main([*both, "--json", "out.json", "--csv", "out.csv"]) == 0
+    assert main([*both, "--json", "out.json"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{low['image']}: {low['caption']}  (not sure)",
         f"{high['image']}: {high['caption']}",
@@ -64,9 +54,6 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
         [low["confidence"], high["confidence"]], abs=1e-4
     )
     assert [record["sure"] for record in after] == [False, True]
-    rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
-    assert [float(row["confidence"]) for row in rows] == [each["confidence"] for each in after]
-    assert [row["sure"] for row in rows] == ["False", "True"]
 
     # The sentence stands alone on standard output.
     alone = [*CAPTION, low["image"]]
@@ -75,9 +62,6 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     assert capsys.readouterr() == (f"{low['caption']}\n", doubt)
     assert main([*alone, "--format", "{doubt}, {confidence:.2f}"]) == 0
     assert capsys.readouterr() == (f"not sure, {low['confidence']:.2f}\n", "")
-    assert main([*alone, "--n-best", "2"]) == 0
-    best, *_ = capsys.readouterr().out.splitlines()
-    assert best.endswith(", not sure)")
 
 
 def test_training_photos_are_refused_and_the_model_stays(folder: Path, refused: Refused) -> None:
@@ -93,7 +77,7 @@ def test_photos_that_chose_the_epoch_are_reported(folder: Path, capsys: Output) 
     photos = {f"photos/{number}.png": "a dog" for number in (1, 2, 3)}
     write_results(Path("run/results.json"), photos)
     assert main(["calibrate", "run", *COMMAND[2:]]) == 0
-    said = "2 photos of val chose the epoch of this model, whose confidence may be too high"
+    said = "2 photos of val chose the epoch of this model: its confidence may be too high"
     assert said in capsys.readouterr().err
 
 

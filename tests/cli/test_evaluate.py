@@ -47,16 +47,6 @@ def rows_of(path: str) -> list[dict[str, str]]:
     return list(csv.DictReader(Path(path).read_text().splitlines()))
 
 
-def test_the_first_photos_are_scored() -> None:
-    arguments = [*VAL, "--json", "s.json", "--csv", "s.csv", "--count", "2"]
-    assert main([*arguments, "--confidence", "0.8"]) == 0
-    scores = read("s.json")
-    assert scores["images"] == 2
-    assert scores["confidence"] == 0.8
-    assert "exact match" not in scores
-    assert [row["image_id"] for row in rows_of("s.csv")] == ["photos/0.png", "photos/1.png"]
-
-
 def test_kept_captions_score_the_same(capsys: Output) -> None:
     assert main([*VAL, "--save-results", "kept.json", "--json", "of_model.json"]) == 0
     kept = json.loads(Path("kept.json").read_text())
@@ -97,15 +87,6 @@ def test_what_cannot_be_read_is_refused_or_left_out(command: list[str], capsys: 
     assert read("s.json")["images" if command is VAL else "photos"] == 2
 
 
-def test_records_that_cannot_be_read_are_left_out(capsys: Output) -> None:
-    with Path("captions.csv").open("a") as file:
-        file.write("\nonly one cell")
-    assert main([*VAL, "--on-problem", "skip"]) == 2
-    printed = capsys.readouterr()
-    assert "line 9 has 1 cells" in printed.err
-    assert "BLEU-1" in printed.out
-
-
 def test_the_formats_are_those_of_training() -> None:
     assert get_args(DataConfig.model_fields["format"].annotation) == shared_options.FORMATS
 
@@ -128,14 +109,6 @@ def test_everything_about_a_results_file(capsys: Output) -> None:
     assert difference["p_bootstrap"] == pytest.approx(2 / 1001)
     assert scores["diversity"]["seen_in_training"] == 1
     assert [row["image_id"] for row in rows_of("s.csv")] == ["0", "1", "2"]
-
-
-def test_a_single_image(capsys: Output) -> None:
-    one = ["score", "one.json", "references.json"]
-    assert main([*one, "--metrics", "BLEU", "ROUGE-L"]) == 0
-    assert "CIDEr-D" not in capsys.readouterr().out
-    assert main([*one, "--document-frequency", "references.json"]) == 0
-    assert "document frequency          images 4" in capsys.readouterr().out
 
 
 def test_scoring_a_file_brings_no_library_that_models_need() -> None:

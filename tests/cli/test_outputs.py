@@ -1,8 +1,6 @@
 """Tables, drawings and pages of captions: what is written, kept and resumed."""
 
-import codecs
 import csv
-import io
 import json
 import os
 from pathlib import Path
@@ -13,9 +11,8 @@ from pyarrow import parquet
 from samples import Output, Patch, save_photo
 from shard_samples import content_of_photo, write_parquet, write_tar
 
-from captioner.cli.drawings import output_names
 from captioner.cli.main import build_parser, main
-from captioner.cli.outputs import Outputs
+from captioner.cli.outputs import Outputs, output_names
 from captioner.files import file_lock
 from captioner.outcomes import Failed
 
@@ -70,129 +67,19 @@ def test_everything_is_written(folder: Path) -> None:
 def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> None:
     places = {kind: f"out.{kind}" for kind in ("json", "jsonl", "csv")}
     options = [part for kind, path in places.items() for part in (f"--{kind}", path)]
+    options += ["--csv-for", "excel"]
     outputs = outputs_of(["a.jpg", "b.jpg"], *options)
     for number, photo in enumerate(("a.jpg", "b.jpg"), start=1):
         reason = f"{photo} is not an image"
-        assert outputs.add(outputs.drawings.draw(Failed(photo, reason))) == reason
+        assert outputs.add(outputs.draw(Failed(photo, reason))) == reason
         assert len(lines("out.jsonl")) == number
     assert not Path("out.json").exists()
     outputs.finish()
     assert json.loads(Path("out.json").read_text()) == lines("out.jsonl")
-    assert Path("out.csv").read_text() == (
+    assert Path("out.csv").read_text(encoding="utf-16").replace("\t", ",") == (
         "image,rank,caption,log_probability,score,model,error\n"
         "a.jpg,1,,,,default,a.jpg is not an image\nb.jpg,1,,,,default,b.jpg is not an image\n"
     )
-
-
-def test_a_table_for_excel_has_the_same_cells_behind_a_byte_order_mark(folder: Path) -> None:
-    Path("photos/a.png").rename('photos/Möwe, \t"a".png')
-    assert caption("--csv", "out.csv") == 0
-    assert caption("--csv", "excel.csv", "--csv-for", "excel") == 0
-    content = Path("excel.csv").read_bytes()
-    assert content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    with open("out.csv", encoding="utf-8", newline="") as plain:
-        rows = list(csv.reader(plain))
-    assert list(csv.reader(io.StringIO(content.decode("utf-16")), delimiter="\t")) == rows
-    assert rows[2][0] == 'photos/Möwe, \t"a".png'
-
-
-def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Output) -> None:
-    Path("photos/bad.png").write_bytes(b"none")
-    table = ["--jsonl", "out.jsonl", "--json", "out.json", "--csv", "out.csv", "--n-best", "2"]
-    resumed = [*table, "--overlay", "maps/", "--resume"]
-    assert caption(*resumed) == 2  # There is nothing to keep yet.
-    before = Path("out.jsonl").read_text()
-    capsys.readouterr()
-    assert caption(*resumed) == 2  # What failed is tried again.
-    assert capsys.readouterr().out == ""
-    assert sorted(Path("out.jsonl").read_text()) == sorted(before)
-
-    save_photo(Path("photos/bad.png"), 2)
-    save_photo(Path("photos/new.png"), 3)
-    os.utime("photos/a.png", (1, 1))
-    assert caption(*resumed) == 0
-    printed = capsys.readouterr()
-    assert set(printed.out.splitlines()) == {"photos/a.png", "photos/bad.png", "photos/new.png"}
-    assert "1 of 4 photos are captioned already" in printed.err
-    assert json.loads(Path("out.json").read_text()) == lines("out.jsonl")
-    table[1] = "again.jsonl"
-    assert caption(*table, "--overlay", "maps/", "--overwrite") == 0
-    assert sorted(lines("again.jsonl"), key=str) == sorted(lines("out.jsonl"), key=str)
-
-    Path("maps/a.png").unlink()
-    capsys.readouterr()
-    assert caption(*resumed) == 0
-    assert set(capsys.readouterr().out.splitlines()) == {"photos/a.png"}
-    assert Path("maps/a.png").is_file()
-    once = Path("out.jsonl").read_text()
-    Path("out.jsonl").write_text(once[:-9])  # As a killed run leaves it.
-    assert caption(*resumed) == 0
-    assert Path("out.jsonl").read_text() == once
-    assert caption(*resumed, "--gif", "gifs/") == 0  # A drawing that is wanted now.
-    assert len(list(Path("gifs").iterdir())) == 4
-
-
-def test_a_resumed_page_has_every_photo_and_the_rest_is_kept(folder: Path, capsys: Output) -> None:
-    resumed = ["--jsonl", "out.jsonl", "--overlay", "maps/", "--html", "page.html", "--resume"]
-    assert caption(*resumed) == 0
-    before = Path("out.jsonl").read_text()
-    Path("maps/a.png").write_bytes(b"kept")
-    save_photo(Path("photos/new.png"), 3)
-    capsys.readouterr()
-    assert caption(*resumed) == 0
-    printed = capsys.readouterr()
-    assert printed.out == "photos/new.png\n"
-    assert "2 of 3 photos are captioned already, and captioned again for the page" in printed.err
-    assert Path("page.html").read_text().count("data:image/jpeg") == 3
-    assert Path("maps/a.png").read_bytes() == b"kept"
-    assert Path("out.jsonl").read_text().startswith(before)
-    assert len(lines("out.jsonl")) == 3
-
-
-def test_captions_of_other_photos_are_kept(folder: Path) -> None:
-    Path("photos/bad.png").write_bytes(b"none")
-    assert caption("--jsonl", "out.jsonl") == 2
-    photo = str(save_photo(Path("other.png"), 5))
-    # The model is the same, however it is named.
-    same = ["caption", photo, "--model", "./tiny-model/", "--resume", "--jsonl", "out.jsonl"]
-    assert main(same) == 0
-    found = [record["image"] for record in lines("out.jsonl")]
-    assert found == ["photos/=b.png", "photos/a.png", "other.png"]
-
-
-@pytest.mark.parametrize("option", ["--jsonl", "--json", "--csv", "--html"])
-def test_a_table_that_another_process_writes_is_refused(
-    option: str, folder: Path, capsys: Output
-) -> None:
-    Path("new").mkdir()
-    with file_lock("new/out.html"):
-        assert caption(option, "new/out.html", "--overwrite") == 2
-        assert "new/out.html is in use by another process" in capsys.readouterr().err
-        assert not Path("new/out.html").exists()
-    assert caption(option, "new/out.html") == 0
-    assert [path.name for path in Path("new").iterdir()] == ["out.html"]
-
-
-def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:
-    left = save_photo(Path("words/a/.captioner-photo-x.png"))  # By a killed run.
-    os.utime(left, (1, 1))
-    Path("out.json").touch()  # An empty file, as `mktemp` makes it, needs none.
-    assert caption("--json", "out.json") == 0
-    Path("words/a/01_old.png").write_text("an earlier caption's")
-    Path("words/a/mine.png").write_text("kept")
-    options = ["--json", "out.json", "--overlay", "a.png", "--words", "words", "--overwrite"]
-    for _ in range(2):
-        assert main([*CAPTION, "photos/a.png", *options]) == 0
-    assert len(json.loads(Path("out.json").read_text())) == 1
-    names = {path.name for path in Path("words/a").iterdir()}
-    assert "mine.png" in names
-    assert not {"01_old.png", left.name} & names
-
-
-def test_word_pictures_replace_no_photo_of_the_run(folder: Path) -> None:
-    photos = [str(save_photo(Path(name))) for name in ("0.png", "0/01_dog.jpg")]
-    assert main([*CAPTION, *photos, "--words", ".", "--overwrite"]) == 0
-    assert Path(photos[1]).is_file()
 
 
 def test_a_large_photo_is_drawn_as_such_and_captioned_as_without_a_drawing(folder: Path) -> None:
@@ -220,37 +107,111 @@ def test_names_are_those_of_the_photos_below_their_common_folder() -> None:
     assert names("-", "p/x.jpg") == ["standard_input", "x"]
 
 
+def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Output) -> None:
+    Path("photos/bad.png").write_bytes(b"none")
+    table = ["--jsonl", "out.jsonl", "--json", "out.json", "--n-best", "2"]
+    resumed = [*table, "--overlay", "maps/", "--resume"]
+    assert caption(*resumed) == 2  # There is nothing to keep yet.
+    before = Path("out.jsonl").read_text()
+    capsys.readouterr()
+    assert caption(*resumed) == 2  # What failed is tried again.
+    assert capsys.readouterr().out == ""
+    assert sorted(Path("out.jsonl").read_text()) == sorted(before)
+
+    save_photo(Path("photos/bad.png"), 2)
+    save_photo(Path("photos/new.png"), 3)
+    os.utime("photos/a.png", (1, 1))
+    assert caption(*resumed) == 0
+    printed = capsys.readouterr()
+    assert set(printed.out.splitlines()) == {"photos/a.png", "photos/bad.png", "photos/new.png"}
+    assert "1 of 4 photos are captioned already" in printed.err
+    assert json.loads(Path("out.json").read_text()) == lines("out.jsonl")
+    table[1] = "again.jsonl"
+    assert caption(*table, "--overlay", "maps/", "--overwrite") == 0
+    assert sorted(lines("again.jsonl"), key=str) == sorted(lines("out.jsonl"), key=str)
+
+    Path("maps/a.png").unlink()
+    capsys.readouterr()
+    assert caption(*resumed) == 0
+    assert set(capsys.readouterr().out.splitlines()) == {"photos/a.png"}
+    once = Path("out.jsonl").read_text()
+    Path("out.jsonl").write_text(once[:-9])  # As a killed run leaves it.
+    assert caption(*resumed) == 0
+    assert Path("out.jsonl").read_text() == once
+    assert caption(*resumed, "--gif", "gifs/") == 0  # A drawing that is wanted now.
+    assert len(list(Path("gifs").iterdir())) == 4
+    # Captions of other photos are kept, and the model is the same, however it is named.
+    photo = str(save_photo(Path("other.png"), 5))
+    same = ["caption", photo, "--model", "./tiny-model/", "--resume", "--jsonl", "out.jsonl"]
+    assert main(same) == 0
+    assert len(lines("out.jsonl")) == 5
+
+
+def test_a_resumed_page_has_every_photo_and_the_rest_is_kept(folder: Path, capsys: Output) -> None:
+    resumed = ["--jsonl", "out.jsonl", "--overlay", "maps/", "--html", "page.html", "--resume"]
+    assert caption(*resumed) == 0
+    before = Path("out.jsonl").read_text()
+    Path("maps/a.png").write_bytes(b"kept")
+    save_photo(Path("photos/new.png"), 3)
+    capsys.readouterr()
+    assert caption(*resumed) == 0
+    assert capsys.readouterr().out == "photos/new.png\n"
+    assert Path("page.html").read_text().count("data:image/jpeg") == 3
+    assert Path("maps/a.png").read_bytes() == b"kept"
+    assert Path("out.jsonl").read_text().startswith(before)
+
+
+@pytest.mark.parametrize("option", ["--jsonl", "--json", "--csv", "--html"])
+def test_a_table_that_another_process_writes_is_refused(
+    option: str, folder: Path, capsys: Output
+) -> None:
+    with file_lock("new/out.html"):
+        assert caption(option, "new/out.html", "--overwrite") == 2
+        assert "new/out.html is in use by another process" in capsys.readouterr().err
+    assert caption(option, "new/out.html") == 0
+    assert [path.name for path in Path("new").iterdir()] == ["out.html"]
+
+
+def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:
+    Path("out.json").touch()  # An empty file, as `mktemp` makes it, needs none.
+    assert caption("--json", "out.json") == 0
+    Path("words/a").mkdir(parents=True)
+    for name in ("01_old.png", "mine.png"):
+        Path("words/a", name).touch()
+    options = ["--json", "out.json", "--overlay", "a.png", "--words", "words", "--overwrite"]
+    assert main([*CAPTION, "photos/a.png", *options]) == 0
+    assert len(json.loads(Path("out.json").read_text())) == 1
+    names = {path.name for path in Path("words/a").iterdir()}
+    assert ("mine.png" in names, "01_old.png" in names) == (True, False)
+
+
 def test_one_file_that_fails_does_not_take_the_others_along(
     folder: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setattr("captioner.cli.outputs.check_files", lambda *_, **__: None)
-    Path("maps/a.png").mkdir(parents=True)
-    Path("out.csv").mkdir()
-    options = ["--overlay", "maps/", "--gif", "gifs/", "--html", "out.html", "--json", "out.json"]
-    assert caption(*options) == 2
-    errors = capsys.readouterr().err.splitlines()
-    first, last = (line for line in errors if line.startswith("captioner: "))
-    assert "cannot write maps/a.png" in first
-    assert "1 of the items named could not be captioned or written" in last
+    for name in ("maps/a.png", "out.csv"):
+        Path(name).mkdir(parents=True)
+    options = ["--overlay", "maps/", "--gif", "gifs/", "--csv", "out.csv", "--json", "out.json"]
+    assert caption(*options, "--html", "out.html") == 2
+    errors = capsys.readouterr().err
+    assert "cannot write out.csv" in errors
     written, failed = json.loads(Path("out.json").read_text())
     assert failed["files"] == {"gif": "gifs/a.gif"}
     assert "cannot write maps/a.png" in failed["error"]
+    assert failed["error"] in errors
     assert written["files"] == {"overlay": "maps/=b.png", "gif": "gifs/=b.gif"}
     assert Path("out.html").is_file()
-    assert caption("--csv", "out.csv", "--json", "again.json") == 2
-    assert "cannot write out.csv" in capsys.readouterr().err
-    assert Path("again.json").is_file()
 
 
 def test_photos_of_shards_are_captioned_as_files_are(folder: Path, capsys: Output) -> None:
-    members = {f"{number:02}.png": content_of_photo(number) for number in range(30)}
-    names, contents = list(members), list(members.values())
+    members = {f"{number:02}.png": content_of_photo(number) for number in range(9)}
+    names = list(members)
     for name, content in members.items():
         Path("photos", name).write_bytes(content)
     for shard in range(3):
-        kept = names[10 * shard : 10 * shard + 10]
+        kept = names[3 * shard : 3 * shard + 3]
         write_tar(Path(f"s/{shard:05}.tar"), {name: members[name] for name in kept})
-    cells = [{"bytes": content, "path": None} for content in contents]
+    cells = [{"bytes": content, "path": None} for content in members.values()]
     write_parquet(Path("s/p.parquet"), {"image": cells})
     write_parquet(Path("photos/q.parquet"), {"file_name": names})
     found = []
@@ -264,54 +225,38 @@ def test_photos_of_shards_are_captioned_as_files_are(folder: Path, capsys: Outpu
     assert len({*captions[0]}) > 1
     assert captions[0] == captions[1] == captions[2] == captions[3]
     assert paths[0] == paths[3] == files
-    assert paths[1][9:11] == ["s/00000.tar/09.png", "s/00001.tar/10.png"]
-    assert paths[2][17] == "s/p.parquet/17"
+    assert (paths[1][3], paths[2][7]) == ("s/00001.tar/03.png", "s/p.parquet/7")
 
 
 def test_shards_are_resumed_and_drawn_and_a_broken_one_does_not_stop_the_others(
-    folder: Path, capsys: Output
+    folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
+    monkeypatch.setattr("captioner.parquet_tables._ROWS_OF_GROUP", 4)
     members = {f"{number}.png": content_of_photo(number) for number in range(3)}
     write_tar(Path("s/0.tar"), members | {"../bad.png": b"none"})
     write_tar(Path("s/1.tar"), members)
-    command = [*CAPTION, "s/{0..2}.tar", "--jsonl", "o.jsonl", "--csv", "o.csv", "--parquet"]
-    command += ["o.parquet", "--overlay", "maps/", "--resume"]
+    tables = ["--jsonl", "o.jsonl", "--csv", "o.csv", "--parquet", "o.parquet", "--n-best", "2"]
+    command = [*CAPTION, "s/{0..2}.tar", *tables, "--overlay", "maps/", "--resume"]
     assert main(command) == 2
     printed = capsys.readouterr()
     assert "s/2.tar cannot be read to its end: No such file or directory" in printed.err
     assert "s/0.tar/../bad.png is not an image" in printed.err
     before = {record["image"]: record for record in lines("o.jsonl")}
-    assert {f"s/{shard}.tar/{name}" for shard in range(2) for name in members} <= before.keys()
     assert before["s/1.tar/2.png"]["bytes"] == Path("s/1.tar").stat().st_size
     assert Path("maps/1.tar/2.png").is_file()
     os.utime("s/1.tar", (1, 1))
-    assert main(command) == 2
-    captioned = {line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()}
-    assert captioned == {f"s/1.tar/{name}" for name in members}
+    assert main([*command, "--format", "{path}"]) == 2
+    assert {*capsys.readouterr().out.split()} == {f"s/1.tar/{name}" for name in members}
     assert {record["image"] for record in lines("o.jsonl")} == before.keys()
-    assert_parquet_has_the_rows_of_csv()
-    assert main([*CAPTION, "s/1.tar", "--text"]) == 2
-    assert "--text needs photo files of yours" in capsys.readouterr().err
-
-
-def assert_parquet_has_the_rows_of_csv() -> None:
-    with open("o.csv", encoding="utf-8", newline="") as file:
-        expected = list(csv.DictReader(file))
-    found = parquet.read_table("o.parquet").to_pylist()
-    assert len(found) == len(expected)
-    for ours, theirs in zip(found, expected, strict=True):
+    # Parquet has the rows of CSV, in row groups, and all columns.
+    expected = list(csv.DictReader(Path("o.csv").read_text().splitlines()))
+    rows = parquet.read_table("o.parquet").to_pylist()
+    for ours, theirs in zip(rows, expected, strict=True):
         shown = {name: "" if value is None else str(value) for name, value in ours.items()}
         assert {name: shown[name] for name in theirs} == theirs
         assert not any(value for name, value in shown.items() if name not in theirs)
-
-
-def test_parquet_has_the_rows_of_csv_in_row_groups(folder: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("captioner.parquet_tables._ROWS_OF_GROUP", 4)
-    Path("photos/bad.png").write_bytes(b"none")
-    assert caption("--parquet", "o.parquet", "--csv", "o.csv", "--n-best", "3") == 2
-    assert_parquet_has_the_rows_of_csv()
-    assert parquet.ParquetFile("o.parquet").num_row_groups == 2
-    before = Path("o.parquet").read_bytes()
+    assert parquet.ParquetFile("o.parquet").num_row_groups > 1
+    content = Path("o.parquet").read_bytes()
     missing = ["--model", "nowhere", "--parquet", "o.parquet", "--overwrite"]
     assert main(["caption", "photos/a.png", *missing]) == 2
-    assert Path("o.parquet").read_bytes() == before
+    assert Path("o.parquet").read_bytes() == content
