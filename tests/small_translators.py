@@ -6,8 +6,7 @@ import torch
 
 from captioner.decoding.options import TranslationSearch
 from captioner.text.vocabulary import WordVocabulary
-from captioner.translate.luong import LuongConfig
-from captioner.translate.recurrent import SequenceToSequenceConfig
+from captioner.translate.recurrent_models import LuongConfig, SequenceToSequenceConfig
 from captioner.translate.transformer import TransformerConfig
 from captioner.translate.translator import TranslationModelConfig, Translator
 

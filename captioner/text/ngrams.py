@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from itertools import chain
 
 from captioner.text.languages import FUNCTION_WORDS, MODIFIERS, is_noun
 from captioner.text.vocabulary import Vocabulary
@@ -20,12 +20,10 @@ DISCOUNT = 0.75
 """Subtracted from every count, for n-grams that were not seen (Chen and Goodman 1999)."""
 
 LEAST_COUNT, LEAST_SHARE = 20, 0.03
-"""A noun that ends a phrase `LEAST_COUNT` times, and has "a" before it in a smaller share of them
-than `LEAST_SHARE`, is a plural or a mass noun."""
+"""A noun at the end of so many phrases, in a smaller share with "a", is a plural or a mass noun."""
 
 RARE_SHARE = 0.02
-"""A preposition in a smaller share of the times that one stands before an article and a noun is
-taken for a slip: "in the beach" for "on the beach"."""
+"""A smaller share of the prepositions before an article and a noun is a slip: "in the beach"."""
 
 _ARTICLES = ("a", "an", "the")
 _QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "dozen"}
@@ -42,8 +40,7 @@ def ngrams(words: Sequence[str], order: int, starts: int = 1) -> Iterator[Ngram]
 class PeoplesNgrams:
     """The words, bigrams and trigrams of people's captions, counted.
 
-    captions: from `tokenize`. Equal ones count once, and those with `misplaced_articles` not at
-        all.
+    captions: from `tokenize`. Equal ones count once, those with `misplaced_articles` never.
     """
 
     def __init__(self, captions: Iterable[Sequence[str]]) -> None:
@@ -54,6 +51,12 @@ class PeoplesNgrams:
             order: Counter(ngram for words in self._captions for ngram in ngrams(words, order))
             for order in (2, 3)
         }
+        # How many different words stand before each word, and after each history.
+        self._before = Counter(word for _, word in self.counts[2])
+        self._after = Counter(ngram[:-1] for ngram in chain(self.counts[2], self.counts[3]))
+        self._histories = Counter[Ngram]()  # How often each occurs.
+        for ngram, count in (self.counts[2] | self.counts[3]).items():
+            self._histories[ngram[:-1]] += count
 
     def unseen(self, words: Sequence[str], leave_out: bool = False) -> list[Ngram]:
         """The bigrams and trigrams of a sentence that nobody wrote.
@@ -71,14 +74,10 @@ class PeoplesNgrams:
     def misplaced_articles(self, words: Sequence[str]) -> list[str]:
         """The plurals and mass nouns that a sentence has "a" or "an" before.
 
-        "a luggage", "a green eyes", "a black and white cows". Which nouns these are is learned from
-        the captions: see `LEAST_SHARE`.
+        "a luggage", "a green eyes", "a black and white cows". They are learned from the captions.
         """
-        return [
-            noun
-            for noun, has_article, at_end in _phrases(words)
-            if has_article and noun in self._plurals[at_end]
-        ]
+        found = [(noun, at_end) for noun, at_end, has_article in _phrases(words) if has_article]
+        return [noun for noun, at_end in found if (noun, at_end) in self._plurals]
 
     def token_ngrams(self, vocabulary: Vocabulary, order: int) -> list[tuple[int, ...]]:
         """The n-grams of `order` tokens that people wrote, each once, in order.
@@ -88,14 +87,13 @@ class PeoplesNgrams:
         without its "a"), and with a preposition that people hardly ever use there: see
         `RARE_SHARE`.
         """
-        phrases: Counter[Ngram] = Counter()
+        phrases = Counter[Ngram]()
         for (word, *phrase), count in self.counts[3].items():
-            if word in FUNCTION_WORDS:
-                phrases[tuple(phrase)] += count
+            phrases[tuple(phrase)] += count * (word in FUNCTION_WORDS)
 
         def is_slip(first: str, second: str, third: str) -> bool:
             if first == "and" and second in MODIFIERS:
-                return third.endswith("s") and third in self._plurals[False]
+                return third.endswith("s") and (third, False) in self._plurals
             is_preposition = first in FUNCTION_WORDS and second in _ARTICLES
             count = self.counts[3][first, second, third]
             return is_preposition and count < RARE_SHARE * phrases[second, third]
@@ -117,47 +115,26 @@ class PeoplesNgrams:
         Study of Smoothing Techniques for Language Modeling*, section 2.7), one discount for all
         orders; below the bigrams all known words and one unknown one are alike.
         """
-        total = math.log(self._bigram(START, words[0] if words else END))
-        for first, second, word in ngrams(words, 3):
-            total += math.log(self._trigram(first, second, word))
-        return total / (len(words) + 1)
+        begun = (START, words[0] if words else END)
+        terms = (math.log(self.probability(each)) for each in (begun, *ngrams(words, 3)))
+        return sum(terms) / (len(words) + 1)
 
-    def _trigram(self, first: str, second: str, word: str) -> float:
-        return self._interpolated((first, second, word), self._bigram(second, word))
-
-    def _bigram(self, first: str, word: str) -> float:
-        continuations = self._continuations
-        known = len(continuations)
-        lower = max(continuations[word] - DISCOUNT, 0) + DISCOUNT * known / (known + 1)
-        return self._interpolated((first, word), lower / len(self.counts[2]))
-
-    def _interpolated(self, ngram: Ngram, lower: float) -> float:
-        """The probability of the last word. lower: that by the order below."""
-        total, kinds = self._histories.get(ngram[:-1], (0, 0))
-        if total == 0:
-            return lower
-        count = self.counts[len(ngram)][ngram]
-        return (max(count - DISCOUNT, 0) + DISCOUNT * kinds * lower) / total
-
-    @cached_property
-    def _continuations(self) -> Counter[str]:
-        """How many different words stand before each word."""
-        return Counter(word for _, word in self.counts[2])
-
-    @cached_property
-    def _histories(self) -> dict[Ngram, tuple[int, int]]:
-        """By history: how often it occurs, and how many different words follow."""
-        totals, kinds = Counter[Ngram](), Counter[Ngram]()
-        for counts in self.counts.values():
-            for ngram, count in counts.items():
-                totals[ngram[:-1]] += count
-                kinds[ngram[:-1]] += 1
-        return {history: (total, kinds[history]) for history, total in totals.items()}
+    def probability(self, ngram: Ngram) -> float:
+        """That of the last word after the one or two words before it."""
+        *history, word = ngram
+        if not history:
+            known = len(self._before)
+            count = max(self._before[word] - DISCOUNT, 0) + DISCOUNT * known / (known + 1)
+            return count / len(self.counts[2])
+        lower = self.probability(ngram[1:])
+        total, kinds = self._histories[ngram[:-1]], self._after[ngram[:-1]]
+        count = max(self.counts[len(ngram)][ngram] - DISCOUNT, 0)
+        return (count + DISCOUNT * kinds * lower) / total if total else lower
 
 
 def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
-    """The nouns that end a phrase: each with whether "a" or "an" begins it, and with whether the
-    next word is a function word or the end, not a verb."""
+    """The nouns that end a phrase: each with whether the next word is a function word or the end,
+    not a verb, and with whether "a" or "an" begins the phrase."""
     for place, word in enumerate(words):
         if word in FUNCTION_WORDS or word in MODIFIERS:
             continue
@@ -169,26 +146,19 @@ def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
         first = place
         while first and (words[first - 1] in MODIFIERS or words[first - 1] == "and"):
             first -= 1
-        between = words[first:place]
-        is_counted = bool(between) and (between[0] == "and" or between[0] in _QUANTITIES)
-        yield word, first > 0 and words[first - 1] in ("a", "an") and not is_counted, at_end
+        is_counted = first < place and words[first] in ("and", *_QUANTITIES)
+        yield word, at_end, first > 0 and words[first - 1] in ("a", "an") and not is_counted
 
 
-def _plurals(captions: Iterable[Sequence[str]]) -> dict[bool, set[str]]:
-    """The nouns that people do not give "a": where a phrase is at its end, and anywhere."""
-    counts = {at_end: Counter[tuple[str, bool]]() for at_end in (True, False)}
+def _plurals(captions: Iterable[Sequence[str]]) -> set[tuple[str, bool]]:
+    """The nouns that people do not give "a": where a phrase is at its end, True, and anywhere."""
+    uses = Counter[tuple[str, bool, bool]]()
     for words in captions:
-        for noun, has_article, at_end in _phrases(words):
-            for place in {at_end, False}:
-                counts[place][noun, has_article] += 1
+        for noun, at_end, has_article in _phrases(words):
+            uses.update({(noun, at_end, has_article), (noun, False, has_article)})
     return {
-        at_end: {
-            noun
-            for (noun, has_article), bare in found.items()
-            if not has_article
-            and bare >= LEAST_COUNT
-            and found[noun, True] < LEAST_SHARE * bare
-            and is_noun(noun)
-        }
-        for at_end, found in counts.items()
+        (noun, at_end)
+        for (noun, at_end, has_article), bare in uses.items()
+        if not has_article and bare >= LEAST_COUNT and is_noun(noun)
+        if uses[noun, at_end, True] < LEAST_SHARE * bare
     }

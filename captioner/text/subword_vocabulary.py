@@ -8,11 +8,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from typing import Any, ClassVar
 
 from captioner.errors import UserError
-from captioner.text.plain_text import CASES, plain_text
+from captioner.text.plain_text import plain_text
 from captioner.text.vocabulary import SPECIAL_WORDS, Word
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -39,18 +39,10 @@ class SubwordVocabulary:
     case: str = "keep"
 
     def __post_init__(self) -> None:
-        if self.case not in CASES:
-            raise UserError(f"case {self.case!r} of subwords is not one of {', '.join(CASES)}")
         from sentencepiece import SentencePieceProcessor  # Imported here: it takes time.
 
-        processor = SentencePieceProcessor()
-        try:
-            processor.LoadFromSerializedProto(self.model)
-        except (RuntimeError, ValueError, TypeError):
-            raise UserError("the subword model is damaged: sentencepiece cannot read it") from None
-        if tuple(map(processor.IdToPiece, range(min(4, len(processor))))) != SPECIAL_WORDS:
-            raise UserError(f"the subword model does not begin with {', '.join(SPECIAL_WORDS)}")
-        self._processor = processor
+        self._processor = SentencePieceProcessor()
+        self._processor.LoadFromSerializedProto(self.model)
 
     @classmethod
     def learn(
@@ -64,8 +56,6 @@ class SubwordVocabulary:
         from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
 
         lines = [line for text in texts if (line := plain_text(text, case).replace("\0", ""))]
-        if not lines:
-            raise UserError("there is no text to learn subwords from")
         written = io.BytesIO()
         special: dict[str, Any] = {}
         for index, name in enumerate(("pad", "bos", "eos", "unk")):
@@ -79,7 +69,7 @@ class SubwordVocabulary:
                 character_coverage=1.0,
                 byte_fallback=True,
                 normalization_rule_name="identity",
-                max_sentence_length=max(4192, *(len(line.encode()) + 1 for line in lines)),
+                max_sentence_length=max([4192, *(len(line.encode()) + 1 for line in lines)]),
                 num_threads=1,  # More threads add up in another order.
                 hard_vocab_limit=False,
                 minloglevel=2,
@@ -89,9 +79,7 @@ class SubwordVocabulary:
             reason = str(error).strip().rpartition("] ")[2]  # Without its source position.
             if least := re.search(rf"\b{size} vs (\d+)", reason):
                 reason = f"special tokens, bytes and letters alone are {least[1]}"
-            raise UserError(
-                f"cannot learn {size} subwords from this text: {reason}; set text.size"
-            ) from None
+            raise UserError(f"cannot learn text.size {size} subwords: {reason}") from None
         return cls(written.getvalue(), case)
 
     def __len__(self) -> int:
@@ -111,12 +99,8 @@ class SubwordVocabulary:
         return [int(self._processor.PieceToId(token)) for token in tokens]
 
     def tokens(self, indices: Iterable[int]) -> list[str]:
-        """The token of each index, 0 to V - 1."""
+        """The token of each index."""
         return [str(self._processor.IdToPiece(index)) for index in indices]
-
-    def shown(self, tokens: Iterable[str]) -> list[str]:
-        """Tokens as shown beside an alignment; `SPACE` marks a space."""
-        return list(tokens)
 
     def words(self, tokens: Sequence[str]) -> list[Word]:
         """Join pieces up to the next space; punctuation is a separate word.
@@ -124,22 +108,12 @@ class SubwordVocabulary:
         An apostrophe between letters belongs to their word ("d'attraper"). In scripts without
         spaces between words, every piece is a word.
         """
-        groups: list[list[str]] = []
-        before = _BLANK
         units = [*_units(tokens)]
-        kinds = [_kind(self.join(unit)) for unit in units]
-        for place in range(1, len(units) - 1):
-            if units[place][0] in _APOSTROPHES and not units[place + 1][0].startswith(SPACE):
-                around = {kinds[place - 1], kinds[place + 1]}
-                kinds[place] = _LETTERS if around == {_LETTERS} else _SIGN
-        for unit, kind in zip(units, kinds, strict=True):
-            starts_word = unit[0].startswith(SPACE) or {kind, before} & {_SIGN, _UNSPACED_LETTERS}
-            if not groups or (starts_word and before != _BLANK):
-                groups.append([])
-            groups[-1] += unit
-            before = kind
-        if len(groups) > 1 and before == _BLANK:  # A trailing space.
-            groups[-2:] = [groups[-2] + groups[-1]]
+        kinds = "".join(_kind(unit[0], self.join(unit)) for unit in units)
+        kinds = re.sub("(?<=[lL])'(?=l)", "l", kinds).replace("'", "s")
+        ends = [match.start() for match in _WORD_END.finditer(kinds)]
+        parts = (units[start:end] for start, end in pairwise([0, *ends]))
+        groups = [list(chain.from_iterable(part)) for part in parts]
         return [Word(self.join(group) or SPACE, len(group)) for group in groups]
 
     def to_json(self) -> dict[str, Any]:
@@ -150,22 +124,17 @@ class SubwordVocabulary:
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> SubwordVocabulary:
         """Inverse of `to_json`. source: names it in messages."""
-        model = value.get("model") if isinstance(value, dict) else None
         try:
-            content = base64.b64decode(model or "", validate=True)
-        except (TypeError, ValueError):
-            content = b""
-        if not content:
-            raise UserError(f'{source} has no "model" in base64')
-        try:
-            return cls(content, str(value.get("case")))
-        except UserError as error:
-            raise UserError(f"{source} is ill-formed: {error}") from None
+            return cls(base64.b64decode(value["model"], validate=True), str(value["case"]))
+        except (LookupError, RuntimeError, TypeError, ValueError):
+            raise UserError(f'{source} has no "model" that sentencepiece can read') from None
 
 
-_BLANK, _SIGN, _LETTERS, _UNSPACED_LETTERS = "blank", "sign", "letters", "unspaced"
+_WORD_END = re.compile(r"(?<=[^bB])((?=[A-Zsu])|(?<=[sSuU]))(?![bB]*$)|$(?!^)")
+"""A place between the letters of `_kind`: before a space, beside a sign or an unspaced letter.
 
-_APOSTROPHES = ("'", "\N{RIGHT SINGLE QUOTATION MARK}")
+Blank units belong to the word after them, or to the last word.
+"""
 
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
@@ -176,17 +145,21 @@ _UNSPACED = re.compile(
 def _units(tokens: Sequence[str]) -> Iterator[list[str]]:
     """Single pieces, and runs of byte pieces."""
     for is_byte, run in groupby(tokens, lambda piece: bool(_BYTE.fullmatch(piece))):
-        if is_byte:
-            yield list(run)
-        else:
-            yield from ([piece] for piece in run)
+        pieces = list(run)
+        yield from [pieces] if is_byte else ([piece] for piece in pieces)
 
 
-def _kind(text: str) -> str:
-    """The kind of a text: blank, signs (punctuation, symbols), letters, or unspaced letters."""
-    if not text:
-        return _BLANK
+def _kind(piece: str, text: str) -> str:
+    """A letter: b for a blank unit, s for signs, l for letters, u for letters of scripts without
+    spaces, or an apostrophe; a capital if a space is before it.
+
+    piece: the first of the unit. text: of the whole unit.
+    """
+    if piece in ("'", "\N{RIGHT SINGLE QUOTATION MARK}"):
+        return "'"
+    kind = "b"
     if _UNSPACED.search(text):
-        return _UNSPACED_LETTERS
-    signs = all(unicodedata.category(letter)[0] in "PSZ" for letter in text)
-    return _SIGN if signs else _LETTERS
+        kind = "u"
+    elif text:  # Of punctuation and symbols only, or not.
+        kind = "s" if all(unicodedata.category(letter)[0] in "PSZ" for letter in text) else "l"
+    return kind.upper() if piece.startswith(SPACE) else kind

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
-from string import ascii_lowercase
 
 from captioner.text.languages import word_list
 
@@ -26,45 +25,6 @@ SPLIT_WORDS = frozenset(["cannot", "gonna", "gotta", "gimme", "lemme", "wanna"])
 PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"})
 """Tokens that the evaluation removes. Its list also has -LRB- and other brackets, but is applied
 after lower-casing and misses "-lrb-": brackets stay."""
-
-_PLAIN = re.compile(r"[A-Za-z]+(?:(?:,? |-)[A-Za-z]+)* ?\.?[ \n]*")
-_KEEP_PERIOD = {*ascii_lowercase, *ENDING, *STATES, *TITLES, *BEFORE_NUMBER}
-
-
-def tokenize(caption: str) -> list[str]:
-    """Split a caption into lower-case words without punctuation, as the COCO evaluation does.
-
-    Gives the words of `pycocoevalcap`'s tokeniser (Stanford's PTBTokenizer 3.4.1 with the rules of
-    the Penn Treebank, Marcus et al. 1993, then a list of punctuation to remove): "A man's dog
-    doesn't run." becomes `["a", "man", "'s", "dog", "does", "n't", "run"]`. Its oddities are kept:
-    brackets become words ("-lrb-"), emoji are dropped, a pound sign becomes "#", combining accents
-    are not composed. A text without words gives an empty list.
-
-    The Java program reads all captions as one text. Here each is read as if one with "A" followed:
-    there, "reads K." and "no." keep their period where the next caption begins in certain ways.
-    Here line ends are white space: there, some split a caption in two, and all captions after it
-    are scored against the wrong image.
-
-    The words are equal for the 222,000 different captions of COCO's, Flickr8k's and Multi30k's
-    English, German and French files in the tests. Known to differ: telephone numbers with spaces,
-    emoticons such as (^_^), "C++", names of files, HTML tags with attributes and entities other
-    than `&amp;` and its like, and compounds with combining accents.
-    """
-    return [word for token in tokenize_unsplit(caption) for word in token.split()]
-
-
-def tokenize_unsplit(caption: str) -> list[str]:
-    """As `tokenize`, but a mixed number stays one word: "22 3/4" with a no-break space.
-
-    That is the raw output of the evaluation's tokeniser. BLEU, CIDEr-D and METEOR split such a
-    word, as `tokenize` does; ROUGE-L does not.
-    """
-    if _PLAIN.fullmatch(caption):  # As most captions: these are split in a tenth of the time.
-        words = caption.lower().rstrip(" \n.").replace(",", "").split()
-        if words[-1] not in _KEEP_PERIOD and SPLIT_WORDS.isdisjoint(words):
-            return words
-    return words_by_rules(caption)
-
 
 ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&nbsp;": " "}
 
@@ -156,8 +116,34 @@ def _token() -> re.Pattern[str]:
     )
 
 
-def words_by_rules(caption: str) -> list[str]:
-    """As `tokenize_unsplit`, with the rules for every caption, plain ones too."""
+def tokenize(caption: str) -> list[str]:
+    """Split a caption into lower-case words without punctuation, as the COCO evaluation does.
+
+    Gives the words of `pycocoevalcap`'s tokeniser (Stanford's PTBTokenizer 3.4.1 with the rules of
+    the Penn Treebank, Marcus et al. 1993, then a list of punctuation to remove): "A man's dog
+    doesn't run." becomes `["a", "man", "'s", "dog", "does", "n't", "run"]`. Its oddities are kept:
+    brackets become words ("-lrb-"), emoji are dropped, a pound sign becomes "#", combining accents
+    are not composed. A text without words gives an empty list.
+
+    The Java program reads all captions as one text. Here each is read as if one with "A" followed:
+    there, "reads K." and "no." keep their period where the next caption begins in certain ways.
+    Here line ends are white space: there, some split a caption in two, and all captions after it
+    are scored against the wrong image.
+
+    The words are equal for the 222,000 different captions of COCO's, Flickr8k's and Multi30k's
+    English, German and French files in the tests. Known to differ: telephone numbers with spaces,
+    emoticons such as (^_^), "C++", names of files, HTML tags with attributes and entities other
+    than `&amp;` and its like, and compounds with combining accents.
+    """
+    return [word for token in tokenize_unsplit(caption) for word in token.split()]
+
+
+def tokenize_unsplit(caption: str) -> list[str]:
+    """As `tokenize`, but a mixed number stays one word: "22 3/4" with a no-break space.
+
+    That is the raw output of the evaluation's tokeniser. BLEU, CIDEr-D and METEOR split such a
+    word, as `tokenize` does; ROUGE-L does not.
+    """
     text = caption.replace("\xad", "")  # Soft hyphens.
     if "&" in text:
         for entity, sign in ENTITIES.items():
@@ -166,12 +152,7 @@ def words_by_rules(caption: str) -> list[str]:
     classes = text if text.isascii() else "".join(map(_class, text))
     for match in _token().finditer(classes):
         kind = match.lastgroup
-        if kind in ("space", "punctuation"):
-            continue
-        if kind == "plain":
-            tokens.append(match["plain"].lower())
-            continue
-        token = text[slice(*match.span())].lower()
+        token = text[slice(*match.span(kind or 0))].lower()
         if kind == "split":
             tokens.append(token[:3])
             token = token[3:]
@@ -181,8 +162,9 @@ def words_by_rules(caption: str) -> list[str]:
             token = token.replace("(", "-lrb-").replace(")", "-rrb-")
         elif kind == "sign":
             token = SIGNS.get(token, token)
-        tokens.append(token.replace(" ", "\xa0"))
-    return [token for token in tokens if token not in PUNCTUATION]
+        if kind not in ("space", "punctuation") and token not in PUNCTUATION:
+            tokens.append(token.replace(" ", "\xa0"))
+    return tokens
 
 
 def _class(character: str) -> str:

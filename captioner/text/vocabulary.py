@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import takewhile
+from itertools import chain, repeat, takewhile
 from typing import Any, ClassVar, NamedTuple
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
-from captioner.text.plain_text import CASES, is_valid_unicode, plain_text
+from captioner.text.plain_text import is_valid_unicode, plain_text
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
 """The words at indices 0 to 3 of every vocabulary."""
@@ -29,40 +29,31 @@ class Vocabulary:
     ordinary_words: by index, from 4; each is new and not special. words: all V, by index.
     """
 
-    pad, start, end, unknown = range(4)
-    """The indices of `SPECIAL_WORDS`."""
+    pad, start, end, unknown = range(4)  # The indices of `SPECIAL_WORDS`.
 
     def __init__(self, ordinary_words: Iterable[str]) -> None:
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
-            is_text = isinstance(word, str) and is_valid_unicode(word)
-            if not is_text or word in ("", *SPECIAL_WORDS):
-                raise UserError(f"word {index} of the vocabulary is {word!r}, which is no word")
-            if word in self._index:
-                raise UserError(
-                    f"the vocabulary has {word!r} twice, at {self._index[word]} and at {index}"
-                )
+            is_word = isinstance(word, str) and word and is_valid_unicode(word)
+            if not is_word or word in SPECIAL_WORDS or word in self._index:
+                raise UserError(f"word {index}, {word!r}, is no word, special, or there twice")
             self._index[word] = index
         self.words = (*SPECIAL_WORDS, *self._index)
 
     @classmethod
-    def build(
-        cls, tokenised_captions: Iterable[Sequence[str]], minimum_count: int = 5
-    ) -> Vocabulary:
+    def build(cls, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
         """Keep every word that occurs at least `minimum_count` times in the captions.
 
         Words are sorted by falling count, then alphabetically.
         """
-        counts = Counter(word for caption in tokenised_captions for word in caption)
+        counts = Counter(chain.from_iterable(captions))
         kept = {word for word, count in counts.items() if count >= minimum_count}
         return cls(sorted(kept - set(SPECIAL_WORDS), key=lambda word: (-counts[word], word)))
 
-    def extended(
-        self, tokenised_captions: Iterable[Sequence[str]], minimum_count: int = 5
-    ) -> Vocabulary:
+    def extended(self, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
         """These words, then those of `build` that are missing here."""
-        built = Vocabulary.build(tokenised_captions, minimum_count)
-        return Vocabulary([*self._index, *(word for word in built._index if word not in self)])
+        built = Vocabulary.build(captions, minimum_count)
+        return Vocabulary({**self._index, **built._index})
 
     def extends(self, other: Vocabulary) -> bool:
         """Whether this begins with all words of another."""
@@ -85,14 +76,12 @@ class Vocabulary:
     def from_json(cls, value: Any, source: str = "vocabulary") -> Vocabulary:
         """Inverse of `to_json`. source: names it in messages."""
         words = value.get("words") if isinstance(value, dict) else None
-        if not isinstance(words, list):
-            raise UserError(f'{source} is not an object with a list "words"')
-        if tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
-            raise UserError(f"{source} does not begin with the words {', '.join(SPECIAL_WORDS)}")
+        if not isinstance(words, list) or tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
+            raise UserError(f'{source} has no "words" that begin with {", ".join(SPECIAL_WORDS)}')
         try:
             return cls(words[len(SPECIAL_WORDS) :])
         except UserError as error:
-            raise UserError(f"{source} is ill-formed: {error}") from None
+            raise UserError(f"{source}: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as JSON, atomically."""
@@ -112,9 +101,6 @@ class Vocabulary:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.words == other.words
 
-    def __repr__(self) -> str:
-        return f"Vocabulary({len(self)} words)"
-
 
 class Word(NamedTuple):
     """A word as a person reads it, and the number of its tokens."""
@@ -125,9 +111,7 @@ class Word(NamedTuple):
 
 @dataclass
 class WordVocabulary:
-    """Words of one or two languages, split by `split_words`.
-
-    Languages without spaces between words need subwords instead.
+    """Words of one or two languages with spaces between them, split by `split_words`.
 
     case: `keep`; `lower`; or `sentence`: the first word of a text is lower-cased if the vocabulary
     has it more often in lower case ("The", but not "Hans"), and joined texts are capitalised.
@@ -143,30 +127,20 @@ class WordVocabulary:
     vocabulary: Vocabulary
     case: str = "sentence"
 
-    def __post_init__(self) -> None:
-        known = (*CASES, "sentence")
-        if self.case not in known:
-            raise UserError(f"case {self.case!r} of words is not one of {', '.join(known)}")
-
     @classmethod
     def learn(
         cls, texts: Iterable[str], minimum_count: int = 2, case: str = "sentence"
     ) -> WordVocabulary:
         """Keep every token that occurs at least `minimum_count` times in the texts."""
-        inside: Counter[str] = Counter()
-        first: Counter[str] = Counter()
+        inside, first = Counter[str](), Counter[str]()
         for text in texts:
             words = split_words(plain_text(text, case))
             inside.update(words[1:])
             first.update(words[:1])
-        if case == "sentence":
-            for word, count in first.items():
-                small = word.lower()
-                known = _is_capitalised(word) and 0 < inside[small] >= inside[word]
-                inside[small if known else word] += count
-        else:
-            inside += first
-        counted = ([word] * count for word, count in inside.items())
+        for word, count in first.items():
+            small = word.lower() if case == "sentence" and _is_capitalised(word) else word
+            inside[small if 0 < inside[small] >= inside[word] else word] += count
+        counted = (repeat(word, count) for word, count in inside.items())
         return cls(Vocabulary.build(counted, minimum_count), case)
 
     def __len__(self) -> int:
@@ -176,10 +150,9 @@ class WordVocabulary:
         """Split a text into tokens."""
         words = split_words(plain_text(text, self.case))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
-            small = words[0].lower()
+            small, unknown = words[0].lower(), Vocabulary.unknown
             small_rank, rank = self.vocabulary.encode([small, words[0]])
-            is_rarer = words[0] not in self.vocabulary or small_rank < rank
-            if small in self.vocabulary and is_rarer:
+            if small_rank != unknown and (rank == unknown or small_rank < rank):
                 words[0] = small
         return words
 
@@ -196,13 +169,9 @@ class WordVocabulary:
         """The token of each index, 0 to V - 1."""
         return [self.vocabulary.words[index] for index in indices]
 
-    def shown(self, tokens: Iterable[str]) -> list[str]:
-        """Tokens as shown beside an alignment, without joiners."""
-        return [token.strip(JOINER) for token in tokens]
-
     def words(self, tokens: Sequence[str]) -> list[Word]:
-        """Group tokens into words: every token is a word."""
-        return [Word(text, 1) for text in self.shown(tokens)]
+        """Group tokens into words: every token is a word, shown without joiners."""
+        return [Word(text, 1) for text in without_joiners(tokens)]
 
     def to_json(self) -> dict[str, Any]:
         """The vocabulary as JSON, with its `kind`."""
@@ -211,11 +180,7 @@ class WordVocabulary:
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> WordVocabulary:
         """Inverse of `to_json`. source: names it in messages."""
-        vocabulary = Vocabulary.from_json(value, source)
-        try:
-            return cls(vocabulary, str(value.get("case")))
-        except UserError as error:
-            raise UserError(f"{source} is ill-formed: {error}") from None
+        return cls(Vocabulary.from_json(value, source), str(value.get("case")))
 
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"
@@ -225,11 +190,9 @@ JOINER = "\N{HALFWIDTH BLACK SQUARE}"
 @cache
 def _token() -> re.Pattern[str]:
     """Regular expression of a token. Compiled on first use: collecting all marks takes time."""
-    marks = "".join(
-        character
-        for character in map(chr, range(0x300, 0x1E950))
-        if unicodedata.category(character).startswith("M")
-    )  # Vowel signs and accents of all scripts, which `\w` does not match.
+    # Vowel signs and accents of all scripts, which `\w` does not match.
+    scripts = map(chr, range(0x300, 0x1E950))
+    marks = "".join(sign for sign in scripts if unicodedata.category(sign).startswith("M"))
     letter = rf"[\w\u200c\u200d{marks}]"  # Zero-width joiners occur inside words, as in Persian.
     return re.compile(
         rf"(?P<elided>(?<!\w)(?i:[ldjsncmt]|qu|jusqu|lorsqu|puisqu)['’](?={letter}))"  # l'homme
@@ -246,8 +209,7 @@ def split_words(text: str) -> list[str]:
     separate tokens. `JOINER` marks where no space stands between two tokens.
     """
     tokens: list[str] = []
-    end = -1
-    before = ""
+    end, before = -1, ""
     for match in _token().finditer(text):
         token, kind = match[0], match.lastgroup or ""
         if match.start() == end:
@@ -263,6 +225,11 @@ def split_words(text: str) -> list[str]:
 def join_words(tokens: Iterable[str]) -> str:
     """Join tokens from `split_words` to text."""
     return re.sub(f" ?{JOINER} ?", "", " ".join(tokens))
+
+
+def without_joiners(tokens: Iterable[str]) -> list[str]:
+    """Tokens as shown beside an alignment; those of subwords have no joiners."""
+    return [token.strip(JOINER) for token in tokens]
 
 
 def capitalise(text: str) -> str:

@@ -19,25 +19,21 @@ from captioner.text.token_batches import TranslationBatch
 
 Tie = Annotated[
     Literal["none", "target", "all"],
-    Field(
-        description="which embeddings and output matrix are one: target, those of the target; "
-        "all, the source's as well, which needs a joint vocabulary"
-    ),
+    Field(description="target: output and target embeddings are one matrix; all: source too"),
 ]
 
 
 class Embeddings(nn.Module):
     """Source embeddings, target embeddings and the output layer.
 
-    source_size, target_size: number of tokens of each side. embedding_size: E.
-    output_size: input size of the output layer.
+    source_size, target_size: V of each side. embedding_size: E.
+    output_size: of the vectors that the output layer reads.
     tie: `none`; `target`: the output layer shares the matrix of the target embeddings (Press and
         Wolf 2017, *Using the Output Embedding to Improve Language Models*); or `all`: the source
-        embeddings share it too, which needs a joint vocabulary (Vaswani et al. 2017, section 3.4).
+        embeddings share it too (Vaswani et al. 2017, section 3.4).
     scale: multiply embeddings by sqrt(E), as Vaswani et al. (section 3.4). The rows of a shared
         matrix start with norm 1, which is small for a recurrent network: unscaled, training takes
         twice as many steps.
-    dropout: probability on embeddings.
     """
 
     def __init__(
@@ -51,12 +47,14 @@ class Embeddings(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if tie == "all" and source_size != target_size:
+        shapes = [(target_size, embedding_size), (target_size, output_size)]
+        if tie == "all":
+            shapes.append((source_size, embedding_size))
+        if tie != "none" and len(set(shapes)) > 1:
             raise UserError(
-                f"tie_embeddings 'all' needs one vocabulary for both sides, not {source_size} "
-                f"tokens on one and {target_size} on the other"
+                f"tie_embeddings {tie!r} shares one matrix, but those of target, output and source "
+                f"differ: {', '.join(map(str, shapes))}"
             )
-        self.sizes = source_size, target_size
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
         self.target_embedding = _table(target_size, embedding_size)
@@ -103,9 +101,8 @@ class TranslationModel(SequenceDecoder):
     def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
         """Encode source tokens (B, S), `<end>` last, with their mask (B, S), as a memory.
 
-        The mask is boolean and False at padding, which follows the tokens; None means no padding.
-        It may stay on the CPU: recurrent encoders read lengths from it, which waits for a GPU.
-        A source without tokens is an error.
+        The mask is False at padding, which follows the tokens; None means no padding. It may stay
+        on the CPU: recurrent encoders read lengths from it. A source without tokens is an error.
         """
 
 
@@ -113,9 +110,7 @@ class TranslationObjective(Config):
     """The training objective."""
 
     label_smoothing: Fraction = Field(
-        0.0,
-        description="probability spread over the whole vocabulary (Szegedy et al. 2016, section "
-        "7); 0.1 in Vaswani et al. 2017",
+        0.0, description="probability spread over all words (Szegedy et al. 2016); the paper: 0.1"
     )
 
 

@@ -31,31 +31,18 @@ class TransformerConfig(Config):
     encoder_layers: int = Field(6, ge=1, le=100, description="layers of the encoder")
     decoder_layers: int = Field(6, ge=1, le=100, description="layers of the decoder")
     norm_first: bool = Field(
-        True,
-        description="pre-norm, which also trains without a warm-up (Xiong et al. 2020), or "
-        "post-norm, as in the paper",
+        True, description="pre-norm, which needs no warm-up (Xiong et al. 2020); false: post-norm"
     )
     final_norm: bool = Field(
-        True,
-        description="one more norm behind each stack, as in torch.nn.Transformer; needed by "
-        "pre-norm, and not in the paper",
+        True, description="one more norm behind each stack: pre-norm needs it, the paper has none"
     )
     tie_embeddings: Tie = "target"
-    dropout: Fraction = Field(
-        0.1, description="on embeddings with positions and on each sublayer's output"
-    )
+    dropout: Fraction = Field(0.1, description="on embeddings and on each sublayer's output")
     inner_dropout: float | None = Field(
-        None,
-        ge=0,
-        lt=1,
-        description="on attention weights and inside the networks; as dropout by default",
+        None, ge=0, lt=1, description="on attention weights and in the networks; null: as dropout"
     )
     alignment_layer: int = Field(
-        -1,
-        ge=-1_000,
-        lt=1_000,
-        description="decoder layer whose attention is the alignment, counted from 0; below 0 "
-        "from the last",
+        -1, ge=-1_000, lt=1_000, description="decoder layer of the alignment, from 0; -1: the last"
     )
     alignment_head: int | None = Field(
         None, ge=0, lt=1_000, description="one head of that layer; the mean of all by default"
@@ -63,25 +50,15 @@ class TransformerConfig(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.embedding_size % 2:
+        size, heads, layers = self.embedding_size, self.heads, self.decoder_layers
+        if size % 2 or size % heads:
+            raise ValueError(f"embedding_size {size} is odd or not divisible among {heads} heads")
+        if not -layers <= self.alignment_layer < layers:
             raise ValueError(
-                f"embedding_size {self.embedding_size} is odd: each position is as many sines as "
-                "cosines"
+                f"alignment_layer {self.alignment_layer} is not one of {layers} layers"
             )
-        if self.embedding_size % self.heads:
-            raise ValueError(
-                f"embedding_size {self.embedding_size} cannot be divided among {self.heads} heads"
-            )
-        if not -self.decoder_layers <= self.alignment_layer < self.decoder_layers:
-            raise ValueError(
-                f"alignment_layer {self.alignment_layer} is not one of the {self.decoder_layers} "
-                "decoder layers, counted from 0"
-            )
-        if self.alignment_head is not None and self.alignment_head >= self.heads:
-            raise ValueError(
-                f"alignment_head {self.alignment_head} is not one of the {self.heads} heads, "
-                "counted from 0"
-            )
+        if (self.alignment_head or 0) >= heads:
+            raise ValueError(f"alignment_head {self.alignment_head} is not one of {heads} heads")
         return self
 
 
@@ -94,15 +71,9 @@ class Transformer(TranslationModel):
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config = config
-        size, inner = config.embedding_size, config.inner_dropout
-        sizes = LayerSizes(
-            size,
-            config.heads,
-            config.inner_size,
-            config.norm_first,
-            config.dropout,
-            config.dropout if inner is None else inner,
-        )
+        size, outer, inner = config.embedding_size, config.dropout, config.inner_dropout
+        dropouts = outer, outer if inner is None else inner
+        sizes = LayerSizes(size, config.heads, config.inner_size, config.norm_first, *dropouts)
         self.embeddings = Embeddings(
             source_size, target_size, size, size, config.tie_embeddings, scale=True
         )
@@ -110,7 +81,7 @@ class Transformer(TranslationModel):
         self.decoder = DecoderStack(sizes, config.decoder_layers)
         self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = nn.Dropout(outer)
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and not name.startswith("embeddings."):
                 nn.init.xavier_uniform_(parameter)
@@ -133,8 +104,7 @@ class Transformer(TranslationModel):
 
     def run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:
         """See `SequenceDecoder.run`; one pass with a causal mask."""
-        embedded = self.embeddings.target(tokens)  # (B, K, T, H)
-        vectors = self._add_positions(embedded, state.length)
+        vectors = self._add_positions(self.embeddings.target(tokens), state.length)
         vectors, weights, state = self.decoder(vectors, state, self.config.alignment_layer)
         head = self.config.alignment_head
         alignment = weights.mean(dim=1) if head is None else weights[:, head]  # (B, K, T, S)

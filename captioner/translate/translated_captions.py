@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice, repeat
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -17,21 +18,18 @@ from captioner.text.languages import ENGLISH, language_tag
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
-Outcome = TypeVar("Outcome", Caption, Caption | Failed)
-"""What `Captioner.caption` gives for a photo: with `on_error="skip"` it may have failed."""
-
 STRAY = 1 / 2
 """Share of a word's largest alignment weight below which others do not count for its map."""
 
 
 @overload
-def translate_captions(captions: Outcome, translator: Translator, language: str) -> Outcome: ...
+def translate_captions(
+    captions: Iterable[Caption | Failed], translator: Translator, language: str
+) -> list[Any]: ...
 
 
 @overload
-def translate_captions(
-    captions: Iterable[Outcome], translator: Translator, language: str
-) -> list[Outcome]: ...
+def translate_captions(captions: Caption, translator: Translator, language: str) -> Caption: ...
 
 
 def translate_captions(captions: Any, translator: Translator, language: str) -> Any:
@@ -45,21 +43,12 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
     The map of a word is the mean of the caption's maps, weighted by the word's alignment: without
     the end and full stops, and without weights below `STRAY` of the largest, since a little of a
     narrow map outshines the wide one of the word that is meant. A word aligned to nothing has the
-    mean of all maps, and each map sums to one. Log-probabilities are the translation's; score and
-    confidence stay the caption's.
+    mean of all maps, and each sums to one. Score and confidence stay the caption's.
     """
     language = language_tag(language, "language")
     is_one = isinstance(captions, (Caption, Failed))
-    given = [captions] if is_one else list(captions)
-    for number, each in enumerate(given, start=1):
-        if not isinstance(each, (Caption, Failed)):
-            raise UserError(f"caption {number} is of the type {type(each).__name__}, not a Caption")
-
-    def translated(captions: list[Caption]) -> list[Caption]:
-        in_english = list(map(_in_english, captions))
-        return in_english if language == ENGLISH else _translate(in_english, translator, language)
-
-    results = with_results(given, translated)
+    translate = partial(_translate, translator=translator, language=language)
+    results = with_results([captions] if is_one else captions, translate)
     return results[0] if is_one else results
 
 
@@ -70,6 +59,9 @@ def check_aligns(translator: Translator) -> None:
 
 
 def _translate(captions: Sequence[Caption], translator: Translator, language: str) -> list[Caption]:
+    captions = list(map(_in_english, captions))
+    if language == ENGLISH:
+        return captions
     check_aligns(translator)
     versions = [each for caption in captions for each in (caption, *caption.alternatives)]
     # As sentences of its training texts begin: 42.3 BLEU for 40.7 on 400 pairs of Multi30k.

@@ -57,11 +57,11 @@ class Translation:
         save_heat_map(path, self.by_word())
 
     def by_token(self) -> Alignment:
-        """Return the alignment with its tokens."""
+        """The alignment of tokens."""
         return Alignment(self.source_tokens, self.tokens, self.alignment)
 
     def by_word(self) -> Alignment:
-        """Return the alignment (T', S') of T' target words and S' source words.
+        """The alignment (T', S') of T' target words and S' source words.
 
         Weights are summed over the tokens of a source word and averaged over those of a target
         word, which keeps the sums of rows.
@@ -69,16 +69,16 @@ class Translation:
         weights, of_target = self.alignment, _groups(self.words)  # (T, S), (T, T')
         if weights.shape[1] > 0:
             weights = weights @ _groups(self.source_words)  # (T, S')
-        return Alignment(
-            tuple(word.text for word in self.source_words),
-            tuple(word.text for word in self.words),
-            of_target.t() @ weights / of_target.sum(dim=0).unsqueeze(1),  # (T', S')
+        weights = of_target.t() @ weights / of_target.sum(dim=0).unsqueeze(1)  # (T', S')
+        source, target = (
+            tuple(word.text for word in words) for words in (self.source_words, self.words)
         )
+        return Alignment(source, target, weights)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the translation as JSON, with alignments of tokens and words to four decimals."""
+        """The translation as JSON, with alignments of tokens and words to four decimals."""
         by_word = self.by_word()
-        plain: dict[str, Any] = {
+        plain = {
             "translation": self.text,
             "source_tokens": list(self.source_tokens),
             "tokens": list(self.tokens),
@@ -90,13 +90,9 @@ class Translation:
             "words": list(by_word.target),
             "word_alignment": _rounded(by_word.weights),
         }
-        if self.truncated:
-            plain["truncated"] = self.truncated
-        if self.cut:
-            plain["cut"] = True
-        if self.alternatives:
-            plain["alternatives"] = [other.to_dict() for other in self.alternatives]
-        return plain
+        others = [other.to_dict() for other in self.alternatives]
+        rare = {"truncated": self.truncated, "cut": self.cut, "alternatives": others}
+        return plain | {name: value for name, value in rare.items() if value}
 
 
 def _groups(words: Sequence[Word]) -> Tensor:

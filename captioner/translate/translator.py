@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
 from typing_extensions import Self
 
 from captioner.decoding.loop import decode
@@ -24,12 +23,18 @@ from captioner.schema import Config
 from captioner.text import TextVocabulary
 from captioner.text.plain_text import Capitals, as_sentence, unescape_entities
 from captioner.text.token_batches import collate_sources
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word
-from captioner.translate.bahdanau import Bahdanau, BahdanauConfig
-from captioner.translate.gnmt import GNMT, GNMTConfig
-from captioner.translate.luong import Luong, LuongConfig
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
 from captioner.translate.model import TranslationModel
-from captioner.translate.recurrent import SequenceToSequence, SequenceToSequenceConfig
+from captioner.translate.recurrent_models import (
+    GNMT,
+    Bahdanau,
+    BahdanauConfig,
+    GNMTConfig,
+    Luong,
+    LuongConfig,
+    SequenceToSequence,
+    SequenceToSequenceConfig,
+)
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Translation
 
@@ -42,32 +47,24 @@ class TranslationModelConfig(Config):
     """A translation model: exactly one of the five families, with its config."""
 
     sequence_to_sequence: SequenceToSequenceConfig | None = Field(
-        None, description="encoder and decoder without attention"
+        None, description="without attention (Sutskever et al. 2014)"
     )
-    bahdanau: BahdanauConfig | None = Field(
-        None, description="bidirectional encoder, additive attention (Bahdanau et al. 2014)"
-    )
-    luong: LuongConfig | None = Field(
-        None, description="global or local attention on the new state (Luong et al. 2015)"
-    )
-    gnmt: GNMTConfig | None = Field(
-        None, description="deep stacks with residual connections (Wu et al. 2016)"
-    )
-    transformer: TransformerConfig | None = Field(
-        None, description="attention alone (Vaswani et al. 2017)"
-    )
+    bahdanau: BahdanauConfig | None = Field(None, description="additive attention (Bahdanau 2014)")
+    luong: LuongConfig | None = Field(None, description="global or local attention (Luong 2015)")
+    gnmt: GNMTConfig | None = Field(None, description="deep stacks (Wu et al. 2016)")
+    transformer: TransformerConfig | None = Field(None, description="Vaswani et al. 2017")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         found = [name for name, config in self if config is not None]
         if len(found) != 1:
-            known, given = ", ".join(_MODELS), ", ".join(found) or "none"
-            raise ValueError(f"one model of {known} should be given, found {given}")
+            given = ", ".join(found) or "none"
+            raise ValueError(f"one model of {', '.join(_MODELS)} should be given, found {given}")
         return self
 
     def make(self, source_size: int, target_size: int) -> TranslationModel:
         """The model, with weights drawn from torch's generator, for so many tokens on each side."""
-        ((name, config),) = [(name, config) for name, config in self if config is not None]
+        name, config = next((name, config) for name, config in self if config is not None)
         return _MODELS[name](config, source_size, target_size)
 
 
@@ -111,12 +108,6 @@ class Translator:
     precision: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
-        (source, target), sizes = self.model.embeddings.sizes, (len(self.source), len(self.target))
-        if (source, target) != sizes:
-            raise UserError(
-                f"the model has {source} source and {target} target tokens, but the vocabularies "
-                f"have {sizes[0]} and {sizes[1]}"
-            )
         self.model.eval()
 
     def __repr__(self) -> str:
@@ -145,23 +136,13 @@ class Translator:
         `mean` of all; None keeps it. The coverage penalty and the copying of unknown words use this
         alignment too.
         """
-        if layer is None and head is None:
-            return
-        if not isinstance(self.model, Transformer):
-            raise UserError("an alignment layer or head needs a Transformer, which this is not")
-        if isinstance(head, str) and head != "mean":
-            raise UserError(f"alignment head {head!r} is neither a number nor mean")
-        chosen: dict[str, Any] = {}
-        if layer is not None:
-            chosen["alignment_layer"] = layer
+        chosen: dict[str, Any] = {} if layer is None else {"alignment_layer": layer}
         if head is not None:
             chosen["alignment_head"] = None if head == "mean" else head
-        self.model.config = self.model.config.replace(**chosen)
-
-    @overload
-    def translate(
-        self, sentences: Any, search: _Search = None, *, on_error: Literal["skip"], **options: Any
-    ) -> Any: ...
+        if isinstance(self.model, Transformer):
+            self.model.config = self.model.config.replace(**chosen)
+        elif chosen:
+            raise UserError("an alignment layer or head needs a Transformer, which this is not")
 
     @overload
     def translate(self, sentences: str, search: _Search = None, **options: Any) -> Translation: ...
@@ -207,19 +188,16 @@ class Translator:
         generator = search.generator(self.device)
         is_one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
         given = [sentences] if is_one else sentences
-        named: Iterable[tuple[str, Any]] = (
-            ("the sentence" if is_one else f"sentence {number}", each)
-            for number, each in enumerate(given, start=1)
-        )
         together = batch_size  # Sentences of an iterator that are read before they are translated.
         if not isinstance(given, Iterator):
-            named = list(named)
-            together = len(named) or 1
+            given = list(given)
+            together = len(given) or 1
             if on_error == "raise":  # Before any work.
-                for name, each in named:
-                    _check_text(name, each)
+                for number, each in enumerate(given, start=1):
+                    _check_text(f"sentence {number}", each)
+        named = ((f"sentence {number}", each) for number, each in enumerate(given, start=1))
         outcomes = chain.from_iterable(
-            with_results(sources, partial(self._in_batches, batch_size, search, generator))
+            with_results(sources, partial(self._translate, batch_size, search, generator))
             for sources in read_batches(named, together, self._read)
         )
         return shape_as_given(sentences, is_one, outcomes, on_error)
@@ -237,7 +215,8 @@ class Translator:
             )
         return _Source(tokens[:longest], lost, is_upper)
 
-    def _in_batches(
+    @torch.no_grad()
+    def _translate(
         self,
         batch_size: int,
         search: TranslationSearch,
@@ -245,47 +224,41 @@ class Translator:
         sources: list[_Source],
     ) -> list[Translation]:
         """Translate batches of similar length; returns translations in the given order."""
-        order = [place for place, source in enumerate(sources) if source.tokens]
-        order.sort(key=lambda place: len(sources[place].tokens))
-        found: dict[int, Translation] = {}
-        for first in range(0, len(order), batch_size):
-            places = order[first : first + batch_size]
-            batch = self._translate([sources[place] for place in places], search, generator)
-            found.update(zip(places, batch, strict=True))
-        return [found.get(place, _EMPTY) for place in range(len(sources))]
-
-    @torch.no_grad()
-    def _translate(
-        self, sources: Sequence[_Source], search: TranslationSearch, generator: torch.Generator
-    ) -> list[Translation]:
-        """Translate one batch."""
-        tokens, mask = collate_sources([self.source.indices(each.tokens) for each in sources])
         forbidden = [Vocabulary.pad, Vocabulary.start]
         if not search.copy_unknown:
             forbidden.append(Vocabulary.unknown)
-        with autocast(self.device, self.precision):
-            batch = decode(
-                self.model,
-                self.model.remember(tokens.to(self.device), mask),
-                start=Vocabulary.start,
-                end=Vocabulary.end,
-                strategy=search.strategy(generator),
-                constraints=search.constraints(forbidden=tuple(forbidden)),
-                length_normalisation=search.length_normalisation,
-                coverage_penalty=search.coverage_penalty,
-            )
-        translations = []
-        for source, hypotheses in zip(sources, batch, strict=True):
-            n_best = [self._translation(source, each) for each in hypotheses[: search.n_best]]
-            translations.append(replace(n_best[0], alternatives=tuple(n_best[1:])))
+        order = [place for place, source in enumerate(sources) if source.tokens]
+        order.sort(key=lambda place: len(sources[place].tokens))
+        translations = [_EMPTY] * len(sources)
+        for first in range(0, len(order), batch_size):
+            places = order[first : first + batch_size]
+            indices = [self.source.indices(sources[place].tokens) for place in places]
+            tokens, mask = collate_sources(indices)
+            with autocast(self.device, self.precision):
+                batch = decode(
+                    self.model,
+                    self.model.remember(tokens.to(self.device), mask),
+                    start=Vocabulary.start,
+                    end=Vocabulary.end,
+                    strategy=search.strategy(generator),
+                    constraints=search.constraints(forbidden=tuple(forbidden)),
+                    length_normalisation=search.length_normalisation,
+                    coverage_penalty=search.coverage_penalty,
+                )
+            for place, hypotheses in zip(places, batch, strict=True):
+                best = hypotheses[: search.n_best]
+                found, *others = [self._translation(sources[place], each) for each in best]
+                translations[place] = replace(found, alternatives=tuple(others))
         return translations
 
     def _translation(self, source: _Source, hypothesis: Hypothesis) -> Translation:
         read = source.tokens
         alignment = hypothesis.attention[:, : len(read) + 1]  # (T, S), without padding
         tokens = self.target.tokens(hypothesis.tokens)
-        if self.attends:
-            tokens = copy_source_words(tokens, hypothesis.tokens, read, alignment)
+        if self.attends:  # Unknown words are copied from where the model looks, but the end.
+            for place, index in enumerate(hypothesis.tokens):
+                if index == Vocabulary.unknown:
+                    tokens[place] = read[int(alignment[place, :-1].argmax())]
         case = str.upper if source.is_upper else str
         source_words, words = (
             tuple(Word(case(text), size) for text, size in vocabulary.words(each))
@@ -293,8 +266,8 @@ class Translator:
         )
         return Translation(
             text=case(self.target.join(tokens)),
-            source_tokens=(*self.source.shown(read), _END.text),
-            tokens=tuple(self.target.shown(tokens)),
+            source_tokens=(*without_joiners(read), _END.text),
+            tokens=tuple(without_joiners(tokens)),
             log_probability=hypothesis.log_probability,
             token_log_probabilities=tuple(hypothesis.token_log_probabilities[:-1]),
             alignment=alignment if self.attends else alignment[:, :0],
@@ -309,18 +282,3 @@ class Translator:
 def _check_text(name: str, sentence: Any) -> None:
     if not isinstance(sentence, str):
         raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
-
-
-def copy_source_words(
-    tokens: list[str], indices: list[int], source: list[str], alignment: Tensor
-) -> list[str]:
-    """Replace each unknown token by the source token with the most attention.
-
-    alignment: (T, S); S counts the source's end, which is never copied.
-    """
-    return [
-        source[int(alignment[place, : len(source)].argmax())]
-        if index == Vocabulary.unknown
-        else token
-        for place, (token, index) in enumerate(zip(tokens, indices, strict=True))
-    ]

@@ -37,8 +37,6 @@ class TranslatorConfig(Config):
     """The fields of `config.json`, which has them all.
 
     A field added later has the default that older models mean; never change such a default.
-    joint_vocabulary: whether both sides have the tokens of `vocabulary.json`. capitals: as of the
-    translator.
     """
 
     format: str
@@ -79,23 +77,13 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     config = from_mapping(TranslatorConfig, read_model_config(folder, "translator"), str(path))
     source, target = load_vocabularies(folder, config.joint_vocabulary)
     try:
-        # On `meta`: allocates no memory and draws no initial weights.
-        with torch.device("meta"):
+        with torch.device("meta"):  # Allocates no memory and draws no initial weights.
             model = config.model.make(len(source), len(target))
-        translator = Translator(
-            config.model,
-            model,
-            source,
-            target,
-            config.maximum_source_length,
-            config.search,
-            read_card(folder),
-            config.capitals,
-        )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     fill(nn.ModuleDict({"model": model}), read_tensors(weights), weights)
-    return translator.to(device)
+    settings = config.maximum_source_length, config.search, read_card(folder), config.capitals
+    return Translator(config.model, model, source, target, *settings).to(device)
 
 
 JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
@@ -138,9 +126,9 @@ def describe_translator(translator: Translator, folder: Path) -> str:
         f"parameters     {count:,}",
     ]
     for title, config in (*translator.config, ("search", translator.search)):
-        if config is None:
-            continue
-        lines += ["", title, *(f"  {name}: {value}" for name, value in to_mapping(config).items())]
+        if config is not None:
+            fields = to_mapping(config).items()
+            lines += ["", title, *(f"  {name}: {value}" for name, value in fields)]
     if translator.card:
         lines += ["", gist(translator.card, folder)]
     return "\n".join(lines)

@@ -17,8 +17,8 @@ from captioner.runs.batches import CaptionBatches, MapTargets, TranslationBatche
 from captioner.runs.captioning_recipe import read_training
 from captioner.runs.features import PixelRows, StoredRows, encoder_of
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate.luong import LuongConfig
 from captioner.translate.model import TranslationLoss
+from captioner.translate.recurrent_models import LuongConfig
 from captioner.translate.translator import TranslationModelConfig
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image

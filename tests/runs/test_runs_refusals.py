@@ -145,7 +145,7 @@ def test_nothing_is_written_before_all_files_are_read(
         ({"model": luong(embedding_size=7)}, r"start_from .*first does not fit this model"),
         (
             {"start_from": None, "text": {"kind": "subwords", "size": 256}},
-            r"cannot learn 256 subwords .*; set text\.size",
+            r"cannot learn text\.size 256 subwords: ",
         ),
     ],
 )

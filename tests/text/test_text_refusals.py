@@ -1,52 +1,48 @@
 """What the text room refuses, and how it says so."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from captioner.errors import UserError
-from captioner.text import SubwordVocabulary, Vocabulary, WordVocabulary
+from captioner.text import SubwordVocabulary, Vocabulary
 from captioner.text.languages import language_tag
 
 SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
+TEXTS = ["A man walks.", "Ein Hund."] * 3
+LETTERS = 4 + 256 + len(set("".join(TEXTS)) - {" "}) + 1
+
+
+def load(kind: Any, value: object) -> Callable[[], object]:
+    return lambda: kind.from_json(value, "v.json")
+
+
+def words(*ordinary: object) -> dict[str, Any]:
+    return {"words": [*SPECIAL, *ordinary], "case": "keep"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "message"),
+    ("call", "sentence"),
     [
-        (Vocabulary, [], 'is not an object with a list "words"'),
-        (WordVocabulary, {"words": {"a": 4}}, 'is not an object with a list "words"'),
-        (Vocabulary, {"words": ["a"]}, "does not begin with the words <pad>"),
-        (Vocabulary, {"words": [*SPECIAL, "a", "b", "a"]}, "'a' twice, at 4 and at 6"),
-        (Vocabulary, {"words": [*SPECIAL, "a", 7]}, "word 5 .* is 7, which is no word"),
-        (Vocabulary, {"words": [*SPECIAL, "<end>"]}, "'<end>', which is no word"),
-        (WordVocabulary, {"words": [*SPECIAL, ""]}, "'', which is no word"),
-        (Vocabulary, {"words": [*SPECIAL, "\ud800"]}, "which is no word"),
-        (WordVocabulary, {"case": "odd", "words": SPECIAL}, "case 'odd' of words is not one of"),
-        (SubwordVocabulary, [], 'no "model" in base64'),
-        (SubwordVocabulary, {"model": "??"}, 'no "model" in base64'),
-        (SubwordVocabulary, {"model": 3}, 'no "model" in base64'),
-        (SubwordVocabulary, {"case": "keep", "model": "aaaa"}, "model is damaged"),
-        (SubwordVocabulary, {"case": "UP", "model": "aaaa"}, "case 'UP' of subwords"),
+        (load(Vocabulary, []), 'v.json has no "words" that begin with <pad>, <start>'),
+        (load(Vocabulary, {"words": ["a"]}), 'v.json has no "words" that begin'),
+        (load(Vocabulary, words("a", "b", "a")), "v.json: word 6, 'a', is no word, .* twice"),
+        (load(Vocabulary, words("a", 7)), "v.json: word 5, 7, is no word"),
+        (load(Vocabulary, words("<end>")), "word 4, '<end>', is no word, special"),
+        (load(Vocabulary, words("\ud800")), "is no word"),
+        (load(SubwordVocabulary, []), 'v.json has no "model" that sentencepiece can read'),
+        (load(SubwordVocabulary, {"case": "keep", "model": "??"}), 'no "model"'),
+        (load(SubwordVocabulary, {"case": "keep", "model": "aaaa"}), 'no "model"'),
+        (lambda: SubwordVocabulary.learn(TEXTS, 100), f"100 subwords: .* alone are {LETTERS}$"),
+        (lambda: SubwordVocabulary.learn([" "]), "cannot learn text.size 8000 subwords: "),
+        *(
+            (lambda tag=tag: language_tag(tag, "--language"), "^--language .* is not a language")
+            for tag in ("", "d", "french", "de_DE", "de-")
+        ),
     ],
 )
-def test_vocabularies(kind: Any, value: object, message: str) -> None:
-    with pytest.raises(UserError, match=f"^v.json .*{message}"):
-        kind.from_json(value, "v.json")
-
-
-def test_subwords_that_cannot_be_learned() -> None:
-    texts = ["A man walks.", "Ein Hund."] * 3
-    letters = 4 + 256 + len(set("".join(texts)) - {" "}) + 1
-    message = "cannot learn 100 subwords from this text: special tokens, bytes and letters "
-    with pytest.raises(UserError, match=f"{message}alone are {letters}; set text.size$"):
-        SubwordVocabulary.learn(texts, 100)
-    assert len(SubwordVocabulary.learn(texts, letters)) == letters
-    with pytest.raises(UserError, match="no text to learn subwords from"):
-        SubwordVocabulary.learn(["", " "])
-
-
-@pytest.mark.parametrize("text", ["", "d", "french", "de_DE", "de-"])
-def test_language_tags(text: str) -> None:
-    with pytest.raises(UserError, match=r"--language .* is not a language tag such as de or pt-BR"):
-        language_tag(text, "--language")
+def test_sentences(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        call()
+    assert len(SubwordVocabulary.learn(TEXTS, LETTERS)) == LETTERS

@@ -12,7 +12,6 @@ from captioner.text.vocabulary import Word
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
 
-END = Word("<end>", 1)
 WORDS = ("a", "man", "'s", "dog")
 
 
@@ -23,38 +22,27 @@ def caption(words: tuple[str, ...] = WORDS, text: str = "a man's dog") -> Captio
     return Caption(text, words, -2.5, terms, attention, score=-1.5, confidence=0.4, sure=True)
 
 
-def translated(translation: Translation) -> Caption:
+def translated(text: str, target: list[Word], weights: list[list[float]], source: str) -> Caption:
+    """The caption "a man's dog" by a translator that reads and writes these words."""
+    tokens = tuple(str(n) for word in target for n in range(word.size))
+    terms = tuple(-float(n + 1) for n in range(len(tokens)))
+    read = tuple(Word(word, 1) for word in (*source.split(), "<end>"))
+    alignment, names = torch.tensor(weights), tuple(word.text for word in read)
+    log_probability, words = sum(terms) - 0.5, tuple(target)
+    given = Translation(text, names, tokens, log_probability, terms, alignment, read, words)
+
     class Fixed:
         attends = True
 
         def translate(self, sentences: list[str]) -> list[Translation]:
             assert sentences == ["A man's dog"]  # Begins as a sentence.
-            return [translation]
+            return [given]
 
     (found,) = translate_captions([caption()], Fixed(), "de")  # type: ignore[call-overload]
     return found
 
 
-def translation_of(
-    target: list[Word], weights: list[list[float]], source: list[str], text: str
-) -> Translation:
-    tokens = tuple(str(n) for word in target for n in range(word.size))
-    terms = tuple(-float(n + 1) for n in range(len(tokens)))
-    source_words = (*(Word(word, 1) for word in source), END)
-    return Translation(
-        text,
-        tuple(word.text for word in source_words),
-        tokens,
-        sum(terms) - 0.5,
-        terms,
-        torch.tensor(weights),
-        source_words,
-        tuple(target),
-    )
-
-
 def test_a_map_is_the_alignment_times_the_maps() -> None:
-    source = ["a", "man", "'", "s", "dog", "."]
     target = [Word("Der", 1), Word("Hund", 2), Word(",", 1), Word("Manns", 1), Word(".", 1)]
     weights = [
         [0.25, 0.0, 0.0, 0.0, 0.25, 0.0, 0.5],  # Half of it to the end: dropped.
@@ -64,7 +52,7 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
         [0.0, 0.5, 0.1, 0.25, 0.0, 0.15, 0.0],
         [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
     ]
-    found = translated(translation_of(target, weights, source, "Der Hund, Manns."))
+    found = translated("Der Hund, Manns.", target, weights, "a man ' s dog .")
     assert found.text == "Der Hund, Manns"
     assert found.words == ("Der", "Hund,", "Manns")
     expected = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.4, 0.0, 0.0, 0.6], [0, 2 / 3, 1 / 3, 0.0]])
@@ -74,39 +62,35 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     assert (found.score, found.confidence, found.sure) == (-1.5, 0.4, True)
     assert found.original == caption()
     plain = found.to_dict()
-    assert plain["language"] == "de"
-    assert plain["original"]["caption"] == "a man's dog"
-    assert "language" not in plain["original"]
+    assert (plain["language"], plain["original"]["caption"]) == ("de", "a man's dog")
 
 
 @pytest.mark.parametrize(
-    ("text", "target", "weights", "words", "maps"),
+    ("text", "target", "weights", "maps"),
     [
         # Stray weights do not count: "Holz" is "man's", as the caption's two words.
-        ("Holz", ["Holz"], [[0.2, 0.7, 0.1, 0.0]], ("Holz",), [[0.0, 0.75, 0.25, 0.0]]),
+        ("Holz", "Holz", [[0.2, 0.7, 0.1, 0.0]], [[0.0, 0.75, 0.25, 0.0]]),
         # A word aligned to the end alone has the mean map.
-        ("Ja", ["Ja"], [[0.0, 0.0, 0.0, 1.0]], ("Ja",), [[0.25] * 4]),
+        ("Ja", "Ja", [[0.0, 0.0, 0.0, 1.0]], [[0.25] * 4]),
         # Words of two parts, and of signs.
         (
             "Tee-Shirt &",
-            ["Tee", "-", "Shirt", "&"],
+            "Tee - Shirt &",
             [[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]],
-            ("Tee-Shirt", "&"),
             [[3 / 8, 0, 0, 5 / 8], [0.25] * 4],
         ),
     ],
 )
 def test_maps_by_hand(
-    text: str,
-    target: list[str],
-    weights: list[list[float]],
-    words: tuple[str, ...],
-    maps: list[list[float]],
+    text: str, target: str, weights: list[list[float]], maps: list[list[float]]
 ) -> None:
-    written = [Word(word, 1) for word in target]
-    found = translated(translation_of(written, weights, ["a", "man's", "dog"], text))
-    assert found.words == words
+    written = [Word(word, 1) for word in target.split()]
+    found = translated(text, written, weights, "a man's dog")
+    assert found.words == tuple(text.split())
     torch.testing.assert_close(found.attention, torch.tensor(maps).view(-1, 2, 2))
+
+
+OTHER = caption(("a", "brown", "dog"), "a brown dog")
 
 
 @pytest.mark.parametrize(
@@ -117,37 +101,18 @@ def test_the_packaged_translators_give_maps_that_sum_to_one(
     language: str, words: tuple[str, ...], places: list[int]
 ) -> None:
     translator = load_translator(LANGUAGES[language], precision="float32")
-    other = caption(("a", "brown", "dog"), "a brown dog")
-    with_other = replace(caption(), alternatives=(other,))
-    found = translate_captions([with_other, caption((), ""), other], translator, language)
-    assert [len(each.alternatives) for each in found] == [1, 0, 0]
-    assert found[0].alternatives[0] == found[2]
-    assert found[0].original == caption()
-    assert found[1].words == ()
-    assert found[2].words == words
-    looked = found[2].attention.flatten(start_dim=1).argmax(dim=1)
+    english, failed = replace(caption(), alternatives=(OTHER,)), Failed("b.jpg", "b.jpg is empty")
+    given = [english, caption((), ""), failed, OTHER]
+    first, empty, kept, last = found = translate_captions(given, translator, language.upper())
+    assert (first.alternatives, first.original) == ((last,), caption())
+    assert (empty.words, kept, last.words) == ((), failed, words)
+    looked = last.attention.flatten(start_dim=1).argmax(dim=1)
     assert looked.tolist()[1:] == places
-    for each in (found[0], found[2]):
+    for each in (first, last):
         assert len(each.words) == len(each.word_log_probabilities)
-        sums = each.attention.sum(dim=(1, 2))
-        torch.testing.assert_close(sums, torch.ones(len(each.words)))
-
-
-def test_translated_and_failed_captions_are_translated_from_english_in_their_place() -> None:
-    translator = load_translator(LANGUAGES["fr"], precision="float32")
-    other = caption(("a", "brown", "dog"), "a brown dog")
-    english = replace(caption(), alternatives=(other,))
-    (french,) = translate_captions([english], translator, "FR")
-    assert french.language == "fr"
-    assert translate_captions([french], translator, "fr") == [french]
-    assert translate_captions([french, english], translator, "EN") == [english, english]
-    failed = Failed("b.jpg", "b.jpg is empty")
-    for language, expected in (("fr", french), ("en", english)):
-        found = translate_captions([failed, english, failed], translator, language)
-        assert found == [failed, expected, failed]
-        assert translate_captions(failed, translator, language) == failed
-        assert translate_captions(english, translator, language) == expected
-        assert translate_captions(iter([english]), translator, language) == [expected]
-        placed = french.of_photo("photo.jpg", (0, 0, 4, 4))
-        again = translate_captions(placed, translator, language)
-        assert (again.photo, again.region) == ("photo.jpg", (0, 0, 4, 4))
+        torch.testing.assert_close(each.attention.sum(dim=(1, 2)), torch.ones(len(each.words)))
+    # What is translated is translated from its original; one gives one.
+    assert translate_captions(found, translator, language) == found
+    assert translate_captions(iter(found), translator, "EN") == given
+    again = translate_captions(first.of_photo("photo.jpg", (0, 0, 4, 4)), translator, language)
+    assert (again.text, again.photo, again.region) == (first.text, "photo.jpg", (0, 0, 4, 4))

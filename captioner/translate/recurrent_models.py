@@ -1,0 +1,335 @@
+"""The recurrent translation models, in the order of their papers.
+
+Without attention, Bahdanau's and Luong's, and GNMT, whose search's penalties are in
+`captioner.decoding`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from captioner import cpu
+from captioner.attention.attention import Attention, LocalAttention, PredictedCentre
+from captioner.attention.memory import Memory
+from captioner.attention.scores import AdditiveScore, ConcatScore, DotScore, GeneralScore, Score
+from captioner.decoding.protocol import TeacherForced
+from captioner.devices import at_least_float32
+from captioner.schema import Length, Size
+from captioner.translate.recurrent import (
+    AttentionSize,
+    Cell,
+    FedCell,
+    Layers,
+    RecurrentConfig,
+    RecurrentModel,
+    RecurrentNetwork,
+    RecurrentState,
+    SourceMemory,
+    reverse_tokens,
+)
+
+
+class SequenceToSequenceConfig(RecurrentConfig):
+    """Sizes and options of a `SequenceToSequence`.
+
+    Sutskever et al. 2014, *Sequence to Sequence Learning with Neural Networks*, have LSTMs and a
+    reversed source; Cho et al. 2014 have GRUs.
+    """
+
+    cell: Cell = "lstm"
+    layers: Layers = 2
+    reverse_source: bool = Field(True, description="read the source backwards (section 3.3)")
+
+
+class SequenceToSequence(RecurrentModel):
+    """Encoder and decoder without attention; the encoder's last state is all that passes.
+
+    The memory has length L = 1, the last state, so that every attention weight is 1. The recurrent
+    state is (B, K, layers, H) each.
+    """
+
+    def __init__(self, config: SequenceToSequenceConfig, *tokens: int) -> None:
+        super().__init__(config, *tokens)
+        self.config = config
+        sizes = config.embedding_size, config.hidden_size, config.layers
+        self.encoder = RecurrentNetwork(config.cell, *sizes, config.dropout)
+        self.decoder = RecurrentNetwork(config.cell, *sizes, config.dropout)
+
+    def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
+        """Source tokens (B, S) and mask (B, S) -> the last state, a memory of length 1."""
+        if self.config.reverse_source:
+            source = reverse_tokens(source, mask)
+        _, final = self.encoder.encode(self.embeddings.source(source), mask)  # (B, layers, H) each
+        last = final[0][:, -1:]  # (B, 1, H)
+        return SourceMemory(last, last, final=final)
+
+    def start(self, memory: Any) -> tuple[Memory, RecurrentState]:
+        """The decoder starts from the encoder's final states."""
+        return memory, tuple(each.unsqueeze(1) for each in memory.final)
+
+    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
+        """See `SequenceDecoder.run`; one run of the network for all steps."""
+        memory, recurrent = state
+        hidden, recurrent = self.decoder(self.embeddings.target(tokens), recurrent)  # (B, K, T, H)
+        logits = self.embeddings.logits(self.dropout(hidden))  # (B, K, T, V)
+        weights = logits.new_ones(*tokens.shape, 1)  # (B, K, T, 1)
+        return TeacherForced(logits, weights), (memory, recurrent)
+
+
+class BahdanauConfig(RecurrentConfig):
+    """Sizes and options of a `Bahdanau` model.
+
+    Bahdanau et al. 2014, *Neural Machine Translation by Jointly Learning to Align and Translate*,
+    has E 620, H and A 1000, an output layer of 500 and no dropout.
+    """
+
+    hidden_size: Size = Field(512, description="H, of the decoder's GRU and of each direction's")
+    attention_size: AttentionSize = 512
+    output_size: Size = Field(512, description="of the maxout layer")
+    output_state: Literal["previous", "new"] = Field(
+        "previous", description="which state the output layer reads: s_(i-1), A.2.2, or s_i, eq. 4"
+    )
+
+
+class Bahdanau(RecurrentModel):
+    """RNNsearch: attends to all annotations with its previous state before every word.
+
+    Follows appendix A of the paper, except that torch's GRU applies the reset gate after the matrix
+    U instead of before it, and that the output layer has a bias.
+    """
+
+    def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
+        super().__init__(config, source_size, target_size, config.output_size)
+        self.config = config
+        embedding, hidden, output = config.embedding_size, config.hidden_size, config.output_size
+        self.encoder = RecurrentNetwork("gru", embedding, hidden, bidirectional=True)
+        score = AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)
+        self.attention = Attention(score)
+        self.initial = nn.Linear(hidden, hidden, bias=False)
+        self.cell = FedCell("gru", embedding, 2 * hidden, hidden)
+        self.output_word = cpu.Linear(embedding, 2 * output)
+        self.output_hidden = cpu.Linear(hidden, 2 * output, bias=False)
+        self.output_context = cpu.Linear(2 * hidden, 2 * output, bias=False)
+
+    def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
+        """Source tokens (B, S) and mask (B, S) -> annotations (B, S, 2H). Equation 7."""
+        annotations, _ = self.encoder.encode(self.embeddings.source(source), mask)  # (B, S, 2H)
+        return self.attention.remember(self.dropout(annotations), mask)
+
+    def start(self, memory: Memory) -> tuple[Memory, RecurrentState]:
+        """s_0 = tanh(W_s h_1), of the backward state at the first word. Appendix A.2.2."""
+        backward = memory.values[:, :1, self.config.hidden_size :]  # (B, 1, H)
+        return memory, (at_least_float32(torch.tanh(self.initial(backward))),)
+
+    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
+        """See `SequenceDecoder.run`; only the GRU and its attention run step by step."""
+        memory, before = state
+        embedded = self.embeddings.target(tokens)  # (B, K, T, E)
+        states, contexts, weights = self.cell.attend(self.attention, embedded, before, memory)
+        read = states[:-1] if self.config.output_state == "previous" else states[1:]
+        hidden = torch.stack([each for (each,) in read], dim=2)  # (B, K, T, H)
+        # Appendix A.2.2: maxout over pairs of U s + V E y + C c.
+        pairs = self.output_word(embedded) + self.output_hidden(hidden)
+        pairs = pairs + self.output_context(contexts)  # (B, K, T, 2 * output size)
+        largest = pairs.unflatten(-1, (-1, 2)).amax(dim=-1)  # (B, K, T, output size)
+        logits = self.embeddings.logits(self.dropout(largest))
+        return TeacherForced(logits, weights), (memory, states[-1])
+
+
+class LuongConfig(RecurrentConfig):
+    """Sizes and options of a `Luong` model.
+
+    Luong et al. 2015, *Effective Approaches to Attention-based Neural Machine Translation*, has
+    LSTMs, sizes of 1000, 4 layers, one direction, a window of 10 and dropout 0.2.
+    """
+
+    cell: Cell = "lstm"
+    layers: Layers = 2
+    bidirectional: bool = Field(False, description="read the source both ways, H / 2 each")
+    score: Literal["dot", "general", "concat"] = Field("general", description="of section 3.1")
+    attention_size: Size = Field(512, description="A, of the score concat only")
+    attention: Literal["global", "local-m", "local-p"] = Field(
+        "global", description="local-m: around the token of the same number; -p: a predicted one"
+    )
+    window: Length = Field(10, description="D of local attention, which covers 2 D + 1 tokens")
+    input_feeding: bool = Field(True, description="feed h~ into the next step, section 3.3")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.bidirectional and self.hidden_size % 2:
+            raise ValueError(f"hidden_size {self.hidden_size} is odd: a direction has half of it")
+        return self
+
+    def make_score(self) -> Score:
+        """The score function."""
+        sizes = self.hidden_size, self.hidden_size
+        if self.score == "concat":
+            return ConcatScore(*sizes, self.attention_size)
+        return DotScore() if self.score == "dot" else GeneralScore(*sizes)
+
+
+class Luong(RecurrentModel):
+    """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) predicts the word. Section 3.
+
+    A state has the memory, the recurrent states (B, K, layers, H) each, h~ of the last step
+    (B, K, H) and the number of steps so far, (B, K).
+    """
+
+    def __init__(self, config: LuongConfig, *tokens: int) -> None:
+        super().__init__(config, *tokens)
+        self.config = config
+        embedding, hidden, layers = config.embedding_size, config.hidden_size, config.layers
+        size = hidden // 2 if config.bidirectional else hidden
+        options = layers, config.dropout, config.bidirectional
+        self.encoder = RecurrentNetwork(config.cell, embedding, size, *options)
+        if config.input_feeding:
+            inputs = [(embedding, hidden), *[(hidden, 0)] * (layers - 1)]
+            self.cells = nn.ModuleList(FedCell(config.cell, *sizes, hidden) for sizes in inputs)
+        else:
+            self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, config.dropout)
+        score, is_predicted = config.make_score(), config.attention == "local-p"
+        local = LocalAttention(score, config.window, is_predicted)
+        self.attention = Attention(score) if config.attention == "global" else local
+        self.centre = PredictedCentre(hidden, hidden) if is_predicted else None
+        self.combined = cpu.Linear(2 * hidden, hidden, bias=False)
+
+    def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
+        """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""
+        outputs, final = self.encoder.encode(self.embeddings.source(source), mask)
+        memory = self.attention.remember(outputs, mask)
+        return SourceMemory(memory.values, memory.keys, memory.mask, final)
+
+    def start(self, memory: Any) -> tuple[Any, ...]:
+        """Each layer starts from the encoder's final state; h~ is 0."""
+        recurrent = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
+        attentional = torch.zeros_like(recurrent[0][:, :, 0])  # (B, 1, H)
+        return memory, recurrent, attentional, attentional.new_zeros(len(attentional), 1).long()
+
+    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
+        """See `SequenceDecoder.run`; with input feeding all steps run one by one."""
+        memory, recurrent, attentional, time = state
+        embedded = self.embeddings.target(tokens)  # (B, K, T, E)
+        if self.config.input_feeding:
+            outputs, steps = [], []
+            for gates in self.cells[0].project_input(embedded).unbind(dim=2):  # type: ignore[operator]
+                hidden, recurrent = self._step(gates, recurrent, attentional)
+                attentional, step_weights = self._attend(hidden, memory, time)
+                time = time + 1
+                outputs.append(attentional)
+                steps.append(step_weights)
+            vectors, weights = torch.stack(outputs, dim=2), torch.stack(steps, dim=2)
+        else:
+            hidden, recurrent = self.decoder(embedded, recurrent)  # (B, K, T, H)
+            times = torch.arange(tokens.shape[2], device=tokens.device) + time.unsqueeze(2)
+            vectors, weights = self._attend(hidden.flatten(1, 2), memory, times.flatten(1))
+            vectors = vectors.view_as(hidden)  # (B, K, T, H)
+            weights = weights.view(*tokens.shape, -1)  # (B, K, T, S)
+            attentional, time = vectors[:, :, -1], time + tokens.shape[2]
+        forced = TeacherForced(self.embeddings.logits(vectors), weights)
+        return forced, (memory, recurrent, attentional, time)
+
+    def _step(self, gates: Tensor, recurrent: Any, attentional: Tensor) -> tuple[Tensor, Any]:
+        """The bottom layer's projected embeddings (B, K, gates) -> hidden state, all states."""
+        layers: list[Any] = []
+        for number, cell in enumerate(self.cells):
+            if number > 0:
+                gates = cell.project_input(self.dropout(layers[-1][0]))  # type: ignore[operator]
+            before = tuple(each[:, :, number] for each in recurrent)  # (B, K, H) each
+            layers.append(cell(gates, attentional, before))  # Read by the bottom layer only.
+        states = tuple(torch.stack(each, dim=2) for each in zip(*layers, strict=True))
+        return layers[-1][0], states
+
+    def _attend(self, hidden: Tensor, memory: Memory, time: Tensor) -> tuple[Tensor, Tensor]:
+        """States (B, Q, H) at steps (B, Q), counted from 0 -> h~ (B, Q, H), weights (B, Q, S).
+
+        h~ = tanh(W_c [c; h]), equation 5.
+        """
+        where = []
+        if self.config.attention != "global":  # The centres (B, Q) of its windows.
+            where.append(time.float() if self.centre is None else self.centre(hidden, memory))
+        attended = self.attention(hidden, memory, *where)
+        attentional = torch.tanh(self.combined(torch.cat([attended.context, hidden], dim=-1)))
+        return self.dropout(attentional), attended.weights
+
+
+class GNMTConfig(RecurrentConfig):
+    """Sizes and options of a `GNMT` model.
+
+    Wu et al. 2016, *Google's Neural Machine Translation System*, has sizes of 1024 and 8 layers.
+    """
+
+    attention_size: AttentionSize = 512
+    layers: int = Field(4, ge=2, le=100, description="of the encoder, and of the decoder")
+    residual_from: int = Field(
+        3, ge=3, le=100, description="lowest layer, from 1, whose input is added to its output"
+    )
+
+
+class GNMT(RecurrentModel):
+    """Stacked LSTMs; the bottom decoder layer attends, and all layers are fed its context.
+
+    Sections 3.1 and 3.2. The bottom layer of the encoder reads in both directions. The output of
+    the decoder's in the previous step is the query (section 3, equation 4:
+    a_i = AttentionFunction(y_(i-1), x)), so that in training only this layer runs step by step.
+    Each decoder layer starts from the final state of the encoder layer of the same number, the
+    bottom one from the backward direction; the paper does not specify the initial states.
+
+    A state has those of each layer: (B, K, H) of the bottom one, (B, K, 1, H) of the others.
+    """
+
+    def __init__(self, config: GNMTConfig, *tokens: int) -> None:
+        super().__init__(config, *tokens)
+        self.config = config
+        embedding, hidden = config.embedding_size, config.hidden_size
+        self.bottom_encoder = RecurrentNetwork("lstm", embedding, hidden, bidirectional=True)
+        self.encoders = nn.ModuleList(
+            RecurrentNetwork("lstm", hidden if layer > 2 else 2 * hidden, hidden)
+            for layer in range(2, config.layers + 1)
+        )
+        self.attention = Attention(AdditiveScore(hidden, hidden, config.attention_size))
+        self.bottom_decoder = FedCell("lstm", embedding, hidden, hidden)
+        self.decoders = nn.ModuleList(
+            RecurrentNetwork("lstm", 2 * hidden, hidden) for _ in range(2, config.layers + 1)
+        )
+
+    def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
+        """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""
+        embedded = self.embeddings.source(source)
+        outputs, final = self.bottom_encoder.encode(embedded, mask)  # (B, S, 2H)
+        finals = [tuple(each[:, :, self.config.hidden_size :] for each in final)]  # (B, 1, H)
+        for layer, encoder in enumerate(self.encoders, start=2):
+            above, final = encoder.encode(self.dropout(outputs), mask)  # type: ignore[operator]
+            outputs = self._add_residual(layer, above, outputs)  # (B, S, H)
+            finals.append(final)
+        hidden, cell = (torch.cat(each, dim=1) for each in zip(*finals, strict=True))
+        memory = self.attention.remember(outputs, mask)
+        return SourceMemory(memory.values, memory.keys, memory.mask, (hidden, cell))
+
+    def start(self, memory: Any) -> tuple[Any, ...]:
+        """Each layer starts from the final state of the encoder layer of the same number."""
+        bottom = tuple(each[:, :1] for each in memory.final)  # (B, 1, H)
+        upper = zip(*(each[:, 1:, None, None].unbind(dim=1) for each in memory.final), strict=True)
+        return memory, bottom, *upper  # (B, 1, 1, H) each above the bottom.
+
+    def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
+        """See `SequenceDecoder.run`; only the bottom layer runs step by step."""
+        memory, before, *states = state
+        embedded = self.embeddings.target(tokens)  # (B, K, T, E)
+        attended = self.bottom_decoder.attend(self.attention, embedded, before, memory)
+        (_, *bottom), context, weights = attended
+        outputs = torch.stack([hidden for hidden, _ in bottom], dim=2)  # (B, K, T, H)
+        for layer, decoder in enumerate(self.decoders, start=2):
+            fed = torch.cat([self.dropout(outputs), context], dim=-1)  # (B, K, T, 2H)
+            above, states[layer - 2] = decoder(fed, states[layer - 2])  # (B, K, T, H)
+            outputs = self._add_residual(layer, above, outputs)
+        logits = self.embeddings.logits(self.dropout(outputs))  # (B, K, T, V)
+        return TeacherForced(logits, weights), (memory, bottom[-1], *states)
+
+    def _add_residual(self, layer: int, outputs: Tensor, inputs: Tensor) -> Tensor:
+        """Equation 6: from `residual_from` on, add the inputs of a layer to its outputs."""
+        return outputs + inputs if layer >= self.config.residual_from else outputs
