@@ -111,7 +111,7 @@ def test_a_batch_moves_but_for_the_mask_of_its_sources() -> None:
     assert source.tolist() == [[4, 5, 2], [6, 2, 0]]
     assert mask.tolist() == [[True] * 3, [True, True, False]]
     moved = TranslationBatch(source, mask, source, source, mask).to("meta")
-    places = [tensor.device.type for tensor in moved]
+    places = [tensor.device.type for tensor in moved[:5]]
     assert places == ["meta", "cpu", "meta", "meta", "meta"]  # Lengths are read from the mask.
 
 
