@@ -157,20 +157,20 @@ def run_maps(arguments: argparse.Namespace) -> int:
         shared.check_data_set(arguments)
 
     from captioner import load
-    from captioner.data.instances import Grounding, read_instances
-    from captioner.data.shapes import ShapesGrounding
+    from captioner.data.instances import CocoInstances, Grounding
+    from captioner.data.shapes import shapes_grounding
     from captioner.data.synonyms import read_synonyms
     from captioner.evaluation.maps import score_maps
 
     grounding: Grounding | None = None
     if arguments.instances:
         synonyms = read_synonyms(arguments.synonyms)
-        grounding = read_instances(arguments.instances).grounding(synonyms)
+        grounding = CocoInstances(arguments.instances).grounding(synonyms)
     model = load(arguments.model, arguments.device, arguments.precision)
     photos, pictures = _read_photos(arguments, model)
     if pictures:
         names = [each.image_id for each in photos]
-        grounding = ShapesGrounding(dict(zip(names, pictures, strict=True)))
+        grounding = shapes_grounding(dict(zip(names, pictures, strict=True)))
     search = shared.search_options(arguments, model.search)
     options = (grounding, search, arguments.batch_size, arguments.left_out)
     scores = score_maps(model, photos, *options, exact=bool(pictures))

@@ -12,16 +12,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from captioner.data.parallel import SentencePair
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.text import TextVocabulary
 from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
 from captioner.text.vocabulary import Vocabulary
 
 _BATCHES_SORTED_TOGETHER = 100
 """Sorting within this many batches leaves little padding and stays random."""
-
-_MOST_LISTED = 10
-"""Cut lines that a report lists."""
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -40,15 +37,13 @@ def encode_captions(
     words: `Example.words` of every photo, by row.
     maximum_length: longer captions are cut to so many words; None: none is cut.
     """
-    captions = [
-        (row, vocabulary.encode(caption))
-        for row, of_photo in enumerate(words)
-        for caption in of_photo
-    ]
-    if maximum_length is None:
-        return captions, 0
-    truncated = sum(len(tokens) > maximum_length for _, tokens in captions)
-    return [(row, tokens[:maximum_length]) for row, tokens in captions], truncated
+    encoded: list[EncodedCaption] = []
+    cut = 0
+    for row, of_photo in enumerate(words):
+        for tokens in map(vocabulary.encode, of_photo):
+            encoded.append((row, tokens[:maximum_length]))
+            cut += len(tokens) > len(encoded[-1][1])
+    return encoded, cut
 
 
 def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -73,20 +68,16 @@ class PairExample(NamedTuple):
         return max(len(self.source), len(self.target)) + 1
 
 
-class PairExamples(NamedTuple):
-    """Encoded pairs, in order. truncated: the lines of those cut on either side."""
-
-    examples: list[PairExample]
-    truncated: list[int]
-
-
 def encode_pairs(
     pairs: Iterable[SentencePair],
     source: TextVocabulary,
     target: TextVocabulary,
     maximum_length: int,
-) -> PairExamples:
-    """Encode sentence pairs; a side longer than `maximum_length` is cut to so many tokens."""
+) -> tuple[list[PairExample], list[int]]:
+    """Encode sentence pairs; a side longer than `maximum_length` is cut to so many tokens.
+
+    Returns them, and the lines of those that were cut.
+    """
     examples: list[PairExample] = []
     cut: list[int] = []
     for pair in pairs:
@@ -95,7 +86,7 @@ def encode_pairs(
         examples.append(PairExample(source.indices(kept[0]), target.indices(kept[1])))
         if max(map(len, sides)) > maximum_length:
             cut.append(pair.line)
-    return PairExamples(examples, cut)
+    return examples, cut
 
 
 def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
@@ -106,11 +97,8 @@ def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
 
 
 def report_cut(what: str, lines: Sequence[int], limit: str) -> str:
-    """Such as "2 sources cut to 9 tokens: lines 1, 2", of one line or more."""
-    listed = ", ".join(f"{line:,}" for line in lines[:_MOST_LISTED])
-    more = f" and {len(lines) - _MOST_LISTED:,} more" if len(lines) > _MOST_LISTED else ""
-    plural = "s" * (len(lines) > 1)
-    return f"{len(lines):,} {what}{plural} cut to {limit}: line{plural} {listed}{more}"
+    """Such as "2 sources cut to 9 tokens, the first in line 7", of one line or more."""
+    return f"{counted(len(lines), what)} cut to {limit}, the first in line {lines[0]:,}"
 
 
 def batches_by_photo(

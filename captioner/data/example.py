@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +28,13 @@ OnProblem = Literal["refuse", "skip"]
 
 IN_TRAINING = "in training --set data.on_problem=skip"
 
+TRAIN, VALIDATION = "train", "val"
+"""The splits that are drawn from a source without splits."""
+
 _LISTED_OF_EACH_KIND = 10
+
+_SEED = 0
+"""Of the drawn splits."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +44,11 @@ class Example:
     image_id: COCO's id, else the file name.
     path: the photo's file; in a shard, the photo; of a generated picture, the picture.
     captions: stripped; none of a photo that is only to be captioned.
-    tokens: the source's own words of each caption.
     """
 
     image_id: ImageId
     path: Path | ShardMember | Image.Image
     captions: tuple[str, ...] = ()
-    tokens: tuple[tuple[str, ...], ...] | None = None
 
     @property
     def name(self) -> str:
@@ -52,9 +57,7 @@ class Example:
 
     @cached_property
     def words(self) -> list[list[str]]:
-        """The words of each caption: the source's own, else from `tokenize`."""
-        if self.tokens is not None:
-            return [list(words) for words in self.tokens]
+        """The words of each caption."""
         return [tokenize(caption) for caption in self.captions]
 
 
@@ -63,10 +66,9 @@ class Problems:
     """The problems of one source: sentences by kind, such as "line 12 has no words".
 
     on_problem: for `settle`. skipping: the options that skip them, for its refusal.
-    source: the file's name, set by the reader. note: how photos were chosen, where the source does
-    not say it. counts: of the photos in a folder, in words. by_captioner: whether captions count
-    that captioner wrote in a folder. draws_splits: `train` and `val` of a source without splits;
-    otherwise either is all of it.
+    source: the file's name, set by the reader. note: which splits were drawn. counts: of the photos
+    in a folder, in words. by_captioner: whether captions count that captioner wrote in a folder.
+    draws_splits: `train` and `val` of a source without splits; otherwise either is all of it.
     """
 
     on_problem: OnProblem = "refuse"
@@ -118,115 +120,137 @@ class Problems:
         return sum(map(len, self.kinds.values()))
 
 
-def id_matcher(listed: Sequence[ImageId], used: Sequence[ImageId]) -> Callable[[ImageId], ImageId]:
-    """A function from the ids that records use to those that are listed.
-
-    They match as they are and, where all of one side are text, as text: "1" is 1.
-    """
-    are_text = any(all(isinstance(each, str) for each in side) for side in (listed, used))
-    by_text = {str(each): each for each in reversed(listed)} if are_text else {}
-    return lambda image_id: by_text.get(str(image_id), image_id)
-
-
 @dataclass
 class _Photo:
-    """record: its name, for messages."""
+    """record: its name, for messages. name: by which it is drawn for validation."""
 
+    image_id: ImageId
     record: str
     path: Path | ShardMember
-    captions: list[str] = field(default_factory=list)
-    tokens: list[tuple[str, ...]] = field(default_factory=list)
+    split: str | None
+    name: str
+    captions: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Collector:
     """Joins the photos and captions of a source, and counts what is wrong with them.
 
-    check_files: whether the photos must exist. splits: of the photos, see `is_in_split`.
+    Ids are the same if they are as text: 1 and "1".
+
+    check_files: whether the photos must exist.
     """
 
     def __init__(self, problems: Problems, check_files: bool = True) -> None:
         self.problems = problems
-        self.splits: dict[ImageId, str | None] = {}
         self._check_files = check_files
-        self._photos: dict[ImageId, _Photo] = {}
-        self._names: dict[str, ImageId] = {}
+        self._photos: dict[str, _Photo] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
-        return image_id in self._photos
+        return str(image_id) in self._photos
 
-    def add_image(self, image_id: ImageId, path: Path | ShardMember, record: str) -> bool:
-        """Add an image; False, and a problem, if it was added before, also as text.
+    def add_image(
+        self,
+        image_id: ImageId,
+        path: Path | ShardMember,
+        record: str,
+        split: str | None = None,
+        name: str | None = None,
+    ) -> bool:
+        """Add an image; False, and a problem, if it was added before.
 
-        record: the record's name, for messages.
+        record: the record's name, for messages. split: None if the source has no splits. name: by
+        which it is drawn for validation; by default the id.
         """
-        first = self._photos.get(self._names.setdefault(str(image_id), image_id))
-        if first is not None:
+        key = str(image_id)
+        first = self._photos.get(key)
+        if first is None:
+            self._photos[key] = _Photo(image_id, record, path, split, name or key)
+        elif first.split != split:  # A model must not be validated on its training data.
+            sentence = f"{record} is in split {split!r}, but was in {first.split!r} before"
+            self.problems.add("image in two splits", sentence)
+        else:
             self.problems.add("duplicate image", f"{record} is the same as {first.record}")
-            return False
-        self._photos[image_id] = _Photo(record, path)
-        return True
+        return first is None
 
-    def is_in_split(self, image_id: ImageId, split: str | None, record: str) -> bool:
-        """Whether `split` is the first split of this image; a second one is a problem.
-
-        Call it for every image of the source: a model must not be validated on its training data.
-        """
-        first = self.splits.setdefault(image_id, split)
-        if split == first:
-            return True
-        sentence = f"{record} is in split {split!r}, but was in {first!r} before"
-        self.problems.add("image in two splits", sentence)
-        return False
-
-    def add_caption(
-        self, image_id: ImageId, text: str, record: str, tokens: Sequence[str] | None = None
-    ) -> None:
-        """Add a caption to an image. tokens: the source's own words of the caption."""
-        text = text.strip()
-        if image_id not in self._photos:
+    def add_caption(self, image_id: ImageId, text: str, record: str) -> None:
+        """Add a caption to an image. record: its name, for messages."""
+        if image_id in self:
+            self._photos[str(image_id)].captions.append((text.strip(), record))
+        else:
             sentence = f"{record} is of image {image_id}, which is not there"
             self.problems.add("caption without an image", sentence)
-        elif not _has_words(text) or (tokens is not None and not any(map(_has_words, tokens))):
-            self.problems.add("empty caption", f"{record} has no words")
-        elif not all(map(is_valid_unicode, (text, *(tokens or ())))):
-            self.problems.add("caption of invalid Unicode", f"{record} has half a character")
-        else:
-            self._photos[image_id].captions.append(text)
-            if tokens is not None:
-                self._photos[image_id].tokens.append(tuple(tokens))
 
-    def examples(self) -> list[Example]:
-        """The photos with captions, in the order in which they were added.
+    def examples(self, splits: Sequence[str | None] = (None,)) -> list[list[Example]]:
+        """The photos with captions of each split, in the order in which they were added.
 
-        Raises `UserError` for a refused problem and if no photo is left.
+        splits: None for all. `train` and `val` of a source without splits are drawn.
+        Raises `UserError` for a refused problem in these splits and if one has no photo.
         """
-        paths = [photo.path for photo in self._photos.values()]
-        if self._check_files and len(paths) > 1 and not any(map(_exists, paths)):
-            raise UserError(
-                f"{self.problems.source}: none of its {len(paths):,} photos exists, the first "
-                f"would be {paths[0]}; give their folder (--images, in training --set "
-                "data.images=...)"
-            )
-        kept = []
-        for image_id, photo in self._photos.items():
-            if self._check_files and not _exists(photo.path):
-                self.problems.add("missing image", f"{photo.record} has no file {photo.path}")
-            elif not photo.captions:
-                self.problems.add("image without captions", f"{photo.record} has no captions")
-            else:
-                is_tokenized = len(photo.tokens) == len(photo.captions)
-                tokens = tuple(photo.tokens) if is_tokenized else None
-                kept.append(Example(image_id, photo.path, tuple(photo.captions), tokens))
+        self._draw_splits(splits)
+        present = {photo.split for photo in self._photos.values()}
+        found: list[list[Example]] = [[] for _ in splits]
+        for photo in self._photos.values():
+            if photo.split is None and present > {None} != set(splits):
+                self.problems.add("image without a split", f"{photo.record} has no split")
+            elif {photo.split, None} & set(splits) and (example := self._example(photo)):
+                for split, examples in zip(splits, found, strict=True):
+                    if split in (None, photo.split):
+                        examples.append(example)
         self.problems.settle()
-        if not kept:
-            raise UserError(f"no image with a caption is left of {self.problems.summary()}")
-        return kept
+        for split, examples in zip(splits, found, strict=True):
+            if not examples:
+                where = "" if split is None else f" in split {split!r}"
+                others = ", ".join(sorted(filter(None, present))) or "none"
+                facts = (f"splits: {others}", self.problems.counts, self.problems.note)
+                raise UserError(
+                    f"no photo with a caption is left{where} of {self.problems.summary()} "
+                    f"({'; '.join(filter(None, facts))})"
+                )
+        return found
+
+    def _draw_splits(self, splits: Sequence[str | None]) -> None:
+        """Draw a tenth of the photos of a source without splits for validation, if it is wanted.
+
+        At least 50, but at most a quarter, and two in any case; none of fewer than four. They are
+        drawn by a hash of their names, so that most keep their split when others are added.
+        """
+        photos = list(self._photos.values())
+        if any(photo.split for photo in photos):
+            return
+        if not self.problems.draws_splits:
+            for photo in photos:
+                photo.split = splits[0]
+        elif {TRAIN, VALIDATION} & set(splits):
+            photos.sort(key=_drawn_by)
+            count = max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
+            count = count if len(photos) >= 4 else 0
+            for place, photo in enumerate(photos):
+                photo.split = VALIDATION if place < count else TRAIN
+            few = "" if count else ", too few to validate on"
+            self.problems.note = (
+                f"{self.problems.source} has no splits: {count:,} of its {len(photos):,} photos"
+                f"{few}, drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
+            )
+
+    def _example(self, photo: _Photo) -> Example | None:
+        """A photo with its captions that have words; None, and a problem, if it lacks either."""
+        captions = []
+        for text, record in photo.captions:
+            if not any(map(str.isalnum, text)):
+                self.problems.add("empty caption", f"{record} has no words")
+            elif not is_valid_unicode(text):
+                self.problems.add("caption of invalid Unicode", f"{record} has half a character")
+            else:
+                captions.append(text)
+        # A photo that a shard lists is there.
+        if self._check_files and isinstance(photo.path, Path) and not os.path.isfile(photo.path):
+            self.problems.add("missing image", f"{photo.record} has no file {photo.path}")
+        elif captions:
+            return Example(photo.image_id, photo.path, tuple(captions))
+        else:
+            self.problems.add("image without captions", f"{photo.record} has no captions")
+        return None
 
 
-def _exists(path: Path | ShardMember) -> bool:
-    """Whether a file is there; a photo that a shard lists is."""
-    return not isinstance(path, Path) or os.path.isfile(path)
-
-
-def _has_words(text: str) -> bool:
-    return any(character.isalnum() for character in text)
+def _drawn_by(photo: _Photo) -> bytes:
+    return hashlib.sha256(f"{_SEED} {photo.name}".encode("utf-8", "replace")).digest()

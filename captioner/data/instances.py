@@ -7,19 +7,20 @@ Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import FailFast, Field, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.example import ImageId, id_matcher
+from captioner.data.example import ImageId
 from captioner.data.synonyms import Synonyms
 from captioner.errors import UserError
 from captioner.files import read_json
@@ -42,14 +43,27 @@ class Target:
     mask: NDArray[np.bool_] | None = None
 
 
-class Grounding(Protocol):
-    """Finds the targets of the words of captions; `str` names its source."""
+@dataclass(frozen=True)
+class Grounding:
+    """Finds the targets of the words of captions; contains the annotated photos.
 
-    def __contains__(self, image_id: ImageId) -> bool:
-        """Whether the photo is annotated, even with nothing in it."""
+    source: for messages. images: also those with nothing in them. find: the target of each of T
+    words of a caption; None if the word names nothing annotated.
+    """
+
+    source: str
+    images: Container[ImageId]
+    find: Callable[[ImageId, Sequence[str]], list[Target | None]]
+
+    def __contains__(self, image_id: object) -> bool:
+        return image_id in self.images
+
+    def __str__(self) -> str:
+        return self.source
 
     def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """The target of each of T words; None if the word names nothing annotated."""
+        """The targets of T words; None for all of a photo that is not annotated."""
+        return self.find(image_id, words) if image_id in self.images else [None] * len(words)
 
 
 _Side = Annotated[int, Field(ge=1, le=20_000)]
@@ -88,86 +102,82 @@ class _InstanceFile(Records):
     annotations: Annotated[list[_Thing], FailFast()]
 
 
+@dataclass
+class _Photo:
+    """size: width and height. things: the annotated ones, each with its category."""
+
+    size: tuple[int, int]
+    things: list[tuple[str, _Thing]] = field(default_factory=list)
+
+
 class CocoInstances:
-    """The annotated objects of one or more instance files.
+    """The annotated objects of one or more instance files with the same categories.
 
     An image is named by its id, that id as text, or its file name, with or without folders.
     Masks are decoded on demand.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         self._files: list[str] = []
-        self._names: dict[ImageId, str] = {}  # of categories
-        self._images: dict[ImageId, _Image] = {}
-        self._objects_of: dict[ImageId, list[_Thing]] = {}
-        self._numbers: dict[str, ImageId] = {}  # of images, by id as text or file name
+        self._categories: dict[str, str] = {}
+        self._photos: dict[str, _Photo] = {}  # by id as text and by file name
+        for path in paths:
+            self._add_file(path)
 
-    def add_file(self, path: str | os.PathLike[str]) -> None:
-        """Read an instance file, with the same categories as those before."""
+    def _add_file(self, path: str | os.PathLike[str]) -> None:
         where = f"instance file {path}"
         file = from_mapping(_InstanceFile, read_json(path, "instance file"), where)
-        names = {category["id"]: category["name"] for category in file.categories}
-        if self._names and self._names != names:
+        categories = {str(category["id"]): category["name"] for category in file.categories}
+        if self._categories and self._categories != categories:
             raise UserError(f"{self} and {where} have different categories")
-        self._names = names
+        self._categories = categories
         self._files.append(where)
         for image in file.images:
-            number = image["id"]
-            self._images[number] = image
-            self._objects_of.setdefault(number, [])
-            self._numbers[str(number)] = number
-            self._numbers[image.get("file_name", str(number))] = number
-        things = file.annotations
-        image_of = id_matcher(list(self._images), [each["image_id"] for each in things])
-        category_of = id_matcher(list(names), [each["category_id"] for each in things])
-        for place, thing in enumerate(things):
-            record = f"annotations[{place}] of {where}"
-            thing["image_id"] = image_of(thing["image_id"])
-            thing["category_id"] = category_of(thing["category_id"])
-            if thing["image_id"] not in self._objects_of:
-                raise UserError(f"{record} is of image {thing['image_id']}, which is not there")
-            if thing["category_id"] not in names:
-                category = thing["category_id"]
-                raise UserError(f"{record} is of category {category}, which is not there")
-            self._objects_of[thing["image_id"]].append(thing)
+            name = str(image["id"])
+            photo = self._photos.setdefault(name, _Photo((image["width"], image["height"])))
+            self._photos[image.get("file_name", name)] = photo
+        for place, thing in enumerate(file.annotations):
+            image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
+            if image_id not in self._photos or category_id not in categories:
+                raise UserError(
+                    f"annotations[{place}] of {where} is of image {image_id} and category "
+                    f"{category_id}, which are not both there"
+                )
+            self._photos[image_id].things.append((categories[category_id], thing))
 
-    def __contains__(self, image_id: ImageId) -> bool:
-        return self._number(image_id) is not None
+    def __contains__(self, image_id: object) -> bool:
+        return self._find(image_id) is not None
 
     def __str__(self) -> str:
         return " and ".join(self._files)
 
     def categories(self, image_id: ImageId) -> frozenset[str]:
         """The names of the categories in an image."""
-        objects = self._objects_of[self._require(image_id)]
-        return frozenset(self._names[thing["category_id"]] for thing in objects)
+        return frozenset(category for category, _ in self._require(image_id).things)
 
     def target(self, image_id: ImageId, category: str) -> Target | None:
         """All objects of a category in an image, crowds included; None if there are none.
 
         An object without an outline, or with an empty one, counts with its box.
         """
-        number = self._require(image_id)
-        width, height = self._images[number]["width"], self._images[number]["height"]
+        photo = self._require(image_id)
+        width, height = photo.size
         union = np.zeros((height, width), dtype=np.bool_)
         boxes: list[Box] = []
-        for thing in self._objects_of[number]:
-            if self._names[thing["category_id"]] != category:
-                continue
+        for thing in (thing for name, thing in photo.things if name == category):
             mask = self._mask(thing, width, height)
+            left, top, across, down = thing.get("bbox", (0, 0, 0, 0))
             if mask.any():
                 union |= mask
-                continue
-            left, top, across, down = thing.get("bbox", (0, 0, 0, 0))
-            if across > 0 and down > 0:
+            elif across > 0 and down > 0:
                 boxes.append((left, top, left + across, top + down))
         if not union.any() and not boxes:
             return None
-        return Target((width, height), tuple(boxes), union if union.any() else None)
+        return Target(photo.size, tuple(boxes), union if union.any() else None)
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
         """The categories in both the files and a word list; raises `UserError` if none is."""
-        known = frozenset(synonyms.categories) & frozenset(self._names.values())
+        known = frozenset(synonyms.categories) & frozenset(self._categories.values())
         if not known:
             raise UserError(f"the word list has none of the categories of {self}")
         return known
@@ -175,111 +185,72 @@ class CocoInstances:
     def grounding(self, synonyms: Synonyms) -> Grounding:
         """A grounding whose target of a word is every object of the category that it names."""
         self.known_categories(synonyms)
-        return _InstanceGrounding(self, synonyms)
 
-    def _number(self, image_id: ImageId) -> ImageId | None:
+        def find(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
+            targets: list[Target | None] = [None] * len(words)
+            target_of = cache(partial(self.target, image_id))
+            for first, last, category in synonyms.mentions(words):
+                targets[first:last] = [target_of(category)] * (last - first)
+            return targets
+
+        return Grounding(str(self), self, find)
+
+    def _find(self, image_id: object) -> _Photo | None:
         name = str(image_id)
-        return self._numbers.get(name, self._numbers.get(Path(name).name))
+        return self._photos.get(name) or self._photos.get(Path(name).name)
 
-    def _require(self, image_id: ImageId) -> ImageId:
-        number = self._number(image_id)
-        if number is None:
+    def _require(self, image_id: ImageId) -> _Photo:
+        photo = self._find(image_id)
+        if photo is None:
             raise UserError(f"image {image_id!r} is not in {self}")
-        return number
+        return photo
 
     def _mask(self, thing: _Thing, width: int, height: int) -> NDArray[np.bool_]:
         """The mask (height, width) of one object."""
-        segmentation = thing.get("segmentation") or []
+        outline: Any = thing.get("segmentation") or []
         where = f"the segmentation of annotation {thing['id']} in {self}"
-        if not segmentation:
+        if not outline:
             return np.zeros((height, width), dtype=np.bool_)
-        if isinstance(segmentation, list):
-            for polygon in segmentation:
-                _check_polygon(polygon, width, height, where)
-            # Imported here: few commands read masks.
-            from pycocotools import mask
+        if isinstance(outline, dict) and outline.get("size") == [height, width]:
+            return decode_run_lengths(outline.get("counts"), height, width, where)
+        if not isinstance(outline, list) or not all(
+            _is_drawn(each, width, height) for each in outline
+        ):
+            raise UserError(
+                f"{where} is neither polygons, of three or more pairs of numbers in its image, "
+                f"nor run lengths of its size {[height, width]}"
+            )
+        # Imported here: few commands read masks.
+        from pycocotools import mask
 
-            drawn = mask.merge(mask.frPyObjects(segmentation, height, width))
-            return np.asarray(mask.decode(drawn), dtype=np.bool_)
-        if not isinstance(segmentation, dict):
-            raise UserError(f"{where} is neither a list nor an object")
-        size = segmentation.get("size")
-        if size != [height, width]:
-            raise UserError(f"{where} is of size {size}, not {[height, width]} as its image")
-        return decode_run_lengths(segmentation.get("counts"), height, width, where)
-
-
-@dataclass
-class _InstanceGrounding:
-    instances: CocoInstances
-    synonyms: Synonyms
-
-    def __contains__(self, image_id: ImageId) -> bool:
-        return image_id in self.instances
-
-    def __str__(self) -> str:
-        return str(self.instances)
-
-    def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """See `Grounding`."""
-        targets: list[Target | None] = [None] * len(words)
-        if image_id in self.instances:
-            target_of = cache(partial(self.instances.target, image_id))
-            for first, last, category in self.synonyms.mentions(words):
-                targets[first:last] = [target_of(category)] * (last - first)
-        return targets
+        drawn = mask.merge(mask.frPyObjects(outline, height, width))
+        return np.asarray(mask.decode(drawn), dtype=np.bool_)
 
 
-def read_instances(paths: Sequence[str | os.PathLike[str]]) -> CocoInstances:
-    """Read one or several instance files with the same categories."""
-    instances = CocoInstances()
-    for path in paths:
-        instances.add_file(path)
-    return instances
-
-
-def _check_polygon(polygon: Any, width: int, height: int, where: str) -> None:
-    """Refuse a polygon that pycocotools would misread, or crash on: points far outside."""
+def _is_drawn(polygon: Any, width: int, height: int) -> bool:
+    """Whether pycocotools can draw a polygon: it misreads, or crashes on, points far outside."""
     corners = polygon if isinstance(polygon, list) else []
     are_near = all(
         type(value) in (int, float) and -side <= value <= 2 * side
         for value, side in zip(corners, cycle((width, height)), strict=False)
     )
-    if len(corners) < 6 or len(corners) % 2 or not are_near:
-        raise UserError(f"a polygon of {where} is not three or more pairs of numbers in its image")
+    return are_near and len(corners) >= 6 and len(corners) % 2 == 0
 
 
 def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDArray[np.bool_]:
     """Decode COCO's run lengths, a list or a string, to a mask (height, width).
 
-    Runs go down the columns, outside and inside by turns. pycocotools does not check that they add
-    up to the mask's size.
+    Runs go down the columns, outside and inside by turns. They must add up to the mask's size:
+    pycocotools leaves the rest of the mask as the memory was.
     """
-    try:
-        runs = _unpack(counts) if isinstance(counts, str) else list(counts)
-        if sum(runs) != height * width:
-            raise ValueError
-        return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
-    except (TypeError, ValueError, OverflowError):
-        raise UserError(
-            f"{where} has no runs that add up to the {height * width} pixels of its image"
-        ) from None
+    with suppress(TypeError, ValueError, OverflowError):
+        if isinstance(counts, list) and sum(counts) == height * width:
+            return np.repeat(np.arange(len(counts)) % 2 == 1, counts).reshape(width, height).T
+        if isinstance(counts, str):
+            from pycocotools import mask
 
-
-def _unpack(text: str) -> list[int]:
-    """The numbers in COCO's string: 5 bits a letter, low ones first, 32 where more follow.
-
-    From the fourth number on they are differences from the last but one.
-    """
-    runs: list[int] = []
-    value = shift = 0
-    for byte in text.encode():
-        digit = byte - ord("0")
-        value |= (digit & 31) << shift
-        shift += 5
-        if not digit & 32:
-            if digit & 16:
-                value -= 1 << shift
-            runs.append(value + (runs[-2] if len(runs) > 2 else 0))
-            value = shift = 0
-    return runs
+            packed = {"size": [height, width], "counts": counts.encode()}
+            decoded = mask.decode(packed)
+            if mask.encode(decoded) == packed:
+                return np.asarray(decoded, dtype=np.bool_)
+    raise UserError(f"{where} has no runs that add up to the {height * width} pixels of its image")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,16 +44,13 @@ def read_parallel(
 
     on_problem: refuse or skip a pair with an empty side.
     """
-    sides = read_lines(source), read_lines(target)
-    check_line_by_line(source, sides[0], target, sides[1])
     problems = Problems(on_problem, f"parallel text {source} and {target}", IN_TRAINING)
     pairs = []
-    for line, (first, second) in enumerate(zip(*sides, strict=True), start=1):
-        pair = SentencePair(first.strip(), second.strip(), line)
-        if pair.source and pair.target:
-            pairs.append(pair)
+    for line, (first, second) in enumerate(read_rows(source, target), start=1):
+        if first and second:
+            pairs.append(SentencePair(first, second, line))
         else:
-            empty = target if pair.source else source
+            empty = target if first else source
             problems.add("empty sentence", f"{empty}, line {line}, is empty")
     problems.settle()
     if not pairs:
@@ -62,15 +58,16 @@ def read_parallel(
     return ParallelText(pairs, problems)
 
 
-def check_line_by_line(
-    first: str | Path, first_lines: Sequence[str], second: str | Path, second_lines: Sequence[str]
-) -> None:
-    """Raise `UserError` if two files have different numbers of lines."""
-    if len(first_lines) != len(second_lines):
-        raise UserError(
-            f"{first} has {len(first_lines)} lines and {second} has {len(second_lines)}: "
-            "line by line they should be translations of each other"
-        )
+def read_rows(*files: str | Path) -> list[tuple[str, ...]]:
+    """The lines of files, stripped, which are translations of each other: as many in each."""
+    columns = [[line.strip() for line in read_lines(file)] for file in files]
+    for file, column in zip(files, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise UserError(
+                f"{files[0]} has {len(columns[0])} lines and {file} has {len(column)}: "
+                "line by line they should be translations of each other"
+            )
+    return list(zip(*columns, strict=True))
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -78,16 +75,13 @@ def read_lines(path: str | Path) -> list[str]:
 
     Lines end in LF or CRLF only: Unicode's other line ends may stand inside a sentence.
     """
-    content = text_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    content = text_bytes(path)
     try:
-        lines = content.decode("utf-8").split("\n")
+        lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        place = error.start - content.rfind(b"\n", 0, error.start)
-        raise UserError(f"{path}, line {line}: byte {place} is not UTF-8 text") from None
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+        raise UserError(f"{path}, line {line}, is not UTF-8 text") from None
+    return [line.removesuffix("\r") for line in lines[: len(lines) - (not lines[-1])]]
 
 
 def is_gzip(path: str | Path) -> bool:
@@ -122,19 +116,12 @@ def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[Senten
 
 def number_in_words(number: int) -> str:
     """A number, 0 to `LARGEST`, in English: "one hundred and four thousand and twelve"."""
-    thousands, rest = divmod(number, 1000)
-    if not thousands:
-        return _below_thousand(rest)
-    link = "" if not rest else " and " if rest < 100 else " "
-    return f"{_below_thousand(thousands)} thousand{link}{_below_thousand(rest) if rest else ''}"
-
-
-def _below_thousand(number: int) -> str:
-    hundreds, rest = divmod(number, 100)
-    tens, ones = divmod(rest, 10)
-    words = _BELOW_TWENTY[rest] if rest < 20 else _TENS[tens - 2]
-    if rest > 20 and ones:
-        words += f" {_BELOW_TWENTY[ones]}"
-    if not hundreds:
-        return words
-    return f"{_BELOW_TWENTY[hundreds]} hundred" + (f" and {words}" if rest else "")
+    for size, name in ((1000, "thousand"), (100, "hundred")):
+        many, rest = divmod(number, size)
+        if many:
+            link = " and " if rest < 100 else " "
+            return f"{number_in_words(many)} {name}" + (link + number_in_words(rest)) * bool(rest)
+    if number < 20:
+        return _BELOW_TWENTY[number]
+    tens, ones = divmod(number, 10)
+    return _TENS[tens - 2] + f" {_BELOW_TWENTY[ones]}" * bool(ones)

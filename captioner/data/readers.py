@@ -22,11 +22,11 @@ from typing import Annotated
 from pydantic import FailFast, with_config
 from typing_extensions import NotRequired, TypedDict
 
-from captioner.data.example import Collector, Example, Problems, id_matcher
-from captioner.data.table import SUFFIXES, TRAIN, VALIDATION, drawn_splits, photo_folder, read_table
+from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
+from captioner.data.table import SUFFIXES, read_table
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
-from captioner.schema import RECORD, Id, Instance, Records, Text, from_mapping
+from captioner.schema import RECORD, Id, Records, Text, from_mapping
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
@@ -38,6 +38,8 @@ _LISTS = {
     "val": ("Flickr_8k.devImages.txt", "val.txt"),
     "test": ("Flickr_8k.testImages.txt", "test.txt"),
 }
+
+Splits = Sequence[str | None]
 
 
 def format_of(path: Path) -> str | None:
@@ -62,27 +64,39 @@ def read_examples(
     problems: Problems | None = None,
     check_files: bool = True,
 ) -> list[Example]:
-    """Read one split of a data set on disk; it has one photo at least.
+    """Read one split of a data set on disk; see `read_splits`."""
+    wanted = None if split is None else os.fspath(split)
+    return read_splits(format, annotations, images, [wanted], problems, check_files)[0]
+
+
+def read_splits(
+    format: str | None,
+    annotations: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None,
+    splits: Splits,
+    problems: Problems | None = None,
+    check_files: bool = True,
+) -> list[list[Example]]:
+    """Read splits of a data set on disk, each of one photo at least; one error has all problems.
 
     format: None for that of `format_of`, else coco.
-    split: `train` and `val` of a file of COCO whose name says no split are drawn as a table's.
     images: the folder of the photos; by default that of the annotations.
+    splits: None for all; `train` and `val` of a source without splits are drawn.
     problems: counts those of the records, and says whether they are refused (default) or skipped.
     check_files: whether the photos must exist.
     """
     file = Path(annotations)
-    folder = photo_folder(file, images)
-    format = format or format_of(file) or "coco"
+    own_folder = file if file.is_dir() else file.parent
+    found = format or format_of(file)
     collector = Collector(Problems() if problems is None else problems, check_files)
-    has_no_split = format == "coco" and file.is_file() and not _SPLIT.search(file.name)
-    is_drawn = has_no_split and split in (TRAIN, VALIDATION) and collector.problems.draws_splits
-    wanted = None if split is None or is_drawn else os.fspath(split)
-    READERS[format](file, folder, wanted, collector)
-    examples = collector.examples()
-    if not is_drawn:
-        return examples
-    train, validation = drawn_splits(examples, folder, collector.problems)
-    return train if split == TRAIN else validation
+    try:
+        READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
+    except UserError as error:
+        if found is None and file.is_file():
+            advice = "if it is not coco, name its format (--format, in training data.format)"
+            raise UserError(f"{error}; {advice}") from None
+        raise
+    return collector.examples(splits)
 
 
 @with_config(RECORD)
@@ -103,49 +117,52 @@ class _CaptionFile(Records):
     annotations: Annotated[list[_Caption], FailFast()]
 
 
-def read_coco(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
-    """Read a caption file of COCO.
+def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
+    """Read caption files of COCO.
 
-    annotations: the JSON file, or a folder with `captions_SPLIT.json` or
-        `annotations/captions_SPLIT.json`.
+    annotations: a JSON file, or a folder with `captions_SPLIT.json` or
+        `annotations/captions_SPLIT.json` for each split.
     images: the folder of the photos, or of `train2014`, `val2017` and so on.
-    split: train, val or test, or with the year, train2014; required for a folder of annotations.
-        A file is one split, and read whole: its name may not say another.
+    splits: train, val or test, or with the year, train2014. A file is one split, unless its name
+        says none or several are asked for; its name may not say another.
 
-    `image_id` is COCO's id: a number or text (see `id_matcher`).
+    `image_id` is COCO's id: a number or text.
     """
-    file = _annotation_file(annotations, split)
-    where = collector.problems.source = f"caption file {file}"
-    if split is not None and not _SPLIT.fullmatch(split):
-        raise UserError(f"{where}: a split of COCO is train, val or test, not {split!r}")
-    named = _SPLIT.findall(file.name)
-    if split and named and not any(n.startswith(split) or split.startswith(n) for n in named):
-        raise UserError(f"{where} is of the split {named[0]!r}, not {split!r}")
-    document = _read_document(_CaptionFile, file, "caption file", "coco")
-    folder_of = cache(lambda name: _image_folder(images, name, split, *named))
+    is_folder = annotations.is_dir()
+    collector.problems.source = f"caption {'folder' if is_folder else 'file'} {annotations}"
+    if is_folder and None in splits:
+        raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
+    for split in splits if is_folder else [_split_of(annotations, splits)]:
+        names = [f"captions_{split}.json", f"annotations/captions_{split}.json"]
+        file = _first_file(annotations, names) if is_folder else annotations
+        _add_coco(file, images, split, collector)
+
+
+def _add_coco(file: Path, images: Path, split: str | None, collector: Collector) -> None:
+    document = from_mapping(_CaptionFile, read_json(file, "caption file"), f"caption file {file}")
+    folder_of = cache(lambda name: _image_folder(images, name, split, *_SPLIT.findall(file.name)))
     for image in document.images:
         found = _FOLDER.search(image["file_name"])
         path = folder_of(found and found.group()) / image["file_name"]
-        collector.add_image(image["id"], path, f"image {image['id']}")
-    listed = [image["id"] for image in document.images]
-    matching = id_matcher(listed, [entry["image_id"] for entry in document.annotations])
+        name = Path(os.path.relpath(path, images)).as_posix()
+        collector.add_image(image["id"], path, f"image {image['id']}", split, name)
     for entry in document.annotations:
-        record = f"annotation {entry['id']}"
-        collector.add_caption(matching(entry["image_id"]), entry["caption"], record)
+        collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 
 
-def _annotation_file(annotations: Path, split: str | None) -> Path:
-    if not annotations.is_dir():
-        return annotations
-    if split is None:
-        raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
-    return _first_file([annotations, annotations / "annotations"], [f"captions_{split}.json"])
+def _split_of(file: Path, splits: Splits) -> str | None:
+    """The split of all photos in a file of COCO; None if splits are drawn or none is wanted."""
+    named, (split, *others) = _SPLIT.findall(file.name), splits
+    if others or split is None or (not named and split in (TRAIN, VALIDATION)):
+        return None
+    if named and not any(each.startswith(split) or split.startswith(each) for each in named):
+        raise UserError(f"caption file {file} is of the split {named[0]!r}, not {split!r}")
+    return split
 
 
 @with_config(RECORD)
 class _Sentence(TypedDict):
     raw: Text
-    tokens: NotRequired[list[Text]]
 
 
 @with_config(RECORD)
@@ -161,42 +178,35 @@ class _SplitFile(Records):
     images: Annotated[list[_Entry], FailFast()]
 
 
-def read_karpathy(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
-    """Read one of Karpathy's splits.
+def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
+    """Read Karpathy's splits, a JSON file: train, val, test and, for COCO, restval.
 
-    annotations: the JSON file.
     images: the folder of the photos or, for COCO, of `train2014` and `val2014`.
-    split: train, val, test or, for COCO, restval; None: the whole file. "train" includes restval,
-        the rest of COCO's validation set: 113,287 photos with it, 82,783 without.
+    splits: "train" includes restval, the rest of COCO's validation set, unless that is asked for:
+        113,287 photos with it, 82,783 without.
 
-    `image_id` is COCO's id, else the file name; the file's own tokens are kept.
+    `image_id` is COCO's id, else the file name.
     """
     where = collector.problems.source = f"split file {annotations}"
-    entries = _read_document(_SplitFile, annotations, "split file", "karpathy").images
-    present = {entry["split"] for entry in entries}
-    if split is not None and split not in present:
-        raise UserError(f"{where} has no split {split!r}, only {', '.join(sorted(present))}")
-    wanted = {"train", "restval"} if split == "train" else {split}
+    document = from_mapping(_SplitFile, read_json(annotations, "split file"), where)
     folder_of = cache(lambda name: _image_folder(images, name))
-    for number, entry in enumerate(entries):
-        file_name = entry["filename"]
+    for number, entry in enumerate(document.images):
+        file_name, split = entry["filename"], entry["split"]
         image_id = entry.get("cocoid", file_name)
         record = f"image {file_name} (record {number})"
-        if not collector.is_in_split(image_id, entry["split"], record):
-            continue
-        if split is not None and entry["split"] not in wanted:
-            continue
+        if split == "restval" and split not in splits:
+            split = TRAIN
         path = folder_of(entry.get("filepath")) / file_name
-        if collector.add_image(image_id, path, record):
+        if collector.add_image(image_id, path, record, split):
             for place, sentence in enumerate(entry["sentences"]):
                 name = f"sentence {place} of {record}"
-                collector.add_caption(image_id, sentence["raw"], name, sentence.get("tokens"))
+                collector.add_caption(image_id, sentence["raw"], name)
 
 
-def read_flickr8k(annotations: Path, images: Path, split: str | None, collector: Collector) -> None:
+def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
     """Read a token file: lines of `name.jpg#N`, a tab and a caption.
 
-    split: a file with one image name a line; or train, val or test, with the list beside the token
+    splits: a file with one image name a line; or train, val or test, with the list beside the token
         file (`Flickr_8k.trainImages.txt` or `train.txt`); None: every image.
 
     `image_id` is the file name; images come in the order of the list, else of the token file. The
@@ -206,15 +216,13 @@ def read_flickr8k(annotations: Path, images: Path, split: str | None, collector:
     problems = collector.problems
     problems.source = f"token file {annotations}"
     lines = _lines(read_text(annotations, "token file"))
-    if lines and not any(_LINE.fullmatch(line) for _, line in lines):
-        wanted = "no line of NAME#NUMBER, a tab and a caption"
-        raise UserError(f"{problems.source} has {wanted}{_or_other_format('flickr8k')}")
-    listed = None if split is None else _list_file(annotations, split)
-    if listed is not None:
+    for split in filter(None, splits):
+        names = _LISTS.get(split)
+        listed = _first_file(annotations.parent, names) if names else Path(split)
         problems.source += f" with split list {listed}"
         for number, name in _lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"
-            collector.add_image(name.strip(), images / name.strip(), record)
+            collector.add_image(name.strip(), images / name.strip(), record, split)
     for number, line in lines:
         match = _LINE.fullmatch(line)
         if match is None or not match["image"].strip():
@@ -222,20 +230,15 @@ def read_flickr8k(annotations: Path, images: Path, split: str | None, collector:
             problems.add("ill-formed line", what)
             continue
         name = match["image"].strip()
-        if listed is None and name not in collector:
+        if None in splits and name not in collector:
             collector.add_image(name, images / name, f"image {name} (line {number})")
         if name in collector:
             record = f"caption {name}#{match['number']} (line {number})"
             collector.add_caption(name, match["caption"], record)
 
 
-def _list_file(token_file: Path, split: str) -> Path:
-    names = _LISTS.get(split)
-    return Path(split) if names is None else _first_file([token_file.parent], names)
-
-
-def _first_file(folders: Sequence[Path], names: Sequence[str]) -> Path:
-    candidates = [folder / name for folder in folders for name in names]
+def _first_file(folder: Path, names: Sequence[str]) -> Path:
+    candidates = [folder / name for name in names]
     for candidate in candidates:
         if candidate.is_file():
             return candidate
@@ -248,15 +251,6 @@ def _lines(text: str) -> list[tuple[int, str]]:
     return [(number, line) for number, line in numbered if line.strip()]
 
 
-def _read_document(kind: type[Instance], path: Path, what: str, format: str) -> Instance:
-    """Read a JSON file of a format. what: the file's role, for messages."""
-    try:
-        return from_mapping(kind, read_json(path, what), f"{what} {path}")
-    except UserError as error:
-        advice = _or_other_format(format) if os.path.isfile(path) else ""
-        raise UserError(f"{error}{advice}") from None
-
-
 def _image_folder(images: Path, *names: str | None) -> Path:
     """The first existing sub-folder of `images` with one of these names, else `images`."""
     for name in names:
@@ -265,15 +259,10 @@ def _image_folder(images: Path, *names: str | None) -> Path:
     return images
 
 
-def _or_other_format(format: str) -> str:
-    """The end of a message about a file that may be of another format than this one."""
-    return f"; if it is not {format}, name its format (--format, in training data.format)"
-
-
-READERS: dict[str, Callable[[Path, Path, str | None, Collector], None]] = {
+READERS: dict[str, Callable[[Path, Path, Splits, Collector], None]] = {
     "coco": read_coco,
     "karpathy": read_karpathy,
     "flickr8k": read_flickr8k,
     "table": read_table,
 }
-"""By format; each takes annotations, images and split, and fills a `Collector`."""
+"""By format; each takes annotations, images and splits, and fills a `Collector`."""

@@ -1,7 +1,4 @@
-"""A generated captioning set: coloured shapes, one right caption each, and a box per word.
-
-It needs no files, and shows whether a captioner names what is there and attends to what it names.
-"""
+"""A generated captioning set: coloured shapes, one right caption each, and a box per word."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from captioner.data.example import Example, ImageId
-from captioner.data.instances import Box, Target
+from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
 from captioner.schema import Config
 
@@ -34,17 +31,10 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "cross")
 """In the order in which captions mention two of one colour."""
 
-GAP = 0.04
-"""Smallest distance between the boxes of two objects, as a share of the side."""
-
-MARGIN = 0.12
-"""How much larger the distance must be that decides between left or right and above or below."""
-
-TILT = 10.0
-"""Largest rotation of an object in degrees, either way."""
-
-UNSEEN_SEED = 1_000_003
-"""The seed of `unseen_shapes`; not to be trained on."""
+GAP = 0.04  # Smallest distance between the boxes of two objects, as a share of the side.
+MARGIN = 0.12  # How much larger the distance must be that decides which relation is named.
+TILT = 10.0  # Largest rotation of an object in degrees, either way.
+UNSEEN_SEED = 1_000_003  # Of `unseen_shapes`; not to be trained on.
 
 _SUPERSAMPLING = 4  # antialiasing
 _ATTEMPTS = 10_000  # random layouts tried before giving up
@@ -102,7 +92,7 @@ class ShapesExample:
 
     @property
     def boxes(self) -> tuple[Box | None, ...]:
-        """One a word: its object's box for colours and shapes, else None."""
+        """Those of the words."""
         return self.boxes_of(self.words)
 
     def boxes_of(self, words: Sequence[str]) -> tuple[Box | None, ...]:
@@ -115,31 +105,18 @@ class ShapesExample:
         return tuple(boxes)
 
 
-class ShapesGrounding:
-    """The objects of generated pictures; a `Grounding`. examples: by image name."""
+def shapes_grounding(pictures: Mapping[ImageId, ShapesExample]) -> Grounding:
+    """The objects of generated pictures, by image name."""
 
-    def __init__(self, examples: Mapping[ImageId, ShapesExample]) -> None:
-        self._examples = dict(examples)
+    def find(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
+        picture = pictures[image_id]
+        return [box and Target(picture.image.size, (box,)) for box in picture.boxes_of(words)]
 
-    def __contains__(self, image_id: ImageId) -> bool:
-        return image_id in self._examples
-
-    def __str__(self) -> str:
-        return f"the {len(self._examples):,} generated pictures"
-
-    def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """See `Grounding`."""
-        if image_id not in self._examples:
-            return [None] * len(words)
-        example = self._examples[image_id]
-        return [box and Target(example.image.size, (box,)) for box in example.boxes_of(words)]
+    return Grounding(f"the {len(pictures):,} generated pictures", pictures, find)
 
 
 def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[ShapesExample]:
-    """The first `count` examples of a seed. Different seeds share no picture.
-
-    Raises `UserError` for a config that leaves objects no room.
-    """
+    """The first `count` examples of a seed. Different seeds share no picture."""
     return [generate_example(index, seed, config) for index in range(count)]
 
 
@@ -166,7 +143,7 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
 def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
     """Generated pictures as the photos of a split, named shapes-0 and so on."""
     return [
-        Example(f"shapes-{number}", each.image, (each.caption,), (each.words,))
+        Example(f"shapes-{number}", each.image, (each.caption,))
         for number, each in enumerate(pictures)
     ]
 
@@ -179,13 +156,17 @@ def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
 def _describe(objects: Sequence[ShapesObject]) -> tuple[str, ...]:
     """The words of a picture's caption: "a red circle above a blue square".
 
-    Each object but the last is followed by its relation to the next, by the larger distance of
-    centres.
+    The relation to the next object is by the larger distance of centres.
     """
     words: list[str] = []
     for item, following in itertools.zip_longest(objects, objects[1:]):
         words += ["a", item.colour, item.shape]
-        words += _relation(item.box, following.box) if following else []
+        if following:
+            across, down = _distances(item.box, following.box)
+            if abs(across) > abs(down):
+                words += ["left" if across > 0 else "right", "of"]
+            else:
+                words.append("above" if down > 0 else "below")
     return tuple(words)
 
 
@@ -206,25 +187,16 @@ def _draft(
 
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
-    gap = GAP * config.image_size
     for first, second in itertools.combinations(objects, 2):
         (left, top, right, bottom), other = first.box, second.box
-        is_beside = right + gap <= other[0] or other[2] <= left - gap
-        if not is_beside and top - gap < other[3] and other[1] < bottom + gap:
+        gaps = other[0] - right, left - other[2], other[1] - bottom, top - other[3]
+        if max(gaps) < GAP * config.image_size:
             return False
     for item, following in itertools.pairwise(objects):
         across, down = _distances(item.box, following.box)
         if abs(abs(across) - abs(down)) < MARGIN * config.image_size:
             return False
     return True
-
-
-def _relation(box: Box, other: Box) -> list[str]:
-    """Where `box` is, seen from `other`."""
-    across, down = _distances(box, other)
-    if abs(across) > abs(down):
-        return ["left", "of"] if across > 0 else ["right", "of"]
-    return ["above"] if down > 0 else ["below"]
 
 
 def _distances(box: Box, other: Box) -> tuple[float, float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from captioner.errors import UserError
 from captioner.files import read_text
@@ -18,35 +17,17 @@ from captioner.text.tokenizer import tokenize
 COCO_SYNONYMS = Path(__file__).with_name("coco_synonyms.txt")
 """The word list of COCO's categories; its first lines explain the format."""
 
-_IRREGULAR_ENDINGS = {
-    "calf": "calves",
-    "child": "children",
-    "foot": "feet",
-    "goose": "geese",
-    "half": "halves",
-    "knife": "knives",
-    "loaf": "loaves",
-    "man": "men",
-    "mouse": "mice",
-    "ox": "oxen",
-    "person": "people",
-    "scarf": "scarves",
-    "sheep": "sheep",
-    "shelf": "shelves",
-    "tooth": "teeth",
-    "wife": "wives",
-}
+_IRREGULAR_ENDINGS = (
+    "calf calves, child children, foot feet, goose geese, half halves, knife knives, loaf loaves, "
+    "man men, mouse mice, ox oxen, person people, scarf scarves, sheep sheep, shelf shelves, "
+    "tooth teeth, wife wives"
+)
 """Plurals of word endings: "fireman" as "man"."""
 
 Phrase = tuple[str, ...]
 
-
-class Mention(NamedTuple):
-    """Words `first` to `last` of a caption, `last` excluded, name a category."""
-
-    first: int
-    last: int
-    category: str
+Mention = tuple[int, int, str]
+"""Words `first` to `last` of a caption, `last` excluded, name a category."""
 
 
 class Synonyms:
@@ -54,11 +35,9 @@ class Synonyms:
 
     def __init__(self, phrases: Mapping[Phrase, str | None]) -> None:
         self._phrases = dict(phrases)
-        self._longest: dict[str, int] = {}  # words of the longest phrase, by first word
-        for phrase in phrases:
-            self._longest[phrase[0]] = max(len(phrase), self._longest.get(phrase[0], 0))
-        named = dict.fromkeys(phrases.values())
-        self.categories: tuple[str, ...] = tuple(each for each in named if each is not None)
+        # Words of the longest phrase, by first word.
+        self._longest = {each[0]: len(each) for each in sorted(phrases, key=len)}
+        self.categories = tuple(filter(None, dict.fromkeys(phrases.values())))
         """In the order of the list."""
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
@@ -67,17 +46,15 @@ class Synonyms:
         words: from `tokenize`.
         """
         mentions: list[Mention] = []
-        first = 0
-        while first < len(words):
-            for length in range(self._longest.get(words[first], 0), 0, -1):
+        last = 0
+        for first, word in enumerate(words):
+            for length in range(self._longest.get(word, 0) * (first >= last), 0, -1):
                 phrase = tuple(words[first : first + length])
                 if phrase in self._phrases:
+                    last = first + len(phrase)
                     category = self._phrases[phrase]
-                    if category is not None:
-                        mentions.append(Mention(first, first + len(phrase), category))
-                    first += len(phrase) - 1
+                    mentions += [] if category is None else [(first, last, category)]
                     break
-            first += 1
         return mentions
 
 
@@ -139,7 +116,7 @@ def plurals(word: str) -> list[str]:
         results = [word + "s", word + "es"]  # pianos, potatoes
     else:
         results = [word + "s"]
-    for singular, plural in _IRREGULAR_ENDINGS.items():
+    for singular, plural in map(str.split, _IRREGULAR_ENDINGS.split(", ")):
         if word.endswith(singular):
             results.append(word.removesuffix(singular) + plural)
     return results

@@ -38,7 +38,7 @@ def chair(
     """
 
     def named(words: Tokens) -> frozenset[str]:
-        return known & {mention.category for mention in synonyms.mentions(words)}
+        return known & {category for _, _, category in synonyms.mentions(words)}
 
     present = [
         (known & frozenset(annotated)).union(*map(named, of_image))

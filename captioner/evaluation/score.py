@@ -16,7 +16,7 @@ import numpy as np
 from captioner.caption.photos import caption_photos
 from captioner.csv_tables import Row, csv_text, figures_table, text_table
 from captioner.data.example import Example, ImageId, OnProblem, Problems
-from captioner.data.instances import read_instances
+from captioner.data.instances import CocoInstances
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_examples
 from captioner.data.synonyms import read_synonyms
@@ -238,7 +238,7 @@ class Scorer:
         if self.people is not None:
             found["fluency"] = fluency(words, truth, self.people)
         if self.instances:
-            instances, synonyms = read_instances(self.instances), read_synonyms(self.synonyms)
+            instances, synonyms = CocoInstances(self.instances), read_synonyms(self.synonyms)
             categories = [instances.categories(image) for image in captions]
             known = instances.known_categories(synonyms)
             found["hallucination"] = chair(words, truth, categories, synonyms, known)

@@ -11,7 +11,7 @@ from typing import Any
 
 from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Problems
-from captioner.data.parallel import check_line_by_line, read_lines
+from captioner.data.parallel import read_rows
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 from captioner.translate.translator import Translator
@@ -168,19 +168,13 @@ def score_translator(
 def _read_rows(
     files: Sequence[str | Path], problems: Problems | None
 ) -> dict[int, tuple[str, ...]]:
-    """A line of each file, stripped, by its number from 1, where the first, the reference, has one.
-
-    The files are of one length.
-    """
+    """The lines of files, stripped, by their number from 1, where the first file has one."""
     problems = Problems() if problems is None else problems
     problems.source, problems.skipping = f"text file {files[0]}", "--on-problem skip"
-    columns = [read_lines(file) for file in files]
-    for file, column in zip(files, columns, strict=True):
-        check_line_by_line(file, column, files[0], columns[0])
     rows = {}
-    for number, row in enumerate(zip(*columns, strict=True), start=1):
-        if row[0].strip():
-            rows[number] = tuple(map(str.strip, row))
+    for number, row in enumerate(read_rows(*files), start=1):
+        if row[0]:
+            rows[number] = row
         else:
             problems.add("empty sentence", f"line {number} is empty")
     problems.settle()

@@ -17,7 +17,7 @@ from captioner.caption.losses import CaptioningLoss
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.data.example import Example
-from captioner.data.instances import read_instances
+from captioner.data.instances import CocoInstances
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError, counted
@@ -114,7 +114,7 @@ class CaptionTask:
         self.loss = self._make_loss()
         self.map_targets = None
         if recipe.data.instances is not None:
-            instances, synonyms = read_instances([recipe.data.instances]), read_synonyms()
+            instances, synonyms = CocoInstances([recipe.data.instances]), read_synonyms()
             instances.known_categories(synonyms)
             ids, shape = [each.image_id for each in self.train], self.captioner.map_shape
             self.map_targets = MapTargets(

@@ -13,9 +13,8 @@ from captioner.caption.folder import decoder_config
 from captioner.caption.losses import ObjectiveConfig
 from captioner.caption.lstm import DecoderConfig
 from captioner.data.example import Example, Problems
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.data.shapes import ShapesConfig, generate, shapes_examples
-from captioner.data.table import drawn_splits, photo_folder, read_splits
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, counted
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
@@ -244,24 +243,20 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
         examples = shapes_examples(pictures)
         return examples[count:], examples[:count], []
     assert data.annotations is not None  # Checked by DataConfig.
-    file, splits = data.annotations, (data.train, data.validation)
-    is_one_file = data.validation_annotations is None
-    by_captioner = data.captions_by_captioner
-    first, second = (
-        Problems(data.on_problem, by_captioner=by_captioner, draws_splits=is_one_file)
-        for _ in splits
-    )
-    if data.format == "table" and is_one_file:
-        train, val = read_splits(file, data.images, splits, first)
-    elif data.format == "coco" and is_one_file and file.is_file():
-        examples = read_examples("coco", file, data.images, None, first)
-        train, val = drawn_splits(examples, photo_folder(file, data.images), first)
-    else:
-        train = read_examples(data.format, file, data.images, data.train, first)
-        file = data.validation_annotations or file
-        val = read_examples(data.format, file, data.images, data.validation, second)
-    if not train or not val:
-        raise UserError(f"{file}: no captioned images are left of a split")
+    files = [(data.annotations, [data.train, data.validation])]
+    if data.validation_annotations is not None:
+        files = [
+            (data.annotations, [data.train]),
+            (data.validation_annotations, [data.validation]),
+        ]
+    found, sentences = [], []
+    for file, splits in files:
+        problems = Problems(
+            data.on_problem, by_captioner=data.captions_by_captioner, draws_splits=len(files) == 1
+        )
+        found += read_splits(data.format, file, data.images, splits, problems)
+        sentences += problems.sentences
+    train, val = found
     shared = sorted({each.name for each in train} & {each.name for each in val})
     if shared:
         raise UserError(
@@ -269,4 +264,4 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
             f"{shared[0]!r} among them; give the validation photos as another split "
             "(data.validation) or file (data.validation_annotations)"
         )
-    return train, val, list(dict.fromkeys(first.sentences + second.sentences))
+    return train, val, sentences

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import queue
 import signal
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,15 @@ MEMORY = 2 * 1024**3
 class DecodingPool:
     """Processes that decode photos, each for one thread at a time.
 
-    seconds: limit for a photo.
+    Each starts for its first photo, and again when it has ended. seconds: limit for a photo.
     """
 
     def __init__(self, processes: int, seconds: float) -> None:
-        self._processes = [_DecodingProcess(seconds) for _ in range(processes)]
-        self._idle: queue.SimpleQueue[_DecodingProcess] = queue.SimpleQueue()
-        for process in self._processes:
-            self._idle.put(process)
+        self.seconds = seconds
+        self._idle: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
+        self._count = processes
+        for _ in range(processes):
+            self._idle.put(None)
 
     def load(self, content: bytes, name: str, **options: int) -> Image.Image:
         """Load a photo as `load_image` does, in an idle process, which is waited for.
@@ -43,56 +45,48 @@ class DecodingPool:
         """
         process = self._idle.get()
         try:
-            return process.load(content, name, options)
+            process = process or _Process()
+            answer, pixels = process.ask(content, {"name": name, **options}, self.seconds)
+        except Exception as error:
+            if process is not None:
+                process.close()
+            process = None
+            is_late = isinstance(error, TimeoutError)
+            reason = f"took more than {self.seconds:g} s" if is_late else "crashed"
+            raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
             self._idle.put(process)
-
-    def close(self) -> None:
-        """End the processes."""
-        for process in self._processes:
-            process.close()
-
-
-class _DecodingProcess:
-    """One process, started for the first photo and again when it has ended."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._process: multiprocessing.process.BaseProcess | None = None
-
-    def load(self, content: bytes, name: str, options: dict[str, int]) -> Image.Image:
-        try:
-            if self._process is None:
-                self._start()
-            self._pipe.send((content, {"name": name, **options}))
-            if not self._pipe.poll(self._seconds):
-                raise TimeoutError
-            answer = json.loads(self._pipe.recv_bytes())
-            pixels = self._pipe.recv_bytes()
-        except Exception as error:
-            self.close()
-            is_late = isinstance(error, TimeoutError)
-            reason = f"took more than {self._seconds:g} s" if is_late else "crashed"
-            raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         if "error" in answer:
             raise UserError(answer["error"])
         photo = Image.frombytes("RGB", tuple(answer["size"]), pixels)
         return with_original_size(photo, tuple(answer["original_size"]))
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-            self._process = None
+        """End the processes, once they are idle."""
+        for _ in range(self._count):
+            if process := self._idle.get():
+                process.close()
 
-    def _start(self) -> None:
+
+class _Process:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other_end = context.Pipe()
         self._process = context.Process(target=_decode_photos, args=(other_end,), daemon=True)
         self._process.start()
         other_end.close()
         self._pipe.recv_bytes()  # Its start does not count.
+
+    def ask(self, content: bytes, options: dict[str, Any], seconds: float) -> tuple[Any, bytes]:
+        self._pipe.send((content, options))
+        if not self._pipe.poll(seconds):
+            raise TimeoutError
+        return json.loads(self._pipe.recv_bytes()), self._pipe.recv_bytes()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
 
 
 def _decode_photos(pipe: Connection) -> None:
@@ -106,29 +100,25 @@ def _decode_photos(pipe: Connection) -> None:
     os.dup2(silence, 2)  # Decoders print about damaged files.
     limit_memory()
     pipe.send_bytes(b"ready")
-    while True:
-        try:
+    with suppress(EOFError):
+        while True:
             content, options = pipe.recv()
-        except EOFError:
-            return
-        pixels = b""
-        try:
-            photo = load_image(content, **options)
-            pixels = photo.tobytes()
-            answer: Any = {"size": photo.size, "original_size": original_size(photo)}
-        except UserError as error:
-            answer = {"error": str(error)}
-        pipe.send_bytes(json.dumps(answer).encode())
-        pipe.send_bytes(pixels)
+            pixels = b""
+            try:
+                photo = load_image(content, **options)
+                pixels = photo.tobytes()
+                answer: Any = {"size": photo.size, "original_size": original_size(photo)}
+            except UserError as error:
+                answer = {"error": str(error)}
+            pipe.send_bytes(json.dumps(answer).encode())
+            pipe.send_bytes(pixels)
 
 
 def limit_memory() -> None:
     """Limit this process to `MEMORY` beyond what it has; not on Windows or macOS."""
-    try:
+    with suppress(ImportError, OSError, ValueError):
         import resource
 
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    except (ImportError, OSError, ValueError):
-        pass

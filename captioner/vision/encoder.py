@@ -6,7 +6,8 @@ import hashlib
 import pickle
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
@@ -28,10 +29,7 @@ WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt")
 
 
 class EncoderConfig(Config):
-    """The name and sizes of an encoder.
-
-    A family's subclass narrows `name` to a `Literal` of its names.
-    """
+    """The name and sizes of an encoder; a family's subclass narrows `name` to its names."""
 
     name: str
 
@@ -43,8 +41,6 @@ class EncoderConfig(Config):
 
 class Encoder(nn.Module, ABC):
     """Turns photos into annotation vectors; the base of every family of encoders.
-
-    Each family is a subclass in a separate module, and a row of `captioner.vision.encoders`.
 
     annotation_size: D; set on the class where all of the family have the same.
     stages: how many parts `freeze` counts.
@@ -92,8 +88,7 @@ class Encoder(nn.Module, ABC):
     def freeze(self, stages: int, batch_norm: bool) -> None:
         """Freeze the first stages: no gradient, and always evaluation mode.
 
-        batch_norm: freeze the batch normalisation of the other stages too, whose statistics would
-            drift with small batches.
+        batch_norm: freeze that of the other stages too, which would drift with small batches.
         """
         self._frozen = [layer for stage in self.stage_layers()[:stages] for layer in stage]
         if batch_norm:
@@ -153,17 +148,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
         return read_tensors(path)
-    if path.suffix not in WEIGHT_SUFFIXES:
-        raise UserError(f"weights file {path} is neither .safetensors nor .pth")
-    try:
+    with refused(f"weights file {path} cannot be read"):
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load raises many types of errors for damaged files.
-        raise UserError(f"weights file {path} cannot be read ({first_sentence(error)})") from None
-    if not isinstance(state, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in state.items()
+    values = state.values() if isinstance(state, dict) else [state]
+    if not all(isinstance(value, Tensor) for value in values) or not all(
+        isinstance(k, str) for k in state
     ):
         raise UserError(f"weights file {path} does not hold named tensors")
-    return state
+    return state  # type: ignore[no-any-return]
 
 
 def torchvision_weights(name: str) -> dict[str, Tensor]:
@@ -173,20 +165,26 @@ def torchvision_weights(name: str) -> dict[str, Tensor]:
 
     entry: Any = get_model_weights(name).DEFAULT
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
+    advice = f"fetch {entry.url} on a machine with a network and put it at {place}, or give a file"
+    options: dict[str, Any] = {"map_location": "cpu", "weights_only": True}
+    with refused(f"the weights of {name} could not be downloaded or are damaged", advice):
+        return dict(entry.get_state_dict(progress=True, check_hash=True, **options))
+
+
+@contextmanager
+def refused(problem: str, advice: str = "") -> Iterator[None]:
+    """Raise `UserError` for any error: torch, timm and networks raise many types."""
     try:
-        state: dict[str, Tensor] = entry.get_state_dict(
-            progress=True, check_hash=True, map_location="cpu", weights_only=True
-        )
-    except Exception as error:  # No network, another digest, or any error of a damaged file.
+        yield
+    except UserError:
+        raise
+    except Exception as error:
         raise UserError(
-            f"the ImageNet weights of {name} could not be downloaded or are damaged "
-            f"({first_sentence(error)}); fetch {entry.url} on a machine with a network connection "
-            f"and put it at {place}, or give a weights file by path"
+            f"{problem} ({_first_sentence(error)}){'; ' * bool(advice)}{advice}"
         ) from None
-    return state
 
 
-def first_sentence(error: Exception) -> str:
+def _first_sentence(error: Exception) -> str:
     """The first sentence of an error's message."""
     if isinstance(error, pickle.UnpicklingError):  # Torch advises to run the file's code.
         return "it is damaged, or holds something besides tensors, which is never run"

@@ -49,10 +49,9 @@ _FLUSH_SECONDS = 1.0
 class StoreRecord(Config):
     """What a store holds and what made it.
 
-    encoder: its configuration, the digest of its weights, the precision of its products.
-    images: N names, one a photo.
-    shape: (L, D) of the annotation vectors of a photo.
-    mirrored: whether rows N to 2N - 1 hold the same photos mirrored.
+    encoder: its configuration, the digest of its weights, the precision of its products. images: N
+    names. shape: (L, D) of the annotation vectors of a photo. mirrored: whether rows N to 2N - 1
+    hold the same photos mirrored.
     """
 
     encoder: dict[str, Any]
@@ -68,16 +67,14 @@ class StoreRecord(Config):
         return len(self.images) * (2 if self.mirrored else 1)
 
     def check_same(self, wanted: StoreRecord, folder: Path) -> None:
-        """Raise `UserError` naming the first thing in which this record is not the wanted one."""
+        """Raise `UserError` naming the things in which this record is not the wanted one."""
         found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
-        for name in sorted(found.keys() | expected.keys()):
-            stored, asked = found.get(name), expected.get(name)
-            if stored != asked:
-                origin = f"was made with {name} {_short(stored)}, not {_short(asked)}"
-                raise UserError(
-                    f"feature store {folder} {'holds other images' if name == 'images' else origin}"
-                    "; set another features.folder or delete it"
-                )
+        names = found.keys() | expected.keys()
+        if others := sorted(name for name in names if found.get(name) != expected.get(name)):
+            raise UserError(
+                f"feature store {folder} was made with another {', another '.join(others)}; set "
+                "another features.folder or delete it"
+            )
 
 
 class StoreWriter:
@@ -112,9 +109,6 @@ class StoreWriter:
 
         unreadable: rows of photos that could not be read.
         """
-        expected = (len(rows), *self.record.shape)
-        if vectors.shape != expected:
-            raise ValueError(f"vectors are {tuple(vectors.shape)}, not {expected}")
         content = vectors.detach().to(torch.float16).cpu().contiguous().numpy()  # (B, L, D)
         with refuse_os_errors(f"cannot write feature store {self.folder}"):
             for row, values in zip(rows, content, strict=True):
@@ -163,11 +157,10 @@ class FeatureStore:
         if record is not None:
             self.record.check_same(record, folder)
         states = read_states(folder, len(self))
-        done = int(numpy.count_nonzero(states))
-        if done < len(self):
+        if not states.all():
             raise UserError(
-                f"feature store {folder} is unfinished: {done} of {len(self)} rows; run the "
-                f"extraction again to go on with it"
+                f"feature store {folder} is unfinished: {numpy.count_nonzero(states)} of "
+                f"{len(self)} rows; run the extraction again to go on with it"
             )
         _map_rows(folder, self.record)
         self.unreadable = frozenset(numpy.flatnonzero(states == _UNREADABLE).tolist())
@@ -184,11 +177,24 @@ class FeatureStore:
 
 
 def create_store(folder: Path, record: StoreRecord) -> None:
-    """Create an empty store, unless `folder` holds one with this very record."""
-    if not (folder / RECORD).exists():
+    """Create an empty store, unless `folder` holds one with this very record.
+
+    `rows.npy` is sparse; the record is written last, by which a store counts as created.
+    """
+    if not (folder / RECORD).exists():  # Otherwise the folder may be read-only.
         with folder_lock(folder, "feature store", wait=True):
             if not (folder / RECORD).exists():
-                _write_empty(folder, record)
+                shape = (record.rows, *record.shape)
+                size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
+                if free < size:
+                    raise UserError(
+                        f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}"
+                    )
+                for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
+                    marks.unlink()
+                with atomic_path(folder / ROWS) as path:
+                    numpy.lib.format.open_memmap(path, "w+", numpy.float16, shape)
+                write_json(folder / RECORD, to_mapping(record), indent=None)
     _read_record(folder).check_same(record, folder)
 
 
@@ -210,28 +216,8 @@ def _map_rows(folder: Path, record: StoreRecord) -> Any:
     """The rows of a store, (N, L, D) float16, mapped for reading."""
     try:
         rows = numpy.load(folder / ROWS, mmap_mode="r")
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):
         rows = None
     if rows is None or rows.shape != (record.rows, *record.shape) or rows.dtype != numpy.float16:
         raise UserError(f"feature store {folder} is damaged: {ROWS} is not whole; delete the store")
     return rows
-
-
-def _write_empty(folder: Path, record: StoreRecord) -> None:
-    """Write a sparse `rows.npy`, and the record last, by which a store counts as created."""
-    shape = (record.rows, *record.shape)
-    size = 2 * math.prod(shape)
-    for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
-        marks.unlink()
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise UserError(
-            f"feature store {folder} takes {size:,} bytes, and the disk has {free:,} left"
-        )
-    with atomic_path(folder / ROWS) as path:
-        numpy.lib.format.open_memmap(path, "w+", numpy.float16, shape)
-    write_json(folder / RECORD, to_mapping(record), indent=None)
-
-
-def _short(value: Any) -> str:
-    return repr(value[:12] if isinstance(value, str) else value)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 import numpy
-from PIL import ExifTags, Image, ImageFile, ImageOps, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from captioner.errors import UserError
 
@@ -47,16 +47,12 @@ IMAGE_SUFFIXES: frozenset[str] = frozenset(
 IS_ADDRESS = "is an address; photos are not fetched, only read"
 """The end of the sentence that refuses an address."""
 
-# Not all of Pillow's: EPS starts other programs, TGA has no signature. From WEBP on, Pillow loads
-# all its plugins, which takes 50 ms.
+# Not all of Pillow's: EPS starts other programs, TGA has no signature.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG2000", "DIB", "PCX")
 _FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
 
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
 """The first bytes of a HEIC file (ISO/IEC 23008-12, 10)."""
-
-_WHITE = {"int8": 127, "uint12": 4095, "int16": 32767, "uint16": 65535}
-"""White of greys by their type; black is 0."""
 
 _ORIGINAL_SIZE = "original size"
 """The entry of `Image.info` of a photo that was decoded to fewer pixels."""
@@ -76,7 +72,7 @@ def load_image(
     """Load a photo upright, in RGB, as a new image without metadata.
 
     Applies the EXIF orientation, puts transparent images on white, scales greys of more than 8
-    bits and floats to 8 bits (see `_own_range`), and takes the first frame of an animation (the
+    bits and floats to 8 bits (see `_to_8_bits`), and takes the first frame of an animation (the
     current one of a Pillow image).
 
     maximum_pixels: limit on width times height, checked before decoding.
@@ -96,8 +92,6 @@ def load_image(
             if image.format == "PNG":
                 image.verify()  # Decoding does not check sums: lost pixels would be black.
                 image = _identify(file, name)
-            elif image.format == "JPEG2000":
-                _check_bits(image, file, name)
             return _decode(image, name, maximum_pixels, sufficient_side)
     except UserError:
         raise
@@ -134,18 +128,16 @@ def image_name(source: Any, unnamed: str = "the image") -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
-    """A photo whose header has been read; raises `UserError` if it is none."""
+    """A photo whose header has been read."""
     with _binary_file(path, str(path)) as file:
         yield _identify(file, str(path))
 
 
 def is_photo(path: Path) -> bool:
     """Whether a file begins as a photo that can be read does."""
-    try:
-        with opened(path):
-            return True
-    except (UserError, OSError):
-        return False
+    with suppress(UserError, OSError), opened(path):
+        return True
+    return False
 
 
 def is_address(name: str) -> bool:
@@ -155,21 +147,16 @@ def is_address(name: str) -> bool:
 
 def _image_of_array(array: Any, name: str) -> Image.Image:
     """An array (H, W, 3) or a tensor (3, H, W), red first, of uint8 or floats in [0, 1]."""
-    is_tensor = hasattr(array, "detach")  # Asked like that, it needs no import of torch.
-    layout, channels = ("(3, H, W)", 0) if is_tensor else ("(H, W, 3)", -1)
-    shape = tuple(array.shape)
-    if len(shape) != 3 or shape[channels] != 3 or 0 in shape:
-        raise UserError(f"{name} is an array of shape {shape}, not {layout}")
-    if is_tensor:
+    given = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
+    if hasattr(array, "detach") and array.ndim == 3:  # A tensor; asked so, it needs no torch.
         array = array.detach().permute(1, 2, 0).cpu()
         array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
     values = numpy.asarray(array)
-    if values.dtype.kind == "f":
-        if not (values.min() >= 0 and values.max() <= 1):  # NaN is refused as well.
-            raise UserError(f"{name} has numbers outside 0 to 1, the range of floats")
+    if values.dtype.kind == "f" and values.size and values.min() >= 0 and values.max() <= 1:
         values = (values * 255 + 0.5).astype(numpy.uint8)
-    if values.dtype != numpy.uint8:
-        raise UserError(f"{name} is an array of {values.dtype}, not of uint8 or floats")
+    if values.dtype != numpy.uint8 or values.shape[2:] != (3,) or not values.size:
+        layout = "(H, W, 3), of a tensor (3, H, W), of uint8 or of floats in 0 to 1"
+        raise UserError(f"{given}, not {layout}")
     return Image.fromarray(values)
 
 
@@ -213,21 +200,6 @@ def _identify(file: BinaryIO, name: str) -> ImageFile.ImageFile:
     return Image.open(file, formats=["HEIF"])
 
 
-def _check_bits(image: Image.Image, file: BinaryIO, name: str) -> None:
-    """Raise `UserError` for colours of more than 8 bits in JPEG 2000.
-
-    Pillow 13 rounds the brightest up to 256, of which it keeps the lower 8 bits: black.
-    """
-    file.seek(0)
-    _, marker, sizes = file.read().partition(b"\xff\x4f\xff\x51")  # ISO/IEC 15444-1, A.5.1
-    bits = (sizes[38] & 127) + 1 if marker else 8
-    if bits > 8 and image.mode not in ("L", "I;16"):
-        raise UserError(
-            f"{name} is a JPEG 2000 of {bits} bits a colour, whose brightest Pillow reads as "
-            "black: convert it to PNG"
-        )
-
-
 def _decode(
     image: Image.Image, name: str, maximum_pixels: int, sufficient_side: int | None = None
 ) -> Image.Image:
@@ -242,13 +214,13 @@ def _decode(
     if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
         image.draft(None, (sufficient_side, sufficient_side))
     image.load()
-    size, opened = (width, height), image
+    size = width, height
     with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
         if orientation in range(2, 9):
             image = ImageOps.exif_transpose(image)
             size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
-    pixels = _to_rgb(image, opened)
+    pixels = _to_rgb(image)
     pixels.info = {}
     if sufficient_side is not None:
         pixels = _reduce(with_original_size(pixels, size), min(pixels.size) // sufficient_side)
@@ -262,10 +234,10 @@ def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
     return with_original_size(photo.reduce(divisor), original_size(photo))
 
 
-def _to_rgb(image: Image.Image, opened: Image.Image) -> Image.Image:
-    """A new RGB image of an image of any mode, on white. opened: it, before it was turned."""
-    if image.mode[0] in "IF" or _type_of_greys(opened) == "int8":
-        image = _to_8_bits(image, opened)
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """A new RGB image of an image of any mode, on white."""
+    if image.mode[0] in "IF":
+        image = _to_8_bits(image)
     if not image.has_transparency_data:
         return image.convert("RGB")  # A copy if it is RGB already.
     image = image.convert("RGBA")
@@ -274,37 +246,16 @@ def _to_rgb(image: Image.Image, opened: Image.Image) -> Image.Image:
     return page
 
 
-def _to_8_bits(image: Image.Image, opened: Image.Image) -> Image.Image:
-    """Greys of more bits, signed ones and floats as 8 bits."""
-    values, kind = numpy.asarray(image), _type_of_greys(opened)  # (height, width)
-    if kind in ("int8", "uint32"):  # Pillow reads them as uint8 and int32.
-        values = values.view(kind)
-    values = values.astype(numpy.float32)
-    black, white = (0, _WHITE[kind]) if kind in _WHITE else _own_range(values, image.mode == "F")
-    values = numpy.nan_to_num(values, nan=black).clip(black, white) - black
-    shares = values * (255 / (white - black or 1))
-    if getattr(opened, "tag_v2", {}).get(TiffImagePlugin.PHOTOMETRIC_INTERPRETATION) == 0:
-        shares = 255 - shares  # White is 0, which Pillow heeds in 8 bits only.
-    return Image.fromarray((shares + 0.5).astype(numpy.uint8))
+def _to_8_bits(image: Image.Image) -> Image.Image:
+    """Greys of more than 8 bits and floats, as 8 bits.
 
-
-def _type_of_greys(opened: Image.Image) -> str:
-    """The type of the greys in a file, as NumPy names it, or uint12; "" if unknown."""
-    if isinstance(opened, TiffImagePlugin.TiffImageFile):
-        sign = {1: "uint", 2: "int"}.get(opened.tag_v2.get(TiffImagePlugin.SAMPLEFORMAT, (1,))[0])
-        return f"{sign}{opened.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))[0]}"
-    is_16_bit = opened.mode.startswith("I;16") or (opened.format, opened.mode) == ("PPM", "I")
-    return "uint16" if is_16_bit else ""
-
-
-def _own_range(values: numpy.ndarray[Any, Any], are_floats: bool) -> tuple[float, float]:
-    """Black and white of floats and of 32 bits, whose type does not tell.
-
-    White is the least of 1 (of floats), 255 and 65535 that no value exceeds, if the brightest is a
+    White is the least of 1, 255, 4095 and 65535 that no value exceeds, if the brightest is a
     sixteenth of it; otherwise the brightest. Black is 0, or the darkest of negative values.
     """
+    values: Any = numpy.asarray(image).astype(numpy.float32)  # (height, width)
     finite = values[numpy.isfinite(values)]
-    darkest, brightest = float(finite.min(initial=0)), float(finite.max(initial=0))
-    whites = [1, 255, 65535] if are_floats else [255, 65535]
-    fitting = [white for white in whites if white / 16 <= brightest <= white and darkest == 0]
-    return darkest, min(fitting, default=brightest)
+    black, white = float(finite.min(initial=0)), float(finite.max(initial=0))
+    whites = [each for each in (1, 255, 4095, 65535) if each / 16 <= white <= each]
+    white = whites[0] if whites and black == 0 else white
+    values = numpy.nan_to_num(values, nan=black).clip(black, white) - black
+    return Image.fromarray((values * (255 / (white - black or 1)) + 0.5).astype(numpy.uint8))

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.vision.encoder import Encoder, EncoderConfig, first_sentence, torchvision_weights
+from captioner.vision.encoder import Encoder, EncoderConfig, refused, torchvision_weights
 from captioner.vision.preprocessing import Preprocessing
 
 _POOLINGS = {"avgpool", "adaptive_avg_pool2d", "mean"}
@@ -93,15 +93,10 @@ class NetworkEncoder(Encoder):
         if (height, width) not in self._shapes:
             tensors = [*self.parameters(), *self.buffers()]
             on_meta = copy.deepcopy(self, {id(tensor): tensor.to("meta") for tensor in tensors})
-            try:
-                with torch.device("meta"):
-                    images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
-                    shape = tuple(on_meta.feature_map(images).shape)
-            except Exception as error:  # Networks raise many types of errors.
-                raise UserError(
-                    f"{self.config.name} cannot read images of {height} x {width} pixels "
-                    f"({first_sentence(error)})"
-                ) from None
+            size = f"{height} x {width} pixels"
+            with refused(f"{self.config.name} cannot read images of {size}"), torch.device("meta"):
+                images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
+                shape = tuple(on_meta.feature_map(images).shape)
             if len(shape) != 4:
                 raise UserError(f"{self.config.name} has no spatial feature map")
             self._shapes[height, width] = shape[1:]
@@ -154,15 +149,9 @@ class TimmEncoder(NetworkEncoder):
 
     def pretrained_weights(self) -> dict[str, Tensor]:
         """Timm's, downloaded on first use."""
-        try:
-            state: dict[str, Tensor] = self._create(pretrained=True).state_dict()
-        except Exception as error:  # Any error of the network or of a damaged file.
-            raise UserError(
-                f"the weights of {self.config.name} could not be downloaded "
-                f"({first_sentence(error)}); run this once with a network connection, or give a "
-                "weights file with timm's names by path"
-            ) from None
-        return state
+        advice = "run this once with a network, or give a file of weights with timm's names"
+        with refused(f"the weights of {self.config.name} could not be downloaded", advice):
+            return dict(self._create(pretrained=True).state_dict())
 
     def _create(self, pretrained: bool) -> Any:
         timm, name = _timm(self.config), self.config.library_name

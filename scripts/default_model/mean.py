@@ -101,8 +101,8 @@ def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor
         together += has_word.T @ has_word  # (V, V)
     counts = together.diagonal()  # (V,)
     clash = (together == 0) & (counts[:, None] * counts >= EXPECTED * len(captions))  # (V, V)
-    named = ((synonyms.mentions([word]) or [None])[0] for word in vocabulary.words)
-    names = [_KINDS.get(each.category, each.category) if each else "" for each in named]
+    named = [[name for *_, name in synonyms.mentions([word])] for word in vocabulary.words]
+    names = [_KINDS.get(each[0], each[0]) if each else "" for each in named]
     kinds = torch.tensor([["", *synonyms.categories].index(name) for name in names])  # (V,)
     rarer = torch.minimum(counts[:, None], counts)  # (V, V)
     is_one_kind = (kinds[:, None] == kinds) & (kinds > 0)  # (V, V)

@@ -111,10 +111,10 @@ def test_parts_that_do_not_fit_together_are_refused(
     ("given", "sentence"),
     [
         (numpy.zeros((3, 9, 9), numpy.uint8), "shape (3, 9, 9), not (H, W, 3)"),
-        (torch.zeros(9, 9, 3), "shape (9, 9, 3), not (3, H, W)"),
+        (torch.zeros(9, 9, 3), "shape (9, 9, 3), not (H, W, 3), of a tensor (3, H, W), of uint8"),
         (numpy.zeros((0, 9, 3), numpy.uint8), "shape (0, 9, 3), not"),
-        (numpy.zeros((9, 9, 3), numpy.int64), "array of int64, not of uint8 or floats"),
-        (torch.full((3, 9, 9), torch.nan), "numbers outside 0 to 1"),
+        (numpy.zeros((9, 9, 3), numpy.int64), "array of int64 and shape (9, 9, 3), not"),
+        (torch.full((3, 9, 9), torch.nan), "float32 and shape (3, 9, 9), not"),
         (3, "the image is of the type int, not a path"),
     ],
 )

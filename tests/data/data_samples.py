@@ -1,4 +1,4 @@
-"""JSON files, and what readers find, for the tests of several formats."""
+"""Files of captions, and what readers find, for the tests of several formats."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from captioner.data.example import Example, OnProblem, Problems
 from captioner.data.readers import read_examples
+
+REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
 class Found(NamedTuple):
@@ -31,6 +33,18 @@ def write_json(path: Path, value: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value), encoding="utf-8")
     return path
+
+
+def photos(folder: Path, *names: str) -> Path:
+    """A folder with files of these names, which are empty."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def captions(images: list[Example]) -> list[tuple[int | str, tuple[str, ...]]]:
+    return [(image.image_id, image.captions) for image in images]
 
 
 def counts(problems: Problems) -> dict[str, int]:

@@ -2,6 +2,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from data_samples import REAL
 
 from captioner.data.parallel import (
     SentencePair,
@@ -48,23 +49,21 @@ def test_empty_sides_may_be_skipped(tmp_path: Path) -> None:
     assert "left out 1 empty sentence" in read.problems.summary()
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (0, "zero"),
-        (13, "thirteen"),
-        (20, "twenty"),
-        (85, "eighty five"),
-        (100, "one hundred"),
-        (117, "one hundred and seventeen"),
-        (4007, "four thousand and seven"),
-        (4700, "four thousand seven hundred"),
-        (30_000, "thirty thousand"),
-        (999_999, "nine hundred and ninety nine thousand nine hundred and ninety nine"),
-    ],
-)
-def test_numbers_in_words(number: int, words: str) -> None:
-    assert number_in_words(number) == words
+NUMBERS = {
+    0: "zero",
+    13: "thirteen",
+    20: "twenty",
+    85: "eighty five",
+    100: "one hundred",
+    117: "one hundred and seventeen",
+    4007: "four thousand and seven",
+    4700: "four thousand seven hundred",
+    999_999: "nine hundred and ninety nine thousand nine hundred and ninety nine",
+}
+
+
+def test_numbers_in_words() -> None:
+    assert {number: number_in_words(number) for number in NUMBERS} == NUMBERS
 
 
 def test_pairs() -> None:
@@ -76,21 +75,19 @@ def test_pairs() -> None:
     assert pairs != number_pairs(50, seed=4, largest=99)
 
 
-REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "multi30k"
-
-
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real Multi30k is not in ../shared/data")
+@pytest.mark.skipif(not (REAL / "multi30k").is_dir(), reason="no ../shared/data")
 @pytest.mark.parametrize("language", ["de", "fr"])
 def test_the_real_text(language: str) -> None:
     """Both sides of a pair are cut into words and put together again, every line of them."""
-    read = read_parallel(REAL / "train.en.gz", REAL / f"train.{language}.gz", "skip")
+    folder = REAL / "multi30k"
+    read = read_parallel(folder / "train.en.gz", folder / f"train.{language}.gz", "skip")
     assert len(read.pairs) + len(read.problems) == 29_000
     assert len(read.problems) < 10
     for pair in read.pairs:
         for text in (pair.source, pair.target):
             plain = plain_text(text)
             assert join_words(split_words(plain)) == plain
-    read = read_parallel(REAL / "val.en.gz", REAL / f"val.{language}.gz")
+    read = read_parallel(folder / "val.en.gz", folder / f"val.{language}.gz")
     assert len(read.pairs) == 1014

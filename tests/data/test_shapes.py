@@ -13,10 +13,10 @@ from captioner.data.shapes import (
     SHAPES,
     ShapesConfig,
     ShapesExample,
-    ShapesGrounding,
     ShapesObject,
     generate,
     generate_example,
+    shapes_grounding,
 )
 
 THREE = ShapesConfig(objects=(3, 3), object_size=(0.2, 0.3))
@@ -107,12 +107,10 @@ def test_captions_say_what_the_boxes_show() -> None:
             }
             assert [name for name, holds in expected.items() if holds] == [relation]
             assert abs(abs(across) - abs(down)) >= MARGIN * config.image_size
-        owner = iter(item for item in example.objects for _ in range(2))
-        for word, box in zip(example.words, example.boxes, strict=True):
-            if word in COLOURS or word in SHAPES:
-                assert box == next(owner).box
-            else:
-                assert box is None
+        of_objects = [box for item in example.objects for box in (item.box, item.box)]
+        assert [box for box in example.boxes if box] == of_objects
+        named = [word in COLOURS or word in SHAPES for word in example.words]
+        assert named == [box is not None for box in example.boxes]
         for item, other in itertools.combinations(example.objects, 2):
             gaps = [
                 max(item.box[axis], other.box[axis]) - min(item.box[axis + 2], other.box[axis + 2])
@@ -126,18 +124,16 @@ def test_captions_say_what_the_boxes_show() -> None:
 CIRCLE = ShapesObject("red", "circle", (2.0, 3.0, 12.0, 13.0))
 SQUARE = ShapesObject("blue", "square", (20.0, 30.0, 50.0, 60.0))
 PICTURE = ShapesExample(Image.new("RGB", (64, 64)), (), (CIRCLE, SQUARE))
-GROUNDING = ShapesGrounding({"x": PICTURE})
+GROUNDING = shapes_grounding({"x": PICTURE})
 
 
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
         ("a red circle", [None, CIRCLE.box, CIRCLE.box]),
-        ("a red square", [None] * 3),
         ("a green star left of a blue square", [*[None] * 6, SQUARE.box, SQUARE.box]),
         ("a red above a circle", [None] * 5),
         ("red blue square", [None, SQUARE.box, SQUARE.box]),
-        ("circle red", [None] * 2),
         ("", []),
     ],
 )
@@ -145,10 +141,6 @@ def test_captions_have_the_boxes_of_what_is_there(caption: str, expected: list[o
     targets = GROUNDING.targets("x", caption.split())
     assert all(target is None or target.size == (64, 64) for target in targets)
     assert [target and target.boxes[0] for target in targets] == expected
-
-
-def test_an_unknown_picture_has_no_targets() -> None:
-    assert "x" in GROUNDING
-    assert "y" not in GROUNDING
     assert str(GROUNDING) == "the 1 generated pictures"
+    assert "y" not in GROUNDING
     assert GROUNDING.targets("y", ["a", "red", "circle"]) == [None] * 3

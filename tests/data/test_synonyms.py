@@ -1,13 +1,10 @@
-import json
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from data_samples import REAL, read
 
-from captioner.data.synonyms import COCO_SYNONYMS, Mention, Synonyms, plurals, read_synonyms
+from captioner.data.synonyms import Synonyms, plurals, read_synonyms
 from captioner.text.tokenizer import tokenize
-
-REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "coco"
 
 COCO = read_synonyms()
 
@@ -15,10 +12,7 @@ COCO = read_synonyms()
 def named(synonyms: Synonyms, caption: str) -> list[tuple[str, str]]:
     """What a caption names: the words and the category of each mention."""
     words = tokenize(caption)
-    return [
-        (" ".join(words[mention.first : mention.last]), mention.category)
-        for mention in synonyms.mentions(words)
-    ]
+    return [(" ".join(words[a:b]), category) for a, b, category in synonyms.mentions(words)]
 
 
 def write(path: Path, text: str) -> Path:
@@ -38,56 +32,43 @@ def test_the_longest_phrase_wins_from_left_to_right(tmp_path: Path) -> None:
     )
     synonyms = read_synonyms(file)
     assert synonyms.categories == ("dog", "hot dog")
-    assert synonyms.mentions(
-        ["two", "dogs", "and", "a", "hot", "dog", "by", "a", "hot", "dog", "stand"]
-    ) == [
-        Mention(1, 2, "dog"),
-        Mention(4, 6, "hot dog"),
-    ]
+    words = ["two", "dogs", "and", "a", "hot", "dog", "by", "a", "hot", "dog", "stand"]
+    assert synonyms.mentions(words) == [(1, 2, "dog"), (4, 6, "hot dog")]
     assert named(synonyms, "a bull dog in a dog house") == [("bull dog", "dog")]
     assert named(synonyms, "puppies and hounds") == [("puppies", "dog"), ("hounds", "dog")]
     assert named(synonyms, "hot hot dog hot") == [("hot dog", "hot dog")]
     assert synonyms.mentions([]) == []
 
 
-def test_phrases_are_known_in_one_word_and_with_hyphens(tmp_path: Path) -> None:
-    synonyms = read_synonyms(write(tmp_path / "words.txt", "dog: bull dog\n-: dog house"))
-    assert named(synonyms, "bulldogs, a bull-dog, a doghouse") == [
-        ("bulldogs", "dog"),
-        ("bull-dog", "dog"),
-    ]
-
-
-def test_what_is_listed_comes_before_what_is_derived(tmp_path: Path) -> None:
-    text = "fruit: orange, pears\ncolour: oranges\n-: pear"
-    synonyms = read_synonyms(write(tmp_path / "words.txt", text))
-    assert named(synonyms, "orange oranges pear pears") == [
-        ("orange", "fruit"),
-        ("oranges", "colour"),
-        ("pears", "fruit"),
-    ]
-
-
-def test_the_name_of_a_category_may_be_taken_from_it(tmp_path: Path) -> None:
-    text = "orange: tangerine\n-: orange"
-    synonyms = read_synonyms(write(tmp_path / "words.txt", text))
-    assert synonyms.categories == ("orange",)
-    assert named(synonyms, "an orange tangerine") == [("tangerine", "orange")]
-
-
 @pytest.mark.parametrize(
-    ("singular", "plural"),
+    ("text", "caption", "expected"),
     [
-        *(("dog", "dogs"), ("couch", "couches"), ("puppy", "puppies"), ("boy", "boys")),
-        *(("video", "videos"), ("potato", "potatoes"), ("fireman", "firemen"), ("human", "humans")),
+        (
+            "dog: bull dog\n-: dog house",
+            "bulldogs, a bull-dog, a doghouse",
+            [("bulldogs", "dog"), ("bull-dog", "dog")],
+        ),
+        (  # What is listed comes before what is derived.
+            "fruit: orange, pears\ncolour: oranges\n-: pear",
+            "orange oranges pear pears",
+            [("orange", "fruit"), ("oranges", "colour"), ("pears", "fruit")],
+        ),
+        ("orange: tangerine\n-: orange", "an orange tangerine", [("tangerine", "orange")]),
     ],
 )
-def test_plurals(singular: str, plural: str) -> None:
+def test_derived_phrases_and_names_that_are_taken_away(
+    tmp_path: Path, text: str, caption: str, expected: list[tuple[str, str]]
+) -> None:
+    assert named(read_synonyms(write(tmp_path / "words.txt", text)), caption) == expected
+
+
+@pytest.mark.parametrize("pair", ["couch couches", "boy boys", "potato potatoes", "human humans"])
+def test_plurals(pair: str) -> None:
+    singular, plural = pair.split()
     assert plural in plurals(singular)
 
 
 def test_the_packaged_list_has_the_categories_of_coco() -> None:
-    assert COCO_SYNONYMS.is_file()
     assert len(COCO.categories) == 80
     assert {"person", "fire hydrant", "sports ball", "hair drier", "tv"} <= set(COCO.categories)
 
@@ -133,17 +114,15 @@ def test_the_packaged_list_reads_captions(caption: str, expected: list[str]) -> 
 @pytest.mark.data
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real COCO captions are not in ../shared/data")
 def test_captions_of_one_photo_agree_on_what_is_there() -> None:
-    text = (REAL / "captions_val2017_subset.json").read_text(encoding="utf-8")
-    photos: dict[int, list[set[str]]] = defaultdict(list)
-    for annotation in json.loads(text)["annotations"]:
-        mentions = COCO.mentions(tokenize(annotation["caption"]))
-        photos[annotation["image_id"]].append({mention.category for mention in mentions})
+    file = REAL / "coco" / "captions_val2017_subset.json"
+    images = read("coco", file, check_files=False).images
+    photos = [[{name for *_, name in COCO.mentions(each)} for each in i.words] for i in images]
     said = confirmed = 0
-    for captions in photos.values():
+    for captions in photos:
         for number, categories in enumerate(captions):
             others = set().union(*captions[:number], *captions[number + 1 :])
             said += len(categories)
             confirmed += len(categories & others)
     assert said > 30_000
     assert confirmed / said > 0.93
-    assert sum(map(any, photos.values())) / len(photos) > 0.97  # the rest: rooms, street signs
+    assert sum(map(any, photos)) / len(photos) > 0.97  # the rest: rooms, street signs

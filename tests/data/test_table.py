@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from data_samples import read
+from data_samples import captions, photos, read
 from shard_samples import write_parquet, write_tar
 
-from captioner.data.example import Example, Problems
-from captioner.data.table import read_splits
+from captioner.data.example import Problems
+from captioner.data.readers import read_splits
 from captioner.errors import UserError
 
 # A line separator of Unicode ends no line of a table.
@@ -16,15 +16,9 @@ ROWS = [("a.jpg", "A dog", "train"), ("b.jpg", "A\u2028cat", "val"), ("a.jpg", "
 
 
 def table(folder: Path, name: str, content: str) -> Path:
-    for photo in ("a.jpg", "b.jpg"):
-        (folder / photo).touch()
-    file = folder / name
+    file = photos(folder, "a.jpg", "b.jpg") / name
     file.write_text(content, encoding="utf-8")
     return file
-
-
-def captions(images: list[Example]) -> list[tuple[int | str, tuple[str, ...]]]:
-    return [(image.image_id, image.captions) for image in images]
 
 
 def as_csv() -> str:
@@ -43,24 +37,21 @@ def test_rows_are_grouped_by_image(tmp_path: Path, name: str, content: str) -> N
     assert captions(images) == [("a.jpg", ("A dog", "A dog")), ("b.jpg", ("A\u2028cat",))]
     assert images[0].path == tmp_path / "a.jpg"
     assert [image.image_id for image in read("table", file, split="val").images] == ["b.jpg"]
-    with pytest.raises(UserError, match="no split 'test', only train, val"):
+    with pytest.raises(UserError, match=r"left in split 'test' of .* \(splits: train, val\)$"):
         read("table", file, split="test")
 
 
 def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_path: Path) -> None:
-    photos = tmp_path / "photos"
-    photos.mkdir()
-    (photos / "c.jpg").touch()
+    folder = photos(tmp_path / "photos", "c.jpg")
     absolute = tmp_path / "a.jpg"
     file = table(tmp_path, "t.csv", f"image,caption\n./c.jpg,One\n{absolute},Two\nc.jpg,Three\n")
-    images = read("table", file, photos).images
+    images = read("table", file, folder).images
     assert captions(images) == [("c.jpg", ("One", "Three")), (str(absolute), ("Two",))]
-    assert [image.path for image in images] == [photos / "c.jpg", absolute]
+    assert [image.path for image in images] == [folder / "c.jpg", absolute]
 
 
 def test_a_table_of_windows_with_separators_below_its_rows_is_read(tmp_path: Path) -> None:
-    (tmp_path / "holiday").mkdir()
-    (tmp_path / "holiday" / "a.jpg").touch()
+    photos(tmp_path / "holiday", "a.jpg")
     rows = "holiday\\a.jpg;A dog;\r\nholiday/a.jpg;A brown dog;\r\n;;\r\n\r\n ;;\r\n"
     path = table(tmp_path, "t.csv", f"\ufeffImage;Caption;Note\r\n{rows}")
     assert captions(read("table", path).images) == [("holiday/a.jpg", ("A dog", "A brown dog"))]
@@ -91,22 +82,21 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
     file = table(tmp_path, "t.csv", "\n".join(lines))
     images, problems = read("table", file, split="train", on_problem="skip")
     assert captions(images) == [("a.jpg", ('A "big", red\ndog',))]
+    fault = "has more or fewer cells than the header, by ',' without quotes"
     assert problems.kinds == {
         "ill-formed line": [
-            "line 4 has 2 cells, the header 3",
+            f"line 4 {fault}",
             'line 5 has no text in its "image"',
+            f"line 7 {fault}",
         ],
-        "line with too many cells (put captions with ',' in quotes)": [
-            "line 7 has 4 cells, the header 3"
-        ],
-        "row without a split": ["line 9 has no split"],
+        "image without a split": ["image gone.jpg (line 9) has no split"],
         "image in two splits": [
             "image a.jpg (line 6) is in split 'val', but was in 'train' before"
         ],
         "empty caption": ["line 10 has no words"],
     }
     assert "missing image" in read("table", file, on_problem="skip").problems.kinds
-    with pytest.raises(UserError, match=r"t.csv has 2 ill-formed lines \(line 4 has 2 cells, the"):
+    with pytest.raises(UserError, match=r"t.csv has 3 ill-formed lines \(line 4 has more or"):
         read("table", file)
 
 
@@ -120,7 +110,7 @@ def test_problems_of_a_jsonl_are_counted_and_skipped_or_refused(tmp_path: Path) 
     numbers = [int(sentence.split()[1]) for sentence in problems.kinds["ill-formed line"]]
     assert numbers == list(range(3, 10))
     assert len(problems.kinds["caption of invalid Unicode"]) == 1
-    with pytest.raises(UserError, match=r"7 ill-formed lines \(line 3 is not valid JSON; line 4 "):
+    with pytest.raises(UserError, match=r"7 ill-formed lines \(line 3 is not a JSON object; line "):
         read("table", file)
 
 
@@ -135,9 +125,8 @@ def test_a_list_of_rows_in_json(tmp_path: Path) -> None:
 
 
 def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
-    (tmp_path / "trip").mkdir()
-    for name in ("trip/c.jpg", "d.jpg", "e.jpg"):
-        (tmp_path / name).touch()
+    photos(tmp_path, "d.jpg", "e.jpg")
+    photos(tmp_path / "trip", "c.jpg")
     (tmp_path / "trip" / "c.txt").write_text("A cat\n\nOne cat\n")
     (tmp_path / "a.txt").write_text("A horse\n")
     (tmp_path / "d.txt").write_text(" \n")
@@ -155,46 +144,34 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
         f"folder {tmp_path}: 5 photos, 2 with a text beside them, 1 in metadata.jsonl, 2 without; "
         "captions by captioner left out: 1"
     ]
-    with pytest.raises(UserError, match=f"folder {tmp_path} has too few photos for validation"):
-        read_splits(tmp_path, None, ["train", "val"], Problems())
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "a.jpg").touch()
-    with pytest.raises(UserError, match=r"bare: 1 photo, 1 without; captions are in photo\.txt be"):
-        read(None, tmp_path / "bare")
+    sentence = r"left in split 'val' of folder .*; 5 photos, .* 0 of its 3 photos, too few to valid"
+    with pytest.raises(UserError, match=sentence):
+        read_splits(None, tmp_path, None, ["train", "val"], Problems())
     (tmp_path / "metadata.jsonl").write_text('{"file_name": "gone.jpg", "text": "A fox"}')
     with pytest.raises(UserError, match=r"1 missing image \(image gone.jpg \(line 1\) has no file"):
         read(None, tmp_path)
 
 
-def drawn(file: Path) -> dict[str, set[str]]:
-    names = ["train", "val"]
-    splits = read_splits(file, None, names, Problems())
-    return {
-        name: {str(image.image_id) for image in split}
-        for name, split in zip(names, splits, strict=True)
-    }
-
-
-@pytest.mark.parametrize(("photos", "share"), [(5, 2), (8, 2), (100, 25), (600, 60)])
+@pytest.mark.parametrize(("count", "share"), [(5, 2), (8, 2), (100, 25), (600, 60)])
 def test_validation_photos_of_a_table_without_splits_are_drawn(
-    tmp_path: Path, photos: int, share: int
+    tmp_path: Path, count: int, share: int
 ) -> None:
-    names = [f"{number}.jpg" for number in range(photos)]
-    for name in [*names, "more.jpg"]:
-        (tmp_path / name).touch()
-    rows = [f"{name},{caption}\n" for name in names for caption in ("One", "Two")]
-    file = table(tmp_path, "t.csv", "image,caption\n" + "".join(rows))
-    splits = drawn(file)
-    assert len(splits["val"]) == share  # Two at least: CIDEr-D needs them.
-    assert splits["train"] == set(names) - splits["val"]
-    assert {image.image_id for image in read("table", file, split="val").images} == splits["val"]
-    note = read("table", file, split="train").problems.note
-    assert f"has no splits: {share} of its {photos} photos, drawn with seed 0" in note
-    assert read("table", file).problems.note == ""
+    def drawn(names: list[str]) -> list[set[str]]:
+        rows = [f"{name},{caption}\n" for name in names for caption in ("One", "Two")]
+        file.write_text("image,caption\n" + "".join(rows))
+        splits = read_splits(None, file, None, ["train", "val"], check_files=False)
+        return [{str(image.image_id) for image in split} for split in splits]
+
+    file, names = tmp_path / "t.csv", [f"{number}.jpg" for number in range(count)]
+    train, val = drawn(names)
+    assert len(val) == share  # Two at least: CIDEr-D needs them.
+    assert train == set(names) - val
+    images, problems = read("table", file, split="val", check_files=False)
+    assert {image.image_id for image in images} == val
+    assert f"has no splits: {share} of its {count} photos, drawn with seed 0" in problems.note
+    assert read("table", file, check_files=False).problems.note == ""
     # Other photos, another order: each keeps its split, but for one at most that is crowded out.
-    more = "caption,image\nNew,more.jpg\n" + "".join(f"x,{name}\n" for name in names[::-1])
-    file.write_text(more)
-    assert len(splits["val"] - drawn(file)["val"]) <= 1
+    assert len(val - drawn(["more.jpg", *names[::-1]])[1]) <= 1
 
 
 def test_captions_of_shards_are_lines_of_text_json_or_columns(tmp_path: Path) -> None:
@@ -214,8 +191,7 @@ def test_captions_of_shards_are_lines_of_text_json_or_columns(tmp_path: Path) ->
     path = write_parquet(tmp_path / "s/p.parquet", columns)
     images = read(None, path, split="train").images
     assert captions(images) == [("s/p.parquet/0", ("A dog", "A cat"))]
-    for name in ("a.jpg", "b.jpg"):
-        (tmp_path / "s" / name).touch()
+    photos(tmp_path / "s", "a.jpg", "b.jpg")
     paths = ["a.jpg", "b.jpg", "gone.jpg"]
     path = write_parquet(tmp_path / "s/q.parquet", {"image": paths, "text": ["A dog", "A", "B"]})
     images, problems = read(None, path, on_problem="skip")
@@ -225,27 +201,33 @@ def test_captions_of_shards_are_lines_of_text_json_or_columns(tmp_path: Path) ->
 
 
 def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path) -> None:
-    texts = {"0.txt": b"A dog", "1.json": b"[]", "2.txt": b"\xff", "3.txt": b" \n", "5.json": b"{"}
+    texts = {
+        "0.txt": b"A dog",
+        "1.json": b"[]",
+        "2.txt": b"A d\xffg",
+        "3.txt": b" \n",
+        "5.json": b"{",
+    }
     members = {f"{number}.jpg": b"" for number in range(6)}
     write_tar(tmp_path / "s/0.tar", texts | members)
     pattern = tmp_path / "s/{0..1}.tar"
     images, problems = read(None, pattern, on_problem="skip")
     assert captions(images) == [("s/0.tar/0.jpg", ("A dog",))]
-    fault = "has beside it a .json that is no JSON object, or a .txt that is not UTF-8"
     member = f"{tmp_path}/s/0.tar/"
     assert problems.kinds == {
         "ill-formed line": [
-            f"{member}1.jpg {fault}",
-            f"{member}2.jpg {fault}",
+            f"the .json of {member}1.jpg is not a JSON object",
             f'{member}3.jpg has no text in its "caption"',
             f'{member}4.jpg has no text in its "caption"',
-            f"{member}5.jpg {fault}",
+            f"the .json of {member}5.jpg is not a JSON object",
         ],
         "unreadable shard": [
             f"{tmp_path}/s/1.tar cannot be read to its end: No such file or directory"
         ],
+        "caption of invalid Unicode": [f"{member}2.jpg has half a character"],
+        "image without captions": [f"image s/0.tar/2.jpg ({member}2.jpg) has no captions"],
     }
-    with pytest.raises(UserError, match=rf"^shards {pattern.parent}/.* has 5 ill-formed lines \("):
+    with pytest.raises(UserError, match=rf"^shards {pattern.parent}/.* has 4 ill-formed lines \("):
         read(None, pattern)
 
 

@@ -290,7 +290,7 @@ class EachItsPlace:
 
 
 def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
-    return [Example("x", photo, ("a red dog",), (tuple(WORDS),))]
+    return [Example("x", photo, (" ".join(WORDS),))]
 
 
 def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from run_samples import Config, DrawnRows, recipe_of, whole_batches
 
 from captioner.data.batches import PairExample
 from captioner.data.example import Example
-from captioner.data.instances import read_instances
+from captioner.data.instances import CocoInstances
 from captioner.data.synonyms import read_synonyms
 from captioner.runs.batches import CaptionBatches, MapTargets, TranslationBatches
 from captioner.runs.captioning_recipe import read_training
@@ -149,7 +149,7 @@ def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(
     """Of a photo of 80x40 pixels with a dog in its right half; each box is laid on the map once."""
     sizes = {"size": (80, 40), "box": (40, 0, 40, 40), "file_name": "a.jpg"}
     file = write_instances(tmp_path / "instances.json", {7: ["dog"]}, ["dog", "cat"], **sizes)
-    instances, asked = read_instances([file]), []
+    instances, asked = CocoInstances([file]), []
     target = instances.target
     monkeypatch.setattr(instances, "target", lambda *of: (asked.append(of), target(*of))[1])
     targets = MapTargets(

@@ -73,7 +73,7 @@ def test_photos_are_encoded_once_with_the_channels_last(config: Config) -> None:
 def test_a_store_of_one_precision_is_not_taken_for_one_of_another(config: Config) -> None:
     narrow = recipe_of(config, features={"precision": "bfloat16"})
     assert_same_rows(extract_features(narrow, Engine()), extract_features(narrow, Engine()))
-    with pytest.raises(UserError, match=r"made with encoder\.precision 'bfloat16', not 'float32'"):
+    with pytest.raises(UserError, match=r"made with another encoder\.precision;"):
         extract_features(recipe_of(config), Engine())
 
 

@@ -93,7 +93,7 @@ def test_a_folder_and_a_file_of_coco_need_no_config(tmp_path: Path) -> None:
             assert read_examples(None, path, split=split) == own
     assert drawn[0] == drawn[1]
     write_captions(coco, {1: ["A dog"]})
-    with pytest.raises(UserError, match=r"c\.json has too few photos for validation"):
+    with pytest.raises(UserError, match=r"c\.json has no splits: 0 of its 1 photos, too few"):
         read_training(recipe.data)
 
 

@@ -11,9 +11,9 @@ from captioner.caption.captioner import Captioner
 from captioner.data.shapes import (
     UNSEEN_SEED,
     ShapesConfig,
-    ShapesGrounding,
     generate,
     shapes_examples,
+    shapes_grounding,
 )
 from captioner.evaluation.maps import MapScores, score_maps
 from captioner.runs.captioning_recipe import CaptioningRecipe
@@ -48,7 +48,7 @@ def learn(folder: Path, decoder: Config, learning_rate: float) -> tuple[Captione
     pictures = generate(200, UNSEEN_SEED, PICTURES)
     examples = shapes_examples(pictures)
     names = [each.image_id for each in examples]
-    grounding = ShapesGrounding(dict(zip(names, pictures, strict=True)))
+    grounding = shapes_grounding(dict(zip(names, pictures, strict=True)))
     return model, score_maps(model, examples, grounding, exact=True)
 
 

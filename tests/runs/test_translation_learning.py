@@ -73,7 +73,7 @@ def learn(
     torch.manual_seed(0)
     learner = MODELS[name].make(len(source), len(target))
     options = {"schedule": "cosine", "clip_norm": 1.0, "warmup_steps": 20, **settings}
-    batches = TranslationBatches(encode_pairs(pairs, source, target, 50).examples, batch_tokens)
+    batches = TranslationBatches(encode_pairs(pairs, source, target, 50)[0], batch_tokens)
     train(TranslationLoss(learner), batches, TrainingConfig(**options), folder)
     return Translator(MODELS[name], learner.eval(), source, target, search=search)
 

@@ -11,7 +11,7 @@ from samples import make_captioner, save_photo
 from scripts_samples import ROOT
 
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.data.instances import read_instances
+from captioner.data.instances import CocoInstances
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
@@ -83,7 +83,7 @@ def test_what_the_detector_is_sure_of_becomes_instances(scripts: Any, tmp_path: 
 
     detector.classes = ["dog", "cat"]  # type: ignore[attr-defined]
     scripts.tables.write_instances(tmp_path / "i.json", [photo], detector)
-    instances = read_instances([tmp_path / "i.json"])
+    instances = CocoInstances([tmp_path / "i.json"])
     assert instances.categories("a.png") == {"cat"}
     target = instances.target("a.png", "cat")
     assert (target.size, target.boxes) == ((40, 20), ((20, 0, 40, 10),))

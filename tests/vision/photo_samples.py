@@ -1,7 +1,6 @@
 """Photos and photo files for the tests of several formats."""
 
 import io
-import struct
 from typing import Any
 
 import numpy
@@ -25,16 +24,3 @@ def turned(orientation: int) -> Image.Exif:
     exif = Image.Exif()
     exif[0x0112] = orientation
     return exif
-
-
-def tiff(
-    values: bytes, width: int, bits: int, kind: int, white: int = 1, order: str = "<"
-) -> bytes:
-    """A TIFF file of one row of greys. kind: 1 unsigned, 2 signed, 3 floats. white: 0 or 1."""
-    tags = {256: width, 257: 1, 258: bits, 259: 1, 262: white, 273: 8, 277: 1, 278: 1}
-    entries = {**tags, 279: len(values), 339: kind}
-    file = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(f"{order}I", 8 + len(values))
-    file += values + struct.pack(f"{order}H", len(entries))
-    for tag, value in entries.items():
-        file += struct.pack(f"{order}HHIHH", tag, 3, 1, value, 0)  # 3: of 16 bits
-    return file + bytes(4)

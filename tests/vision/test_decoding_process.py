@@ -1,3 +1,4 @@
+import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,19 +47,20 @@ def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) ->
 
 def test_a_decoder_that_takes_too_long_or_crashes_is_replaced() -> None:
     pool = DecodingPool(1, seconds=60.0)
-    (process,) = pool._processes
     assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
-    process._seconds = 0.0
+    pool.seconds = 0.0
     with pytest.raises(UserError, match=r"^slow\.png cannot be decoded: the decoder took more tha"):
         pool.load(encoded(smooth_photo(2000, 2000), "PNG"), "slow.png")
-    process._seconds = 60.0
+    pool.seconds = 60.0
     assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
-    process._process.kill()
-    process._process.join()
+    (process,) = multiprocessing.active_children()
+    process.kill()
+    process.join()
     with pytest.raises(UserError, match=r"bad\.png cannot be decoded: the decoder crashed"):
         pool.load(CONTENT, "bad.png", sufficient_side=30)
     assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
     pool.close()
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")

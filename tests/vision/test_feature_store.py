@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy
 import pytest
@@ -64,58 +65,25 @@ def test_rows_come_back_in_any_order(tmp_path: Path) -> None:
     assert torch.equal(pickle.loads(pickle.dumps(store)).read(rows), vectors(rows))
     assert len(store) == 20
     assert store.record == RECORD
-    plain = numpy.load(tmp_path / "rows.npy")
-    assert plain.dtype == numpy.float16
-    assert numpy.array_equal(plain, vectors(range(20)).numpy())
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
-def test_filling_and_reading_a_store_leaves_nothing_in_memory(tmp_path: Path) -> None:
-    """64 MB, written and read in batches of 1 MB: the process does not grow by them."""
-    shape = (64, 256)
-    record = RECORD.replace(images=[str(row) for row in range(2048)], shape=shape)
-    memory = torch.ones(32, *shape, dtype=torch.float16)
-
-    def resident() -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return sum(int(line.split()[1]) for line in lines if line.startswith(("RssA", "RssF")))
-
-    with StoreWriter(tmp_path, record) as writer:
-        writer.write(range(32), memory)
-        before = resident()
-        for first in range(32, 2048, 32):
-            writer.write(range(first, first + 32), memory)
-        assert resident() - before < 8192  # KiB
-    store = FeatureStore(tmp_path)
-    store.read(range(32), torch.float16)
-    before = resident()
-    for first in range(0, 2048, 32):
-        store.read(range(first, first + 32), torch.float16)
-    assert resident() - before < 8192  # KiB
+    assert numpy.load(tmp_path / "rows.npy").dtype == numpy.float16
 
 
 @pytest.mark.parametrize(
-    ("change", "difference"),
+    ("change", "names"),
     [
-        (
-            {"encoder": {"name": "vgg19", "weights": "b" * 64}},
-            "was made with encoder.weights 'aaaaaaaaaaaa', not 'bbbbbbbbbbbb'",
-        ),
-        ({"mirrored": True}, "was made with mirrored False, not True"),
-        ({"images": IMAGES[::-1]}, "holds other images"),
+        ({"encoder": {"name": "vgg16", "weights": "b"}}, "encoder.name, another encoder.weights"),
+        ({"mirrored": True}, "mirrored"),
+        ({"images": IMAGES[::-1]}, "images"),
     ],
 )
 def test_a_store_with_another_record_is_refused(
-    tmp_path: Path, change: dict[str, Any], difference: str
+    tmp_path: Path, change: dict[str, Any], names: str
 ) -> None:
     fill(tmp_path)
-    wanted = RECORD.replace(**change)
+    advice = "set another features.folder or delete it"
     for open_store in (FeatureStore, StoreWriter, create_store):
-        with pytest.raises(UserError) as caught:
-            open_store(tmp_path, wanted)
-        assert str(caught.value) == (
-            f"feature store {tmp_path} {difference}; set another features.folder or delete it"
-        )
+        with pytest.raises(UserError, match=f"^feature store .* another {names}; {advice}$"):
+            open_store(tmp_path, RECORD.replace(**change))
     assert_whole(tmp_path)
 
 
@@ -124,13 +92,8 @@ def test_a_damaged_store_is_refused(tmp_path: Path) -> None:
         FeatureStore(tmp_path)
     fill(tmp_path)
     store, path = FeatureStore(tmp_path), tmp_path / "rows.npy"
-    for damage in ("cut", "other", "gone"):
-        if damage == "cut":
-            os.truncate(path, path.stat().st_size - 2)
-        elif damage == "other":
-            numpy.save(path, numpy.zeros((20, 4, 3), numpy.float16))
-        else:
-            path.unlink()
+    for content in (path.read_bytes()[:-2], b""):
+        path.write_bytes(content)
         for use in (lambda: FeatureStore(tmp_path), lambda: store.read([8, 9])):
             with pytest.raises(UserError, match=r"damaged: rows\.npy is not whole; delete the sto"):
                 use()
@@ -143,8 +106,6 @@ def test_photos_that_could_not_be_read_are_remembered(tmp_path: Path) -> None:
     for rows in (range(10), range(10, 20)):  # By two runs.
         with StoreWriter(tmp_path, RECORD) as writer:
             writer.write(rows, vectors(rows), {3, 15})
-            with pytest.raises(ValueError, match=r"vectors are \(1, 1, 4\), not \(1, 3, 4\)"):
-                writer.write([0], torch.zeros(1, 1, 4))
     assert FeatureStore(tmp_path).unreadable == {3, 15}
 
 
@@ -180,33 +141,18 @@ def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=479)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(UserError, match="takes 480 bytes, and the disk has 479 left"):
+    with pytest.raises(UserError, match="takes 480 bytes, and the disk has 479"):
         create_store(tmp_path, RECORD)
     monkeypatch.undo()
 
-    class Full:
-        """Takes seven bytes at a time, and none of the seventh row."""
-
-        def __init__(self, file: Any) -> None:
-            self.file = file
-
-        def write(self, content: memoryview) -> int:
-            if self.file.tell() >= 128 + 6 * 24:
-                raise OSError(28, "No space left on device")
-            written: int = self.file.write(content[:7])
-            return written
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.file, name)
-
-    sentence = "cannot write feature store .*: No space left on device"
-    with StoreWriter(tmp_path, RECORD) as writer:
-        writer._rows = Full(writer._rows)  # type: ignore[assignment]
-        for row in range(0, 6, 2):
-            writer.write([row, row + 1], vectors([row, row + 1]))
-        with pytest.raises(UserError, match=sentence):
-            writer.write([6, 7], vectors([6, 7]))
-    assert fill(tmp_path) == list(range(6, 20))
+    writer = StoreWriter(tmp_path, RECORD)
+    writer.write([6, 7], vectors([6, 7]))
+    error = OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=error))
+    with pytest.raises(UserError, match=r"cannot write feature store .*: No space left"):
+        writer.flush()
+    monkeypatch.undo()
+    assert fill(tmp_path) == list(range(20))
     assert_whole(tmp_path)
 
 

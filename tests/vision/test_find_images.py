@@ -59,7 +59,6 @@ def test_patterns(here: Path) -> None:
     ("path", "problem"),
     [
         ("missing/*.jpg", "missing/*.jpg matches no file"),
-        ("photos/[z-a].jpg", "photos/[z-a].jpg matches no file"),
         ("photos/[", "photos/[ matches no file"),
         ("empty", "folder empty holds no images"),
         ("secret", "cannot read folder secret: Permission denied"),
@@ -91,9 +90,9 @@ def test_problems_are_reported_and_the_rest_is_found(
 
 
 def test_photos_in_a_folder_that_have_no_suffix(tmp_path: Path) -> None:
-    (tmp_path / "photo").write_bytes(encoded(smooth_photo(), "JPEG"))
-    (tmp_path / ".hidden").write_bytes(encoded(smooth_photo(), "JPEG"))
-    for name, content in {"LICENSE": b"words", "empty": b"", "photo.txt": b"a photo"}.items():
+    photo = encoded(smooth_photo(), "JPEG")
+    contents = {"photo": photo, ".hidden": photo, "LICENSE": b"words", "photo.txt": b"a photo"}
+    for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     assert names(tmp_path) == [(tmp_path / "photo").as_posix()]
 

@@ -50,8 +50,6 @@ def network(name: str) -> Encoder:
         ("timm/test_vit", 64, (4, 4), 64),
         ("torchvision/resnet18", 96, (3, 3), 512),
         pytest.param("torchvision/efficientnet_b0", 64, (2, 2), 1280, marks=pytest.mark.slow),
-        pytest.param("timm/vgg11", 64, (2, 2), 512, marks=pytest.mark.slow),
-        pytest.param("torchvision/vgg11", 64, (2, 2), 512, marks=pytest.mark.slow),
         pytest.param("torchvision/convnext_tiny", 64, (2, 2), 768, marks=pytest.mark.slow),
         pytest.param("torchvision/vit_b_16", 224, (14, 14), 768, marks=pytest.mark.slow),
     ],
@@ -67,12 +65,10 @@ def test_a_network_is_trained_saved_loaded_and_drawn(
     folder = train_run(recipe, tmp_path / "run")
     saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert saved["encoder"] == {"name": name}
-    assert saved["preprocessing"]["size"] == size
     after = load_model(folder).encoder.named_parameters()
     changed = [not torch.equal(before[name].half().float(), each) for name, each in after]
     assert changed[-1]
     assert not any(changed[: len(changed) // 2])
-    assert not any(each.is_meta for each in load_model(folder).encoder.parameters())
     model = captioner.load(folder)
     assert model.map_shape == map_shape
     caption = model.caption(save_photo(tmp_path / "photo.png"), beam=2)
@@ -109,7 +105,6 @@ def test_preprocessing_and_sizes_come_from_the_library() -> None:
     ("name", "size", "map_shape"),
     [
         ("timm/test_resnet", (100, 224), (4, 7)),
-        ("timm/test_efficientnet", (64, 64), (2, 2)),
         ("timm/test_vit", (48, 80), (3, 5)),
         ("torchvision/resnet18", (64, 96), (2, 3)),
         ("timm/test_vit", (224, 224), (14, 14)),

@@ -1,11 +1,8 @@
 """Photos in tars and Parquet files: which there are, their bytes in any order, what is damaged."""
 
 import gzip
-import io
 import os
 import re
-import shutil
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +10,10 @@ import pyarrow
 import pytest
 from shard_samples import content_of_photo, write_parquet, write_tar
 
-from captioner.caption.photos import find_photos
 from captioner.errors import UserError
+from captioner.vision.find_images import refuse
 from captioner.vision.images import load_image
-from captioner.vision.shards import CellReader, ShardMember, numbered, read_shards, shard_photos
+from captioner.vision.shards import CellReader, numbered, read_shards, shard_photos
 
 
 def photos_of(pattern: Path) -> dict[str, Any]:
@@ -68,10 +65,10 @@ def test_photos_of_parquet_are_read_in_any_order(form: str, tmp_path: Path) -> N
 
 def test_parquet_may_have_the_paths_of_photos(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "p.parquet", {"Filename": ["a.jpg", None], "n": [1, 2]})
-    problems: list[str] = []
-    found = dict(shard_photos(str(path), problems.append, CellReader()))
+    with pytest.raises(UserError, match=rf"^{path}/1 has no photo$"):
+        dict(shard_photos(str(path), refuse, CellReader()))
+    found = dict(shard_photos(str(path), [].append, CellReader()))
     assert found == {f"{tmp_path}/a.jpg": f"{tmp_path}/a.jpg"}
-    assert problems == [f"{path}/1 has no photo"]
 
 
 def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None:
@@ -81,7 +78,6 @@ def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None
     end = content.rindex(b"2.jpg") + 512 + 1024  # of the members, without the mark of the end
     table = write_parquet(tmp_path / "p.parquet", {"n": [1]})
     for path, damaged, photos, reason in (
-        (whole, content[: second + 100], 1, "damaged or cut off"),
         (whole, content[: second + 700], 2, "unexpected end of data"),
         (whole, content[:end], 3, "damaged or cut off"),
         (whole, content[:second] + b"\xff" * 9 + content[second + 9 :], 1, "damaged or cut off"),
@@ -100,32 +96,17 @@ def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None
 
 
 def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path: Path) -> None:
-    cells = [b"no photo", None, content_of_photo()]
+    cells: list[Any] = [b"no photo", None, content_of_photo()]
     photos = list(photos_of(write_parquet(tmp_path / "p.parquet", {"jpg": cells})).values())
-    for member, reason in zip(photos, ("0 is not an image", "1 has no photo"), strict=False):
-        with pytest.raises(UserError, match=rf"^{tmp_path}/p\.parquet/{reason}"):
+    paths = [os.devnull, "none.jpg"]  # A device may have no end.
+    cells = [{"bytes": None, "path": path} for path in paths]
+    lost = list(photos_of(write_parquet(tmp_path / "q.parquet", {"image": cells})).values())
+    reasons = ["p.parquet/0 is not an image", "p.parquet/1 has no photo"]
+    reasons += [rf"q\.parquet/{row} has no photo: .*{path} is no" for row, path in enumerate(paths)]
+    for member, reason in zip([*photos[:2], *lost], reasons, strict=True):
+        with pytest.raises(UserError, match=rf"^{tmp_path}/{reason}"):
             load_image(member)
     assert load_image(photos[2]).size == (120, 90)
-
-
-def test_cells_of_parquet_name_no_devices(tmp_path: Path) -> None:
-    """/dev/zero, say, has no end."""
-    paths = [os.devnull, "none.jpg"]
-    cells = [{"bytes": None, "path": path} for path in paths]
-    photos = list(photos_of(write_parquet(tmp_path / "p.parquet", {"image": cells})).values())
-    for member, path in zip(photos, paths, strict=True):
-        with pytest.raises(UserError, match=rf"/{member.member} has no photo: .*{path} is no file"):
-            load_image(member)
-
-
-def test_the_last_member_of_a_name_counts(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "0.tar", {"1.jpg": b"first", "1.txt": b"one"})
-    with tarfile.open(path, "a") as tar:
-        info = tarfile.TarInfo("1.jpg")
-        info.size = 4
-        tar.addfile(info, io.BytesIO(b"last"))
-    ((_, record),) = read_shards(path, pytest.fail)
-    assert [record["image"].read(), record[".txt"].read()] == [b"last", b"one"]
 
 
 def test_photos_of_a_damaged_row_group_fail_alone(tmp_path: Path) -> None:
@@ -149,10 +130,3 @@ def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
     for member, content in zip(photos_of(path).values(), cells, strict=True):
         assert member.read() == content
         assert pyarrow.total_allocated_bytes() - before < 8_000_000
-    copies = [str(shutil.copy(path, tmp_path / f"{number}.parquet")) for number in range(8)]
-    photos, _ = find_photos(copies)
-    for copy in copies:  # One is held in memory, not all.
-        member = photos[f"{copy}/0"]
-        assert isinstance(member, ShardMember)
-        assert member.read() == cells[0]
-    assert pyarrow.total_allocated_bytes() - before < 8_000_000

@@ -67,12 +67,11 @@ def test_cut_off_in_the_middle(kind: str, tmp_path: Path) -> None:
     assert refusal(path, sufficient_side=50).startswith(f"cannot read {path}: ")
 
 
-def test_a_png_file_that_ends_in_zeros_is_not_black(tmp_path: Path) -> None:
+def test_a_png_file_that_ends_in_zeros_is_not_black() -> None:
     """As an unfinished download leaves it whose room was taken at the start."""
     content = encoded(smooth_photo(200, 200), "PNG")
-    for kept in range(100, len(content) - 12, len(content) // 50):
-        damaged = content[:kept].ljust(len(content), b"\0")
-        assert refusal(damaged).startswith("cannot read the image: ")
+    damaged = content[: len(content) // 2].ljust(len(content), b"\0")
+    assert refusal(damaged).startswith("cannot read the image: ")
 
 
 def test_too_many_pixels_are_refused_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,14 +110,11 @@ MEAN = "features.1.running_mean"
     ("name", "content", "message"),
     [
         ("absent.pth", None, "absent.pth does not exist"),
-        ("weights.h5", b"x", "weights.h5 is neither .safetensors nor .pth"),
         ("defualt", None, "did you mean 'default'"),
         *((f"w{suffix}", b"<html>", "cannot be read (") for suffix in (".pth", ".safetensors")),
-        *((f"w{suffix}", b"", "cannot be read (") for suffix in (".pth", ".safetensors")),
         ("w.pth", b"PK\x03\x04half a file", "cannot be read ("),
         ("w.pth", [1, 2], "does not hold named tensors"),
         ("w.pth", {"features.0.weight": [1.0]}, "does not hold named tensors"),
-        ("w.pth", {0: torch.zeros(1)}, "does not hold named tensors"),
         ("w.safetensors", {n: t for n, t in STATE.items() if n != MEAN}, f"tensor {MEAN!r} is mis"),
         ("w.safetensors", STATE | {"context.0.weight": torch.zeros(1)}, "'context.0.weight' does"),
         ("imagenet", None, "width 1.0 and rank 1.0 only, not for vgg11_bn of width 0.05"),
