@@ -133,10 +133,9 @@ def batches_by_tokens(
 ) -> list[list[int]]:
     """Divide examples into batches of at most `tokens` tokens, padding included, in random order.
 
-    lengths: tokens of each example; of a pair, those of its longer side.
-    tokens: maximum of examples times longest; a longer example gets its own batch.
-    Returns one epoch's batches, as indices into `lengths`: shuffled, sorted by length, cut, and
-    shuffled again. The cuts depend on the lengths alone, so every epoch has as many batches.
+    lengths: tokens of each example; a longer one gets its own batch.
+    Returns one epoch's batches, as indices into `lengths`. The cuts depend on the lengths alone, so
+    every epoch has as many batches.
     """
     batches: list[list[int]] = []
     for example in sorted(_shuffled(range(len(lengths)), generator), key=lengths.__getitem__):

@@ -90,8 +90,7 @@ class Problems:
     def sentences(self) -> list[str]:
         """The counts, the note and the summary; empty if there is nothing to say."""
         counts = f"{self.source}: {self.counts}" if self.counts else ""
-        summary = self.summary() if self.kinds else ""
-        return [each for each in (counts, self.note, summary) if each]
+        return list(filter(None, (counts, self.note, self.summary() if self.kinds else "")))
 
     def summary(self) -> str:
         """One sentence: the source, the count of each kind, and the first few of each."""
@@ -101,15 +100,16 @@ class Problems:
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self.kinds and self.on_problem == "refuse":
-            advice = f"{self.skipping} leaves them out"
-            raise UserError(f"{self.source} has {self._listing()} ({advice})")
+            raise UserError(
+                f"{self.source} has {self._listing()} ({self.skipping} leaves them out)"
+            )
 
     def _listing(self) -> str:
         parts = []
         for kind, sentences in self.kinds.items():
             count = len(sentences)
-            if count > 1:  # The noun comes first: "rows without a split".
-                kind = re.sub("image|caption|line|sentence|row|shard", r"\g<0>s", kind, count=1)
+            if count > 1:  # The first noun: "images without a split".
+                kind = re.sub("image|caption|line|sentence|shard", r"\g<0>s", kind, count=1)
             listed = "; ".join(sentences[:_LISTED_OF_EACH_KIND])
             if count > _LISTED_OF_EACH_KIND:
                 listed += f"; and {count - _LISTED_OF_EACH_KIND:,} more"

@@ -1,12 +1,11 @@
-"""Readers of captioned photos: COCO's caption files, Karpathy's splits, Flickr's token files.
+"""Readers of captioned photos.
 
 - COCO, 2014 and 2017 (Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation
-  Server*): `annotations/captions_{train,val}{2014,2017}.json`, photos in `train2014` and so on.
+  Server*).
 - Karpathy's splits of COCO, Flickr8k and Flickr30k (Karpathy and Fei-Fei 2015, *Deep
-  Visual-Semantic Alignments for Generating Image Descriptions*): `dataset_coco.json` and so on.
+  Visual-Semantic Alignments for Generating Image Descriptions*).
 - Flickr8k and Flickr30k (Hodosh, Young and Hockenmaier 2013, *Framing Image Description as a
-  Ranking Task*; Young et al. 2014, *From image descriptions to visual denotations*):
-  `Flickr8k.token.txt` with `Flickr_8k.trainImages.txt` and so on; `results_20130124.token`.
+  Ranking Task*; Young et al. 2014, *From image descriptions to visual denotations*).
 """
 
 from __future__ import annotations
@@ -181,11 +180,8 @@ class _SplitFile(Records):
 def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
     """Read Karpathy's splits, a JSON file: train, val, test and, for COCO, restval.
 
-    images: the folder of the photos or, for COCO, of `train2014` and `val2014`.
-    splits: "train" includes restval, the rest of COCO's validation set, unless that is asked for:
-        113,287 photos with it, 82,783 without.
-
-    `image_id` is COCO's id, else the file name.
+    "train" includes restval, the rest of COCO's validation set, unless that is asked for: 113,287
+    photos with it, 82,783 without. `image_id` is COCO's id, else the file name.
     """
     where = collector.problems.source = f"split file {annotations}"
     document = from_mapping(_SplitFile, read_json(annotations, "split file"), where)
@@ -209,9 +205,8 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
     splits: a file with one image name a line; or train, val or test, with the list beside the token
         file (`Flickr_8k.trainImages.txt` or `train.txt`); None: every image.
 
-    `image_id` is the file name; images come in the order of the list, else of the token file. The
-    original Flickr8k file has captions of `2258277193_586949ec62.jpg.1`, a photo that does not
-    exist and is in no split.
+    `image_id` is the file name. Flickr8k's original has captions of
+    `2258277193_586949ec62.jpg.1`, a photo that does not exist and is in no split.
     """
     problems = collector.problems
     problems.source = f"token file {annotations}"

@@ -1,8 +1,4 @@
-"""Finds the object categories that the words of a caption name: "a surfer" is a "person".
-
-The package has a word list for the 80 categories of COCO (Lin et al. 2014, *Microsoft COCO: Common
-Objects in Context*).
-"""
+"""Finds the object categories that the words of a caption name: "a surfer" is a "person"."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from captioner.files import read_text
 from captioner.text.tokenizer import tokenize
 
 COCO_SYNONYMS = Path(__file__).with_name("coco_synonyms.txt")
-"""The word list of COCO's categories; its first lines explain the format."""
+"""The word list of COCO's 80 categories; its first lines explain the format."""
 
 _IRREGULAR_ENDINGS = (
     "calf calves, child children, foot feet, goose geese, half halves, knife knives, loaf loaves, "
@@ -61,12 +57,10 @@ class Synonyms:
 def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
     """Read a word list; None: `COCO_SYNONYMS`.
 
-    A line holds a category, a colon and comma-separated phrases: `dog: puppy, bull dog`. A category
-    may have several lines, and its name is a phrase of it. The category `-` marks phrases that
-    name nothing: `-: dog house`. `#` starts a comment. Case does not matter.
-
-    Phrases are singular. Plurals ("dogs", "women") and joined or hyphenated forms ("bulldog",
-    "bull-dog") are derived, unless listed; a form of two phrases names the first one's category.
+    A line holds a category, a colon and comma-separated phrases: `dog: puppy, bull dog`. The
+    category `-` marks phrases that name nothing: `-: dog house`. Phrases are singular: plurals
+    ("dogs", "women") and joined or hyphenated forms ("bulldog", "bull-dog") are derived, unless
+    listed; a form of two phrases names the first one's category.
     """
     file = COCO_SYNONYMS if path is None else Path(path)
     phrases: dict[Phrase, str | None] = {}

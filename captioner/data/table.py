@@ -51,13 +51,11 @@ class _Row(NamedTuple):
 def read_table(
     annotations: Path, images: Path, splits: Sequence[str | None], collector: Collector
 ) -> None:
-    """Read a table.
+    """Read a table, a folder (see `_of_folder`) or a pattern of shards (see `read_shards`).
 
     annotations: a `.csv` or `.tsv` file with a header, separated by commas, semicolons or tabs; a
         `.jsonl` file with an object a line, or a `.json` file with a list of them. `_COLUMNS` has
-        the names of the columns; others are ignored, and the split is optional. A caption may be a
-        list of them. Duplicate rows are allowed. Or a folder: see `_of_folder`. Or a pattern of
-        shards: see `read_shards`.
+        the names of the columns. A caption may be a list of them.
     images: the folder of relative image paths.
 
     `image_id` is the path in the table, with slashes for backslashes, or `ShardMember.image_id`.

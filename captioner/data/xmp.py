@@ -5,22 +5,20 @@ Adobe, *XMP Specification Part 1* (ISO 16684-1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lxml import etree
 
-from captioner import __version__
 from captioner.errors import UserError
 
 _NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "dc": "http://purl.org/dc/elements/1.1/",
-    "xmp": "http://ns.adobe.com/xap/1.0/",
     "captioner": "captioner:ns/1.0/",
 }
-_RDF, _DC, _XMP, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
-"""Prefixes of names. `_OWN` holds copies of what captioner wrote, to know it again."""
+_RDF, _DC, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
+# `captioner` holds copies of what captioner wrote, to know it again.
 _ITEM = f"{_RDF}li"
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -57,22 +55,29 @@ class XmpPacket:
     """
 
     def __init__(self, content: bytes | None, name: str) -> None:
-        self._rdf = _parsed(_EMPTY if content is None else content, name)
+        try:
+            parser = etree.XMLParser(resolve_entities=False, no_network=True)
+            root = etree.fromstring(_EMPTY if content is None else content, parser)
+        except etree.XMLSyntaxError as error:
+            raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
+        self._rdf = next(root.iter(f"{_RDF}RDF"), None)
+        if self._rdf is None or root.getroottree().docinfo.doctype:
+            raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
 
     @property
     def description(self) -> str:
         """The default for all languages, which stands first; "" if there is none."""
-        return next(iter(_texts(_items(self._rdf, f"{_DC}description", "Alt"))), "")
+        return next(iter(_texts(self._items(f"{_DC}description", "Alt"))), "")
 
     @property
     def own_descriptions(self) -> list[str]:
         """The descriptions that captioner wrote."""
-        return _texts(_items(self._rdf, f"{_OWN}description", "Bag"))
+        return _texts(self._items(f"{_OWN}description"))
 
     @property
     def own_keywords(self) -> list[str]:
         """The keywords that captioner wrote."""
-        return _texts(_items(self._rdf, f"{_OWN}subject", "Bag"))
+        return _texts(self._items(f"{_OWN}subject"))
 
     def merge(
         self,
@@ -83,22 +88,17 @@ class XmpPacket:
     ) -> bool:
         """Set `dc:description`, which is the default for all languages, and `dc:subject`.
 
-        captioner becomes the creator tool if there is no other.
-
         overwrite: replace a description that captioner did not write; otherwise it stays.
         iptc_caption, iptc_keywords: beside the packet in a photo.
         Returns whether the description was set.
         """
-        is_set = _describe(self._rdf, description, overwrite, iptc_caption)
-        _set_keywords(self._rdf, description.keywords, iptc_keywords)
-        confidence = _property(self._rdf, f"{_OWN}confidence")
+        is_set = self._describe(description, overwrite, iptc_caption)
+        self._set_keywords(description.keywords, iptc_keywords)
+        confidence = self._property(f"{_OWN}confidence")
         if description.confidence is None:
             confidence.getparent().remove(confidence)
         else:
             confidence.text = f"{description.confidence:.2f}"
-        creator = _property(self._rdf, f"{_XMP}CreatorTool")
-        if not creator.text or creator.text.startswith("captioner "):
-            creator.text = f"captioner {__version__}"
         return is_set
 
     def as_file(self) -> bytes:
@@ -114,97 +114,71 @@ class XmpPacket:
         content: str = etree.tostring(root, encoding="unicode", with_tail=False)
         return _BLOCK % content.encode()
 
+    def _describe(self, description: Description, overwrite: bool, iptc_caption: str) -> bool:
+        """Set the description; False if another's is there that is not to be replaced."""
+        caption, languages = description.caption, ("x-default", description.language)
+        own = self._items(f"{_OWN}description")
+        replaceable = {"", caption, *_texts(own)}
+        if iptc_caption not in replaceable and not overwrite:
+            return False
+        descriptions = self._items(f"{_DC}description", "Alt")
+        items = descriptions.findall(_ITEM)
+        replaced = [each for each in items if each.get(_LANGUAGE, "x-default").lower() in languages]
+        texts = ((item.text or "").strip() for item in replaced)
+        if not overwrite and not replaceable.issuperset(texts):
+            return False
+        for item in replaced:
+            descriptions.remove(item)
+        for place, tag in enumerate(languages):
+            item = etree.Element(_ITEM, {_LANGUAGE: tag})
+            item.text = caption
+            descriptions.insert(place, item)
+        own.clear()
+        _add(own, (text for text in dict.fromkeys(_texts(descriptions)) if text in replaceable))
+        return True
 
-def _describe(
-    rdf: etree._Element, description: Description, overwrite: bool, iptc_caption: str
-) -> bool:
-    """Set the description; False if there is one by somebody else that is not to be replaced."""
-    caption, language = description.caption, description.language
-    own = _items(rdf, f"{_OWN}description", "Bag")
-    replaceable = {"", caption, *_texts(own)}
-    if iptc_caption not in replaceable and not overwrite:
-        return False
-    descriptions = _items(rdf, f"{_DC}description", "Alt")
-    replaced = [
-        item
-        for item in descriptions.findall(_ITEM)
-        if item.get(_LANGUAGE, "x-default").lower() in ("x-default", language)
-    ]
-    if not overwrite and any((item.text or "").strip() not in replaceable for item in replaced):
-        return False
-    for item in replaced:
-        descriptions.remove(item)
-    for place, tag in enumerate(("x-default", language)):
-        item = etree.Element(_ITEM, {_LANGUAGE: tag})
-        item.text = caption
-        descriptions.insert(place, item)
-    own.clear()
-    for text in dict.fromkeys(_texts(descriptions)):
-        if text in replaceable:
-            etree.SubElement(own, _ITEM).text = text
-    return True
+    def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> None:
+        """Replace the keywords that captioner wrote; those of the user stay."""
+        own, subjects = self._items(f"{_OWN}subject"), self._items(f"{_DC}subject")
+        own_texts = _texts(own)
+        own.clear()
+        for item in subjects.findall(_ITEM):
+            if item.text in own_texts:
+                subjects.remove(item)
+        others = {*_texts(subjects), *iptc_keywords} - set(own_texts)
+        for array in (own, subjects):
+            _add(array, (word for word in keywords if word not in others))
 
+    def _property(self, name: str) -> etree._Element:
+        """The element of a property; made if missing, also from its form as an attribute."""
+        descriptions = self._rdf.findall(f"{_RDF}Description")
+        if not descriptions:
+            descriptions = [etree.SubElement(self._rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
+        for description in descriptions:
+            found = description.find(name)
+            if found is not None:
+                return found
+        owner = next((each for each in descriptions if name in each.attrib), descriptions[0])
+        made = etree.SubElement(owner, name, nsmap=_NAMESPACES)
+        made.text = owner.attrib.pop(name, None)
+        etree.cleanup_namespaces(made)
+        return made
 
-def _set_keywords(
-    rdf: etree._Element, keywords: Sequence[str], iptc_keywords: Sequence[str]
-) -> None:
-    """Replace the keywords that captioner wrote; those of the user stay."""
-    own = _items(rdf, f"{_OWN}subject", "Bag")
-    own_texts = _texts(own)
-    own.clear()
-    subjects = _items(rdf, f"{_DC}subject", "Bag")
-    for item in subjects.findall(_ITEM):
-        if item.text in own_texts:
-            subjects.remove(item)
-    others = {*_texts(subjects), *iptc_keywords} - set(own_texts)
-    for word in keywords:
-        if word not in others:
-            for bag in (own, subjects):
-                etree.SubElement(bag, _ITEM).text = word
-
-
-def _parsed(content: bytes, name: str) -> etree._Element:
-    """The `rdf:RDF` element of a packet."""
-    try:
-        parser = etree.XMLParser(resolve_entities=False, no_network=True)
-        root = etree.fromstring(content, parser)
-    except etree.XMLSyntaxError as error:
-        raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
-    if root.getroottree().docinfo.doctype:
-        raise UserError(f"{name} declares a document type, unlike XMP files, and was left alone")
-    rdf = next(root.iter(f"{_RDF}RDF"), None)
-    if rdf is None:
-        raise UserError(f"{name} is XML without an XMP packet and was left alone")
-    return rdf
-
-
-def _property(rdf: etree._Element, name: str) -> etree._Element:
-    """The element of a property; made if missing, also from its form as an attribute."""
-    descriptions = rdf.findall(f"{_RDF}Description")
-    if not descriptions:
-        descriptions = [etree.SubElement(rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
-    for description in descriptions:
-        found = description.find(name)
-        if found is not None:
+    def _items(self, name: str, kind: str = "Bag") -> etree._Element:
+        """The array of a property, a `rdf:Alt` or `rdf:Bag`; a plain value becomes its item."""
+        parent = self._property(name)
+        for found in parent.iterchildren(*(f"{_RDF}{form}" for form in ("Alt", "Bag", "Seq"))):
             return found
-    owner = next((each for each in descriptions if name in each.attrib), descriptions[0])
-    made = etree.SubElement(owner, name, nsmap=_NAMESPACES)
-    made.text = owner.attrib.pop(name, None)
-    etree.cleanup_namespaces(made)
-    return made
-
-
-def _items(rdf: etree._Element, name: str, kind: str) -> etree._Element:
-    """The array of a property, a `rdf:Alt` or `rdf:Bag`; a plain value becomes its only item."""
-    parent = _property(rdf, name)
-    for found in parent.iterchildren(*(f"{_RDF}{form}" for form in ("Alt", "Bag", "Seq"))):
-        return found
-    text, parent.text = (parent.text or "").strip(), None
-    array = etree.SubElement(parent, f"{_RDF}{kind}")
-    if text:
-        etree.SubElement(array, _ITEM).text = text
-    return array
+        text, parent.text = (parent.text or "").strip(), None
+        array = etree.SubElement(parent, f"{_RDF}{kind}")
+        _add(array, filter(None, [text]))
+        return array
 
 
 def _texts(array: etree._Element) -> list[str]:
     return [item.text or "" for item in array.findall(_ITEM)]
+
+
+def _add(array: etree._Element, texts: Iterable[str]) -> None:
+    for text in texts:
+        etree.SubElement(array, _ITEM).text = text

@@ -103,8 +103,8 @@ LAUGHS = "".join(f"<!ENTITY a{n} '{f'&a{n - 1};' * 10}'>" for n in range(1, 10))
     ("content", "sentence"),
     [
         ("", "is not valid XML"),
-        ("<svg xmlns='http://www.w3.org/2000/svg'/>", "is XML without an XMP packet"),
-        ("<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>", "declares a document"),
+        ("<svg xmlns='http://www.w3.org/2000/svg'/>", "is not XMP, or decl"),
+        ("<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>", "is not XMP, or decl"),
         (f"<!DOCTYPE x [<!ENTITY a0 'ha'>{LAUGHS}]><x y='&a9;'>&a9;</x>", "is not valid XML"),
     ],
 )

@@ -228,11 +228,11 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few(on_problem: OnP
     problems.settle()
     assert problems.summary() == "table t.csv: nothing left out"
     for line in range(2, 14):
-        problems.add("row without a split", f"line {line} has none")
+        problems.add("line without a split", f"line {line} has none")
     problems.add("missing image", "image \ud800 has no file")
     assert len(problems) == 13
     lines = "".join(f"line {line} has none; " for line in range(2, 12))
-    listed = f"12 rows without a split ({lines}and 2 more), "
+    listed = f"12 lines without a split ({lines}and 2 more), "
     listed += "1 missing image (image \\ud800 has no file)"
     assert problems.summary() == f"table t.csv: left out {listed}"
     if on_problem == "skip":
