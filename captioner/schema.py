@@ -9,45 +9,29 @@ YAML, saved JSON, the command line's options and `docs/configuration.md` are mad
 
 from __future__ import annotations
 
-import re
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    PlainValidator,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
 from captioner.errors import UserError, did_you_mean, near_names
 
-Size = Annotated[int, Field(ge=1, le=65_536)]
-"""Of a layer or a batch."""
+LENGTH = 10_000  # The longest caption or sentence, in tokens.
+COUNT = 1_000_000_000  # The most examples, words or steps.
 
-LENGTH = 10_000
-"""The longest caption or sentence, in tokens."""
-
+Size = Annotated[int, Field(ge=1, le=65_536)]  # Of a layer or a batch.
 Length = Annotated[int, Field(ge=1, le=LENGTH)]
-
-COUNT = 1_000_000_000
-"""The most examples, words or steps."""
-
 Count = Annotated[int, Field(ge=1, le=COUNT)]
-
-Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
-"""torch's generators take no larger one."""
-
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # torch's generators take no larger one.
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Probability = Annotated[float, Field(ge=0, le=1)]
+FilePath = Annotated[Path, Field(strict=False)]  # From text.
+Text = InstanceOf[str]  # Also with half a character, which pydantic's `str` refuses.
 
 Instance = TypeVar("Instance", bound="Config")
 
@@ -55,9 +39,8 @@ Instance = TypeVar("Instance", bound="Config")
 class Config(BaseModel):
     """Base of every section: frozen, without other fields, types or infinite numbers.
 
-    An integer is accepted for a float; no bool or text is accepted for a number. A check of
-    several fields is a `model_validator` that raises `ValueError` with a sentence that begins with
-    the name of one of them. Users get `UserError` with the name of the field.
+    An integer is accepted for a float. A check of several fields is a `model_validator` that raises
+    `ValueError` with a sentence that begins with the name of one of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -85,19 +68,15 @@ class Config(BaseModel):
 
 
 class Records(Config):
-    """Base of JSON files that others write: fields that are not declared are ignored.
+    """Base of JSON files that others write, of which other fields are ignored.
 
-    Their many records are `TypedDict`s in a list that ends at its first error (`FailFast`), with
-    `pydantic.with_config(RECORD)`.
+    Their many records are `TypedDict`s `with_config(RECORD)`, in a list that is `FailFast`.
     """
 
     model_config = ConfigDict(extra="ignore")
 
 
 RECORD = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
-
-Text = InstanceOf[str]
-"""A string, also one with half a character, which pydantic's `str` refuses."""
 
 
 def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
@@ -109,7 +88,7 @@ def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
-    """A config as plain values, fit for JSON and YAML: the inverse of `from_mapping`."""
+    """A config as plain values, for JSON and YAML: the inverse of `from_mapping`."""
     return config.model_dump(mode="json")
 
 
@@ -117,29 +96,15 @@ def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The values of nested mappings by `section.field`, with `prefix` before each name."""
     values: dict[str, Any] = {}
     for name, value in mapping.items():
-        if isinstance(value, Mapping):
-            values |= flat(value, f"{prefix}{name}.")
-        else:
-            values[prefix + name] = value
+        is_nested = isinstance(value, Mapping)
+        values |= flat(value, f"{prefix}{name}.") if is_nested else {prefix + name: value}
     return values
-
-
-def _path(value: Any) -> Any:
-    if isinstance(value, str) and value and "\0" not in value:
-        return Path(value)
-    if isinstance(value, Path):
-        return value
-    raise PydanticCustomError("path_type", "not a path")
-
-
-FilePath = Annotated[Path, BeforeValidator(_path)]
-"""A path, from text that is not empty."""
 
 
 def _id(value: Any) -> int | str:
     if type(value) in (int, str):
         return value  # type: ignore[no-any-return]
-    raise PydanticCustomError("id_type", "not an id")
+    raise PydanticCustomError("id_type", "Input should be a whole number or text")
 
 
 Id = Annotated[int | str, PlainValidator(_id)]
@@ -168,21 +133,6 @@ def section_of(annotation: Any) -> type[Config] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Config) else None
 
 
-_TYPES = {
-    "bool": "true or false",
-    "dict": "names with values",
-    "finite": "a finite number",
-    "id": "a whole number or text",
-    "float": "a number",
-    "int": "a whole number",
-    "is": "text",
-    "list": "a list",
-    "path": "a path",
-    "string": "text",
-    "tuple": "a list",
-}
-"""What a value should be, by the first word of pydantic's code."""
-
 _LIMITS = {
     "greater_than_equal": ("ge", "at least"),
     "less_than_equal": ("le", "at most"),
@@ -196,44 +146,36 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
     first = next((each for each in errors if each["type"] in _UNKNOWN), errors[0])
-    place = first["loc"]
     if first["type"] in _UNKNOWN:
-        return _unknown_field(kind, *map(str, place))
-    sentence = error_sentence(first, place)
-    section = _section_at(kind, place)
-    if first["type"] == "value_error" and place and section is not None:
-        field = re.match(r"\w+", str(first["ctx"]["error"]))
-        if field is not None and field[0] in section.field_names():
-            return sentence.replace(": ", ".", 1)
-    return sentence
+        return _unknown_field(kind, *map(str, first["loc"]))
+    return error_sentence(first, first["loc"])
 
 
 def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
     """One of pydantic's errors as a sentence. place: of the value, names and indices."""
     code, value, context = error["type"], error["input"], error.get("ctx", {})
-    if place[-1:] == ("[key]",):  # A name of a dict that is no text.
-        place, code = place[:-2], "dict_type"
-    path = _dotted(place)
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+    path = "".join(steps).removeprefix(".")
     if code == "missing" and isinstance(place[-1], int):
-        return f"{_dotted(place[:-1])} has too few items"
+        return f"{path.rpartition('[')[0]} has too few items"
     if code == "missing":
         return f"field {path!r} is missing"
     if code == "literal_error":
         names = context["expected"].replace("'", "").replace(" or ", ", ")
         near = did_you_mean(near_names(value, names.split(", ")))
         return f"{path} {_show(value)} is not one of {names}{near}"
-    if code == "value_error":
-        return f"{path}: {context['error']}" if path else str(context["error"])
-    if code in ("model_type", "model_attributes_type"):
-        return f"{path + ': ' if path else ''}expected fields with values, found {_show(value)}"
+    if code == "value_error":  # It begins with the name of a field.
+        sentence = str(context["error"])
+        return f"{path}{'.' if sentence[0].islower() else ': '}{sentence}".removeprefix(".")
     if code in _LIMITS:
         name, words = _LIMITS[code]
-        return f"{path} {_show(value)} is not {words} {_number(context[name])}"
+        limit = context[name]
+        limit = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+        return f"{path} {_show(value)} is not {words} {limit}"
     if code.endswith(("too_long", "too_short")):  # "List should have at most 3 items".
         return f"{path} {error['msg'].partition(' ')[2]}"
-    if wanted := _TYPES.get(code.partition("_")[0]):
-        return f"{path} should be {wanted}, found {_show(value)}"
-    return f"{path}: {error['msg']}"
+    words = error["msg"].removeprefix("Input ").partition(",")[0]  # "should be a valid integer".
+    return f"{path} {words[0].lower()}{words[1:]}, found {_show(value)}".strip()
 
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
@@ -244,14 +186,11 @@ def _unknown_field(kind: type[Config], *place: str) -> str:
     if section is not None and name in section.removed:
         return f"field {path!r} was removed: {section.removed[name]}"
     everywhere = list(_names(kind))
-    last = {each.rpartition(".")[2]: each for each in reversed(everywhere)}
-    meant = (
-        [each for each in everywhere if each.rpartition(".")[2] == name]
-        or near_names(path, everywhere, 1)
-        or [last[each] for each in near_names(name, last, 1, 0.75)]
-    )
+    meant = [each for each in everywhere if each.rpartition(".")[2] == name][:3]
     known = f"; the fields are {', '.join(section.field_names() if section else [])}"
-    return f"unknown field {path!r}{did_you_mean(meant[:3]) or known}"
+    return (
+        f"unknown field {path!r}{did_you_mean(meant or near_names(path, everywhere, 1)) or known}"
+    )
 
 
 def _section_at(kind: type[Config], place: Iterable[int | str]) -> type[Config] | None:
@@ -267,28 +206,13 @@ def _names(kind: type[Config], prefix: str = "") -> Iterator[str]:
     """Dotted names of all fields, those of nested sections included."""
     for name in kind.field_names():
         yield prefix + name
-        field = kind.model_fields.get(name)
-        section = section_of(field.annotation) if field is not None else None
-        if section is not None:
+        if section := _section_at(kind, [name]):
             yield from _names(section, f"{prefix}{name}.")
 
 
-def _dotted(place: tuple[int | str, ...]) -> str:
-    text = ""
-    for step in place:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return text.removeprefix(".")
-
-
-def _number(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-
 def _show(value: Any) -> str:
-    if value is None:
-        return "nothing"
     try:
-        text = repr(value)
+        text = "nothing" if value is None else repr(value)
     except (ValueError, RecursionError):  # A number of 5,000 digits; a thousand brackets.
         return "something too large to show"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -184,7 +184,11 @@ def test_a_damaged_file_is_named(
         (None, {"format": None}, "a run's model is in its folder model"),
         (None, {"extra": 1}, "unknown field 'extra'"),
         (None, {"confidence": {"weights": {}}}, "field 'confidence.weights.intercept' is missing"),
-        (None, {"confidence": {"familiarity": {}, "weights": 3}}, "weights: expected fields with"),
+        (
+            None,
+            {"confidence": {"familiarity": {}, "weights": 3}},
+            "weights should be a valid dictionary",
+        ),
         ("encoder", {"depth": 3}, "unknown field 'encoder.depth'"),
         ("decoder", {"gate": "matrix"}, "decoder.gate 'matrix' is not one of"),
         ("decoder", {"memory_size": 100}, "tensor 'decoder.attention.score.key_projection.weight"),

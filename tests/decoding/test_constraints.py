@@ -99,7 +99,7 @@ def test_equals_the_rule_written_plainly(
     ("options", "sentence"),
     [
         ({"beam": 0}, "beam 0 is not at least 1"),
-        ({"beam": True}, "beam should be a whole number, found True"),
+        ({"beam": True}, "beam should be a valid integer, found True"),
         ({"n_best": 6, "beam": 5}, "n_best 6 is more than the beam size, 5"),
         ({"top_k": 3}, "'top_k' has no meaning without 'sample'"),
         ({"length_normalisation": math.nan}, "length_normalisation should be a finite number"),

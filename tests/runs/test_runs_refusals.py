@@ -89,10 +89,10 @@ def test_bad_fields_of_a_translator_are_named(tmp_path: Path, changes: str, mess
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("training.learning_rate=0.5.1", "should be a number"),
-        ("training.learning_rate=4e-", "should be a number"),
-        ("training.epochs=1e1", "epochs should be a whole number"),
-        ("training.epochs=" + "[" * 5000, "epochs should be a whole number"),
+        ("training.learning_rate=0.5.1", "should be a valid number"),
+        ("training.learning_rate=4e-", "should be a valid number"),
+        ("training.epochs=1e1", "epochs should be a valid integer"),
+        ("training.epochs=" + "[" * 5000, "epochs should be a valid integer"),
         ("training.epochs", "should read section.field=value"),
         ("=3", "should read section.field=value"),
         ("data.format.deep=3", "names a field of something that has none"),

@@ -23,7 +23,7 @@ FIELDS = [
     ({"beam": "0"}, "beam '0' is not at least 1"),
     ({"beam": "21"}, "beam '21' is not at most 20"),
     ({"n_best": "21"}, "n_best '21' is not at most 20"),
-    ({"beam": "9" * 5000}, "beam should be a whole number"),
+    ({"beam": "9" * 5000}, "beam unable to parse input string as an integer"),
     ({"n_best": "3", "beam": "2"}, "n_best 3"),
     ({"maximum_length": "1000"}, "maximum_length '1000' is not at most 100"),
     ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
@@ -39,7 +39,7 @@ FIELDS = [
     ({"captions": "[[["}, "captions[0]: Invalid JSON"),
 ]
 CAPTIONS = [
-    ({}, "captions[0] should be a list"),
+    ({}, "captions[0] should be a valid list"),
     ([GOOD] * 21, "captions[0] should have at most 20 items"),
     ([{**GOOD, "words": []}], "captions[0][0].words should have at least 1 item"),
     ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
@@ -67,10 +67,10 @@ TRANSLATIONS = [
     (b"[]", 422, "a JSON object"),
     (b"{}", 422, "'sentences' is missing"),
     (b'{"sentences": []}', 422, "sentences should have at least 1 item"),
-    (b'{"sentences": ["\\ud800"]}', 422, "sentences[0] should be text"),
+    (b'{"sentences": ["\\ud800"]}', 422, "sentences[0] should be"),
     (json.dumps({"sentences": ["x" * 2001]}).encode(), 422, "at most 2000 characters"),
     (json.dumps({"sentences": ["x"] * 17}).encode(), 422, "should have at most 16 items"),
-    (b'{"sentences": ["a"], "beam": "3"}', 422, "beam should be a whole number"),
+    (b'{"sentences": ["a"], "beam": "3"}', 422, "beam should be a valid integer"),
     (b'{"sentences": ["a"], "beam": 21}', 422, "beam 21 is not at most 20"),
     (b'{"sentences": ["a"], "coverage_penalty": NaN}', 422, "finite"),
     (b'{"sentences": ["a"], "language": "it"}', 422, "field 'language' should be de"),
@@ -152,4 +152,4 @@ def test_a_server_that_cannot_start_says_why(
     monkeypatch.setenv("CAPTIONER_TOKEN", " ")
     assert "CAPTIONER_TOKEN should hold a token" in refused(["serve"])
     monkeypatch.setitem(sys.modules, "captioner.serve.app", None)
-    assert 'more packages: pip install "captioner[serve]"' in refused(["serve"])
+    assert 'captioner serve needs pip install "captioner[serve]"' in refused(["serve"])
