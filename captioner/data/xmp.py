@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lxml import etree
 
@@ -60,7 +61,7 @@ class XmpPacket:
             root = etree.fromstring(_EMPTY if content is None else content, parser)
         except etree.XMLSyntaxError as error:
             raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
-        self._rdf = next(root.iter(f"{_RDF}RDF"), None)
+        self._rdf: Any = next(root.iter(f"{_RDF}RDF"), None)
         if self._rdf is None or root.getroottree().docinfo.doctype:
             raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
 

@@ -85,14 +85,11 @@ class StoreWriter:
         create_store(folder, record)
         self._start = _map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
-        self._pending: dict[int, int] = {}
+        self._pending: dict[int, tuple[bytes, int]] = {}
         self._flushed = time.monotonic()
         with refuse_os_errors(f"cannot write feature store {folder}"):
-            # Files, not a writable map: on a full disk a write to a map kills the process.
             (folder / f"done-{rank}.bin").touch()
             flush_folder(folder)
-            self._marks = (folder / f"done-{rank}.bin").open("r+b", buffering=0)
-            self._rows = (folder / ROWS).open("r+b", buffering=0)
 
     def missing(self, batch_size: int) -> list[list[int]]:
         """The batches of this process, each without the rows that are done."""
@@ -110,26 +107,29 @@ class StoreWriter:
         unreadable: rows of photos that could not be read.
         """
         content = vectors.detach().to(torch.float16).cpu().contiguous().numpy()  # (B, L, D)
-        with refuse_os_errors(f"cannot write feature store {self.folder}"):
-            for row, values in zip(rows, content, strict=True):
-                self._rows.seek(self._start + row * values.nbytes)
-                left = values.data.cast("B")
-                while left:
-                    left = left[self._rows.write(left) :]
-        self._pending |= {row: _UNREADABLE if row in unreadable else _DONE for row in rows}
+        for row, values in zip(rows, content, strict=True):
+            state = _UNREADABLE if row in unreadable else _DONE
+            self._pending[row] = values.tobytes(), state
         if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Flush the written rows to disk, then mark them done."""
-        if not self._pending:
-            return
+        """Write the pending rows to disk, then mark them done."""
+        marks = self.folder / f"done-{self.rank}.bin"
+        # Files, not a writable map: on a full disk a write to a map kills the process.
         with refuse_os_errors(f"cannot write feature store {self.folder}"):
-            os.fsync(self._rows.fileno())
-            for row, state in self._pending.items():
-                self._marks.seek(row)
-                self._marks.write(bytes([state]))
-            os.fsync(self._marks.fileno())
+            with (self.folder / ROWS).open("r+b") as file:
+                for row, (content, _) in self._pending.items():
+                    file.seek(self._start + row * len(content))
+                    file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            with marks.open("r+b") as file:
+                for row, (_, state) in self._pending.items():
+                    file.seek(row)
+                    file.write(bytes([state]))
+                file.flush()
+                os.fsync(file.fileno())
         self._pending.clear()
         self._flushed = time.monotonic()
 
@@ -137,11 +137,7 @@ class StoreWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        try:
-            self.flush()
-        finally:
-            self._rows.close()
-            self._marks.close()
+        self.flush()
 
 
 class FeatureStore:
