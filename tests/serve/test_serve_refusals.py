@@ -36,7 +36,7 @@ FIELDS = [
     ({"maps": "true"}, "unknown field 'maps'"),
     ({"captions": ["[]"] * 2}, "captions[0] should have at least 1 item"),
     ({"captions": [json.dumps([GOOD])] * 2}, "once for each photo"),
-    ({"captions": "[[["}, "captions[0]: Invalid JSON"),
+    ({"captions": "[[["}, "captions[0] invalid JSON"),
 ]
 CAPTIONS = [
     ({}, "captions[0] should be a valid list"),
