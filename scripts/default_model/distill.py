@@ -22,14 +22,22 @@ into the decoder.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from photos import Folders, batches, folder_parser, load_photos, views
+from photos import (
+    BATCH_SIZE,
+    Folders,
+    Photos,
+    batches,
+    folder_parser,
+    load_photos,
+    train_on_photos,
+)
 from safetensors.torch import load_file
 from teachers import GROUPS, TeacherMaps
 from torch import Tensor, nn
@@ -43,9 +51,6 @@ from captioner.cli.program import run_program
 from captioner.data.batches import collate_captions, encode_captions
 from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
-from captioner.training.config import TrainingConfig
-from captioner.training.loop import Validation, train
-from captioner.training.optimization import make_optimizer
 from captioner.vision.encoders import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
@@ -56,7 +61,6 @@ ENCODER = VGGConfig(name="vgg11_bn", context=(2, 4))
 FROZEN = 2
 """Stages of the encoder that stay as they are."""
 
-BATCH_SIZE = 16
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 1e-2
 
 CONTEXT_LEARNING_RATE = 1e-4
@@ -237,45 +241,24 @@ def captions_to_read(
 
 
 @dataclass(frozen=True)
-class Photos:
-    """The training photos (N, 3, S, S) in batches; each is mirrored every second epoch.
+class DescribedPhotos(Photos):
+    """Photos with their targets of `make_targets` and captions of `captions_to_read`."""
 
-    targets: of `make_targets`. captions: of `captions_to_read`.
-    """
-
-    photos: Tensor
     targets: Tensor
     captions: Sequence[Sequence[Sequence[int]]]
-    batch_size: int
 
-    def __len__(self) -> int:
-        """Batches of an epoch; a smaller one is left out unless it is the only one."""
-        return max(1, len(self.photos) // self.batch_size)
-
-    def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[DistillationBatch], None, None]:
-        """The batches of an epoch from number `first` on, each whole: one process trains."""
-        generator = torch.Generator().manual_seed(epoch)
-        order = torch.randperm(len(self.photos), generator=generator)
-        for number in range(first, len(self)):
-            rows = order[number * self.batch_size : (number + 1) * self.batch_size]  # (B,)
-            generator = torch.Generator().manual_seed(epoch * 10**5 + number)
-            mirrored = (rows + epoch) % 2  # (B,)
-            pixels = views(self.photos, rows, mirrored)
-            target = self.targets[rows + mirrored * len(self.photos)].float()
-            batch = DistillationBatch(pixels, target, *self._captions(rows.tolist(), generator))
-            yield [batch]
-
-    def _captions(self, rows: Sequence[int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """K captions of each of B photos, to be fed, and their mask: (B, K, T) each."""
+    def batch(
+        self, pixels: Tensor, rows: Tensor, mirrored: Tensor, generator: torch.Generator
+    ) -> DistillationBatch:
+        """With the maps, and K captions of each of B photos, to be fed: (B, K, T)."""
         drawn = []
-        for row in rows:
+        for row in rows.tolist():
             choice = torch.randint(len(self.captions[row]), (CAPTIONS_READ,), generator=generator)
             drawn += [self.captions[row][place] for place in choice.tolist()]
-        inputs, _, mask = collate_captions(drawn)
+        words, _, mask = collate_captions(drawn)
+        target = self.targets[rows + mirrored * len(self.photos)].float()
         shape = (len(rows), CAPTIONS_READ, -1)
-        return inputs.view(shape), mask.view(shape)
+        return DistillationBatch(pixels, target, words.view(shape), mask.view(shape))
 
 
 @torch.no_grad()
@@ -297,6 +280,7 @@ def main() -> None:
     """Distil."""
     parser = folder_parser(
         __doc__,
+        trains=True,
         people="table of people's captions that tables.py wrote",
         scales="file that teacher_features.py wrote",
         words="model folder of the decoder that was trained on the teachers' maps",
@@ -305,8 +289,6 @@ def main() -> None:
     parser.add_argument(
         "--start-from", required=True, help="imagenet, random, a weights file or a model folder"
     )
-    parser.add_argument("--epochs", type=int, required=True)
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     arguments = parser.parse_args()
     folders = Folders(arguments.flickr, arguments.everyday)
     paths = folders.training_photos()
@@ -332,31 +314,19 @@ def main() -> None:
     student.begin(sample, [part.float() for part in targets[rows].split(50)])
     student.to(memory_format=torch.channels_last)
 
-    def validate() -> dict[str, float]:
-        scores = {
+    def scores() -> dict[str, float]:
+        return {
             f"{source} {group}": value
             for source, given in held_out.items()
             for group, value in explained(student, *given).items()
         }
-        return {**scores, "mean": sum(scores.values()) / len(scores)}
 
-    def keep(scores: dict[str, float], epoch: int) -> None:
+    def save() -> None:
         decoder = student.folded(sample)
         settings = words.vocabulary, words.preprocessing, words.search
         captioner = Captioner(student.encoder, decoder, *settings)
         save_model(captioner, arguments.out / "model", torch.float32)
 
-    training = TrainingConfig(
-        epochs=arguments.epochs,
-        batch_size=BATCH_SIZE,
-        learning_rate=LEARNING_RATE,
-        weight_decay=WEIGHT_DECAY,
-        clip_norm=0.0,
-        schedule="cosine",
-        warmup_steps=len(paths) // BATCH_SIZE * arguments.epochs // 20,
-        patience=0,
-        precision=arguments.precision,
-    )
     context = list(student.encoder.context.parameters())
     others = [
         parameter
@@ -364,14 +334,16 @@ def main() -> None:
         if parameter.requires_grad and not name.startswith("encoder.context.")
     ]
     groups = [{"params": others}, {"params": context, "lr": CONTEXT_LEARNING_RATE}]
-    train(
+    train_on_photos(
         student,
-        Photos(photos, targets, captions, BATCH_SIZE),
-        training,
-        arguments.out,
-        Validation(validate, "mean", keep),
-        arguments.resume,
-        make_optimizer(student, training, groups),
+        DescribedPhotos(photos, targets, captions),
+        arguments,
+        scores,
+        save,
+        groups,
+        learning_rate=LEARNING_RATE,
+        weight_decay=WEIGHT_DECAY,
+        warmup_steps=len(paths) // BATCH_SIZE * arguments.epochs // 20,
     )
 
 

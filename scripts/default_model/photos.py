@@ -6,21 +6,28 @@ Flickr8k shows people and dogs outdoors; the everyday photos show food, rooms, s
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as transforms
 
 from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
+from captioner.training.config import TrainingConfig
+from captioner.training.loop import Validation, train
+from captioner.training.optimization import make_optimizer
 from captioner.vision.images import load_image
 
 PHOTO_SIZE = 224
 """Side of a squashed photo in pixels."""
+
+BATCH_SIZE = 16
+"""Photos of a training step."""
 
 VALIDATION_PHOTOS = 300
 """The first photos of Flickr8k's validation split, by which the best epoch is chosen."""
@@ -65,8 +72,13 @@ class Folders:
         }
 
 
-def folder_parser(description: str | None, **folders: str) -> argparse.ArgumentParser:
-    """A parser with `--precision` and folders: those of the photos, and others with their help."""
+def folder_parser(
+    description: str | None, trains: bool = False, **folders: str
+) -> argparse.ArgumentParser:
+    """A parser with `--precision` and folders: those of the photos, and others with their help.
+
+    trains: for `train_on_photos`.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -85,6 +97,11 @@ def folder_parser(description: str | None, **folders: str) -> argparse.ArgumentP
         help="of matrix products; bfloat16 is four times as fast on a processor that has it "
         "(default: %(default)s)",
     )
+    if trains:
+        parser.add_argument("--epochs", type=int, required=True)
+        parser.add_argument(
+            "--resume", action="store_true", help="go on with the run in the folder"
+        )
     return parser
 
 
@@ -113,11 +130,65 @@ def batches(photos: Tensor, task: str = "") -> Iterator[Tensor]:
             progress.update(len(part))
 
 
-def views(photos: Tensor, rows: Tensor, mirrored: Tensor) -> Tensor:
-    """Some photos of (N, 3, S, S), uint8, in [0, 1]: (B, 3, S, S).
+@dataclass(frozen=True)
+class Photos:
+    """Photos (N, 3, S, S), uint8, to train on; each is mirrored every second epoch."""
 
-    rows: (B,). mirrored: (B,), 1 for those to mirror.
+    photos: Tensor
+
+    def __len__(self) -> int:
+        """Batches of an epoch; a smaller one is left out unless it is the only one."""
+        return max(1, len(self.photos) // BATCH_SIZE)
+
+    def batches(
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
+    ) -> Generator[list[Any], None, None]:
+        """The batches of an epoch from number `first` on, each whole: one process trains."""
+        order = torch.randperm(len(self.photos), generator=torch.Generator().manual_seed(epoch))
+        for number in range(first, len(self)):
+            rows = order[number * BATCH_SIZE : (number + 1) * BATCH_SIZE]  # (B,)
+            mirrored = (rows + epoch) % 2  # (B,)
+            pixels = self.photos[rows].float() / 255  # (B, 3, S, S)
+            pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
+            pixels = pixels.contiguous(memory_format=torch.channels_last)
+            generator = torch.Generator().manual_seed(epoch * 10**5 + number)
+            yield [self.batch(pixels, rows, mirrored, generator)]
+
+    def batch(
+        self, pixels: Tensor, rows: Tensor, mirrored: Tensor, generator: torch.Generator
+    ) -> Any:
+        """What the loss is given: photos (B, 3, S, S) in [0, 1], and what belongs to their rows."""
+        return pixels
+
+
+def train_on_photos(
+    model: nn.Module,
+    photos: Photos,
+    arguments: argparse.Namespace,
+    scores: Callable[[], dict[str, float]],
+    save: Callable[[], None],
+    groups: list[dict[str, Any]] | None = None,
+    **settings: Any,
+) -> None:
+    """Train as the options of `folder_parser` say.
+
+    scores: of the validation photos, by name. save: saves the model; called when their mean is the
+        best so far. groups: of the optimiser's parameters. settings: more of the training config.
     """
-    pixels = photos[rows].float() / 255  # (B, 3, S, S)
-    pixels = torch.where(mirrored.view(-1, 1, 1, 1) == 1, pixels.flip(-1), pixels)
-    return pixels.contiguous(memory_format=torch.channels_last)
+    config = TrainingConfig(
+        epochs=arguments.epochs,
+        batch_size=BATCH_SIZE,
+        clip_norm=0.0,
+        schedule="cosine",
+        patience=0,
+        precision=arguments.precision,
+        **settings,
+    )
+
+    def validate() -> dict[str, float]:
+        found = scores()
+        return {**found, "mean": sum(found.values()) / len(found)}
+
+    validation = Validation(validate, "mean", lambda scores, epoch: save())
+    optimizer = make_optimizer(model, config, groups)
+    train(model, photos, config, arguments.out, validation, arguments.resume, optimizer)

@@ -14,18 +14,15 @@ captioner with this encoder.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
-from photos import Folders, batches, folder_parser, load_photos, views
+from photos import Folders, Photos, batches, folder_parser, load_photos, train_on_photos
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as transforms
 
 from captioner.caption.folder import load_model, save_model
 from captioner.cli.program import run_program
-from captioner.training.config import TrainingConfig
-from captioner.training.loop import Validation, train
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
@@ -34,7 +31,6 @@ RANK = 0.5
 SAMPLE, PLACES = 100, 300
 """Photos, and places in each, over which the convolutions are split."""
 
-BATCH_SIZE = 16
 LEARNING_RATE = 3e-5
 
 
@@ -57,26 +53,6 @@ class Pupil(nn.Module):
             wanted = self._whole[0].encode(pixels)  # (B, L, D)
         error = (self.encoder(pixels).float() - wanted) / self._deviation[0]
         return {"loss": error.square().mean()}
-
-
-@dataclass(frozen=True)
-class Photos:
-    """Photos (N, 3, S, S), uint8, in batches; each is mirrored every second epoch."""
-
-    photos: Tensor
-
-    def __len__(self) -> int:
-        """Batches of an epoch; a smaller one is left out unless it is the only one."""
-        return max(1, len(self.photos) // BATCH_SIZE)
-
-    def batches(
-        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Tensor], None, None]:
-        """The batches of an epoch from number `first` on, each whole: one process trains."""
-        order = torch.randperm(len(self.photos), generator=torch.Generator().manual_seed(epoch))
-        for number in range(first, len(self)):
-            rows = order[number * BATCH_SIZE : (number + 1) * BATCH_SIZE]  # (B,)
-            yield [views(self.photos, rows, (rows + epoch) % 2)]
 
 
 @torch.no_grad()
@@ -143,10 +119,8 @@ def kept(pupil: Pupil, photos: Tensor) -> float:
 
 def main() -> None:
     """Split."""
-    parser = folder_parser(__doc__, out="the run's folder")
+    parser = folder_parser(__doc__, trains=True, out="the run's folder")
     parser.add_argument("model", help="model folder or name")
-    parser.add_argument("--epochs", type=int, required=True)
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     arguments = parser.parse_args()
     folders = Folders(arguments.flickr, arguments.everyday)
     captioner = load_model(arguments.model)
@@ -160,25 +134,14 @@ def main() -> None:
     whole = captioner.encoder.for_inference(getattr(torch, arguments.precision))
     pupil = Pupil(encoder, whole, captioner.decoder.standardisation.deviation)
 
-    def validate() -> dict[str, float]:
-        scores = {name: kept(pupil, each) for name, each in held_out.items()}
-        return {**scores, "mean": sum(scores.values()) / len(scores)}
+    def scores() -> dict[str, float]:
+        return {name: kept(pupil, each) for name, each in held_out.items()}
 
-    def keep(scores: dict[str, float], epoch: int) -> None:
+    def save() -> None:
         save_model(replace(captioner, encoder=pupil.encoder), arguments.out / "model")
 
-    training = TrainingConfig(
-        epochs=arguments.epochs,
-        batch_size=BATCH_SIZE,
-        learning_rate=LEARNING_RATE,
-        clip_norm=0.0,
-        schedule="cosine",
-        warmup_steps=100,
-        patience=0,
-        precision=arguments.precision,
-    )
-    validation = Validation(validate, "mean", keep)
-    train(pupil, Photos(photos), training, arguments.out, validation, arguments.resume)
+    settings = {"learning_rate": LEARNING_RATE, "warmup_steps": 100}
+    train_on_photos(pupil, Photos(photos), arguments, scores, save, **settings)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,14 @@
 """The steps towards the packaged captioner: boxes as maps, tables, distillation."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from samples import make_captioner, save_photo
 from scripts_samples import ROOT
 
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.data.instances import CocoInstances
-from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.feature_store import FeatureStore
-from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 NAMES = ("photos", "teachers", "teacher_features", "distill", "tables", "mean", "split")
@@ -42,51 +34,6 @@ def test_a_box_covers_the_cells_whose_centres_it_holds(scripts: Any) -> None:
     assert torch.allclose(maps[0, 3], expected)
     assert maps[0, 7].nonzero().tolist() == [[0, 1]]
     assert int(maps[1].count_nonzero()) == 0
-
-
-def test_targets_are_of_photos_and_of_their_mirror_images(scripts: Any) -> None:
-    photos = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
-    for row in range(3):
-        photos[row, :, :, 4 * row : 4 * row + 8] = 85 * (row + 1)
-
-    def teacher(pixels: torch.Tensor) -> torch.Tensor:
-        """The photo, 2x2, in each channel."""
-        return torch.nn.functional.adaptive_avg_pool2d(pixels[:, :1], 2).expand(-1, 512, 2, 2)
-
-    targets = scripts.distill.make_targets(photos, teacher)
-    expected = torch.cat([teacher(photos / 255), teacher(photos.flip(-1) / 255)])
-    torch.testing.assert_close(targets.float(), expected, atol=1e-3, rtol=0)
-
-    captions = [[[10 + row]] for row in range(3)]
-    batches = scripts.distill.Photos(photos, targets, captions, 2)
-    views: list[set[int]] = []
-    for epoch in range(2):
-        ((batch,),) = batches.batches(epoch)
-        assert len(batches) == 1
-        torch.testing.assert_close(batch.target, teacher(batch.pixels), atol=1e-3, rtol=0)
-        assert batch.words.shape == batch.mask.shape == (2, 2, 2)  # The start, and one word.
-        rows = (batch.words[:, 0, 1] - 10).tolist()
-        whole = zip(rows, batch.pixels, strict=True)
-        plain = {row for row, pixels in whole if torch.equal(pixels, photos[row] / 255)}
-        views += [plain, set(rows) - plain]
-    assert not views[0] & views[2]
-    assert not views[1] & views[3]
-
-
-def test_what_the_detector_is_sure_of_becomes_instances(scripts: Any, tmp_path: Path) -> None:
-    photo = save_photo(tmp_path / "a.png", 0, (40, 20))
-
-    def detector(pixels: torch.Tensor) -> Any:
-        assert pixels.shape == (1, 3, 224, 224)
-        corners = torch.tensor([[0.5, 0, 1, 0.5], [0, 0, 1, 1]])
-        return [scripts.teachers.Boxes(torch.tensor([1, 0]), torch.tensor([0.9, 0.2]), corners)]
-
-    detector.classes = ["dog", "cat"]  # type: ignore[attr-defined]
-    scripts.tables.write_instances(tmp_path / "i.json", [photo], detector)
-    instances = CocoInstances([tmp_path / "i.json"])
-    assert instances.categories("a.png") == {"cat"}
-    target = instances.target("a.png", "cat")
-    assert (target.size, target.boxes) == ((40, 20), ((20, 0, 40, 10),))
 
 
 def make_student(scripts: Any, words: int = 12, **encoder: Any) -> Any:
@@ -129,24 +76,6 @@ def test_a_student_learns_what_the_teachers_decoder_says(scripts: Any) -> None:
     assert not any(each.requires_grad for each in student._teacher[0].parameters())
 
 
-def test_a_photo_without_captions_is_read_with_those_that_the_decoder_finds(
-    scripts: Any, tmp_path: Path
-) -> None:
-    captioner = make_captioner()
-    photos = [save_photo(tmp_path / f"{name}.png") for name in "ab"]
-    row = {"image": str(photos[1].resolve()), "caption": "a man runs", "split": "train"}
-    (tmp_path / "people.jsonl").write_text(json.dumps(row))
-    maps = torch.rand(2, 512, 4, 4)
-    found, own = scripts.distill.captions_to_read(
-        captioner, tmp_path / "people.jsonl", photos, maps
-    )
-    assert own == [captioner.vocabulary.encode(["a", "man", "runs"])]
-    annotations = maps[:1].flatten(2).transpose(1, 2)
-    (best,) = captioner.caption_annotations(annotations, captioner.search.override(n_best=3))
-    expected = [captioner.vocabulary.encode(each.words) for each in (best, *best.alternatives)]
-    assert found == expected
-
-
 def test_new_context_changes_nothing_in_training_either(scripts: Any) -> None:
     plain, deeper = make_student(scripts), make_student(scripts, context=(2, 4))
     deeper.load_state_dict(plain.state_dict(), strict=False)
@@ -159,34 +88,6 @@ def test_new_context_changes_nothing_in_training_either(scripts: Any) -> None:
     assert deeper.encoder.context[1].running_mean.abs().max() > 0.1
     deeper.encoder.context.train()  # The rest as in evaluation: batch and sample are the same.
     torch.testing.assert_close(deeper.annotations(pixels[0]), expected, rtol=0.02, atol=0.02)
-
-
-def test_a_network_in_place_of_an_encoder_sees_photos_as_they_are(
-    scripts: Any, tmp_path: Path
-) -> None:
-    lines = ["image,caption,split"]
-    for number in range(4):
-        photo = save_photo(tmp_path / f"{number}.jpg", seed=number)
-        lines.append(f"{photo},a photo,{'train' if number < 2 else 'val'}")
-    (tmp_path / "table.csv").write_text("\n".join(lines))
-    mapping = {
-        "data": {"format": "table", "annotations": f"{tmp_path}/table.csv"},
-        "preprocessing": {"size": 64, "resize": "squash"},
-        "encoder": {"name": "vgg11_bn", "width": 0.05, "weights": f"{tmp_path}/w.safetensors"},
-        "features": {"folder": f"{tmp_path}/features"},
-    }
-    recipe = from_mapping(CaptioningRecipe, mapping, "recipe")
-
-    def network(photos: torch.Tensor) -> torch.Tensor:
-        vectors = torch.zeros(len(photos), 16, 512)
-        vectors[:, :, :3] = photos.mean(dim=(2, 3))[:, None]
-        return vectors
-
-    scripts.teacher_features.fill_with_network(recipe, network)
-    plain = recipe.preprocessing.replace(mean=(0, 0, 0), standard_deviation=(1, 1, 1))
-    expected = plain(load_image(tmp_path / "1.jpg")).mean(dim=(1, 2))  # (3,)
-    stored = FeatureStore(tmp_path / "features/train").read([1])[0, 0, :3]
-    torch.testing.assert_close(stored.float(), expected, atol=1e-3, rtol=0)
 
 
 def test_words_that_people_keep_apart(scripts: Any) -> None:
@@ -219,7 +120,7 @@ def test_a_split_encoder_begins_as_the_best_of_its_rank_and_learns(scripts: Any)
             parameter += 0.1 * parameter.std() * torch.randn_like(parameter)
     first = scripts.split.kept(pupil, photos)
     optimizer = torch.optim.Adam(pupil.parameters(), lr=1e-4)
-    for pixels, *_ in scripts.split.Photos(photos).batches(0):
+    for pixels, *_ in scripts.photos.Photos(photos).batches(0):
         for _ in range(20):
             pupil.loss(pixels)["loss"].backward()
             optimizer.step()
@@ -243,3 +144,19 @@ def test_no_rank_is_lost_where_there_is_none_to_lose(scripts: Any) -> None:
     split = scripts.split.split_encoder(whole, photos)
     pixels = torch.rand(2, 3, 64, 64)
     torch.testing.assert_close(split.encode(pixels), whole.encode(pixels), rtol=1e-2, atol=1e-2)
+
+
+def test_photos_are_mirrored_every_second_epoch_with_their_targets(scripts: Any) -> None:
+    photos = torch.randint(256, (3, 3, 32, 32), dtype=torch.uint8)
+    targets = torch.cat([photos, photos.flip(-1)]) / 255
+    described = scripts.distill.DescribedPhotos(photos, targets, [[[10 + n]] for n in range(3)])
+    views = []
+    for epoch in range(2):
+        ((batch,),) = described.batches(epoch)
+        torch.testing.assert_close(batch.target, batch.pixels)
+        rows = batch.words[:, 0, 1] - 10  # The start, and one word.
+        assert batch.words.shape == batch.mask.shape == (3, 2, 2)
+        whole = (batch.pixels == photos[rows] / 255).flatten(1).all(dim=1)
+        views.append(set(rows[whole].tolist()))
+    assert views[0] | views[1] == {0, 1, 2}
+    assert not views[0] & views[1]
