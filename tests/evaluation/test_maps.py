@@ -35,9 +35,6 @@ from captioner.evaluation.maps import (
     target_cells,
     word_maps,
 )
-from captioner.render.animation import frames
-from captioner.render.page import PageCaption, PageItem
-from captioner.render.save import save_word_images
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -61,15 +58,6 @@ def test_mass_inside_and_pointing() -> None:
     assert pointing(MAP, ~target) == 0.0
     nearly = np.float32(1 / 8) * np.array([[1, 1 + 1e-7, 1, 1], [1, 1, 1, 1 - 1e-7]])
     assert pointing(nearly, target) == pytest.approx(3 / 8)  # rounding decides nothing
-
-
-@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 6))
-def test_even_attention_scores_the_baselines_exactly(seed: int, rows: int, columns: int) -> None:
-    random = np.random.default_rng(seed)
-    coverage, centres = random.random((rows, columns)), random.random((rows, columns)) < 0.4
-    even = np.full((rows, columns), 1 / (rows * columns))
-    assert mass_inside(even, coverage) == pytest.approx(coverage.mean(), abs=1e-12)
-    assert pointing(even, centres) == pytest.approx(centres.mean(), abs=1e-12)
 
 
 def test_the_centre_prior_is_a_gaussian_over_the_cells() -> None:
@@ -310,28 +298,6 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: P
     scores.write_csv(str(tmp_path / "words.csv"))
     rows = list(csv.DictReader((tmp_path / "words.csv").open()))
     assert [rows[1][name] for name in ("image", "word", "mass")] == ["x", "red", "1.0"]
-
-
-def test_every_drawing_shows_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
-    """The brightest part of what is drawn for word t is the place the decoder looked at."""
-    white = Image.new("RGB", (80, 80), "white")
-    (caption,) = scripted.caption([white])
-    drawn = (white, caption.words, caption.attention, caption.region)
-
-    def looked_at(picture: Image.Image) -> int:
-        light = np.asarray(picture.convert("L").resize((80, 80), Image.Resampling.BOX), float)
-        return int(light.reshape(4, 20, 4, 20).mean(axis=(1, 3)).argmax())
-
-    names = [path.name for path in save_word_images(tmp_path, *drawn)]
-    assert names == [f"{n:02}_{word}.jpg" for n, word in enumerate(WORDS, start=1)]
-    pictures = [Image.open(tmp_path / name) for name in names]
-    assert [looked_at(picture) for picture in pictures] == list(PLACES[:5])
-    parts = [frame.crop((0, 0, 480, 480)) for frame in frames(*drawn)]
-    assert [looked_at(part) for part in parts] == list(PLACES[:5])
-    page = PageItem.of(white, caption.region, [PageCaption(caption.words, caption.attention)])
-    assert page.captions[0].words == WORDS
-    maps = np.array(json.loads(page.viewer_data)["captions"][0])
-    assert maps.argmax(axis=1).tolist() == list(PLACES[:5])
 
 
 def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:

@@ -27,11 +27,6 @@ from captioner.evaluation.score import evaluate_captions
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 COCO = DATA / "coco" / "captions_val2017_subset.json"
 
-needs_captions = pytest.mark.skipif(
-    not COCO.exists(), reason="needs the real captions in ../shared/data/coco"
-)
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
-
 Tokens = list[str]
 
 
@@ -85,29 +80,22 @@ def test_any_corpus(pairs: list[tuple[Tokens, list[Tokens]]]) -> None:
     assert_equal_to_coco([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
 
-def real_captions() -> list[list[str]]:
-    by_image: dict[int, list[str]] = defaultdict(list)
-    for record in json.loads(COCO.read_text(encoding="utf-8"))["annotations"]:
-        by_image[record["image_id"]].append(record["caption"])
-    return [captions for captions in by_image.values() if len(captions) > 1]
-
-
-@pytest.mark.data
-@needs_captions
-def test_real_captions() -> None:
-    """One person's caption is scored against those of the others."""
-    words = [[text.lower().split() for text in captions] for captions in real_captions()[:1500]]
-    hypotheses, references = [own for own, *_ in words], [others for _, *others in words]
-    assert cider_d(Corpus.of(hypotheses, references)).scores[0] > 0.5
-    assert_equal_to_coco(hypotheses, references)
-
-
-# From text to scores.
-
 NAMES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D")
 
 
-def assert_texts_equal_to_coco(captions: list[str], references: list[list[str]]) -> None:
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
+@pytest.mark.data
+@pytest.mark.skipif(not COCO.exists(), reason="needs the real captions in ../shared/data/coco")
+def test_all_real_captions_scored_against_each_other() -> None:
+    """From text to scores, with the suite's tokeniser."""
+    by_image: dict[int, list[str]] = defaultdict(list)
+    for record in json.loads(COCO.read_text(encoding="utf-8"))["annotations"]:
+        by_image[record["image_id"]].append(record["caption"])
+    texts = [captions for captions in by_image.values() if len(captions) > 1]
+    assert len(texts) > 4800
+    captions, references = [own for own, *_ in texts], [others for _, *others in texts]
     tokenizer = PTBTokenizer()
     truth = tokenizer.tokenize(
         {n: [{"caption": text} for text in of_image] for n, of_image in enumerate(references)}
@@ -119,47 +107,7 @@ def assert_texts_equal_to_coco(captions: list[str], references: list[list[str]])
         expected.append(score)
         columns.append(per_image)
     found = evaluate_captions(captions, references)
-    by_image = found.per_image()
+    by_image_found = found.per_image()
     for name, score, column in zip(NAMES, expected, columns, strict=True):
         assert found.by_name()[name] == pytest.approx(score, abs=1e-9), name
-        assert [row[name] for row in by_image] == pytest.approx(list(column), abs=1e-9), name
-
-
-@pytest.mark.slow
-@pytest.mark.java
-@needs_java
-@pytest.mark.data
-@needs_captions
-def test_all_real_captions_scored_against_each_other() -> None:
-    texts = real_captions()
-    assert len(texts) > 4800
-    assert_texts_equal_to_coco([own for own, *_ in texts], [others for _, *others in texts])
-
-
-@pytest.mark.java
-@needs_java
-def test_hostile_captions() -> None:
-    captions = [
-        "A man's dog doesn't run.",
-        "",
-        "dog",
-        "A \N{DOG FACE} and a \N{WOMAN}\N{ZERO WIDTH JOINER}\N{ROCKET} 50% off!",
-        "a dog runs far " * 2500,
-        # What follows a last letter with a period decides, in the suite, whether it keeps it: "A".
-        "The corner of 22 3/4 St. and 8th Ave/CTH D.",
-        "A room with a flat screen T.V. ",
-        '"Quoted" (in brackets) -- and... so on; e.g., cannot, gonna & AT&T',
-        "Une façade brûlée, déjà vu; 1,000 x 3.5 at 10:30pm on the 3rd",
-        ". ! ? , ; : - --",
-    ]
-    # Every caption is followed by the same one as above, for the same reason.
-    references = [
-        [captions[index - 1], caption, "A dog runs."] for index, caption in enumerate(captions)
-    ]
-    references[4] = ["A dog runs far.", "a dog " * 30]
-    references[5] = ["The corner of 22 3/4 St.", "A dog runs."]
-    references[1] = ["A dog runs.", "A cat."]
-    references[9] = ["A dog runs.", "..."]
-    assert len(captions[4].split()) == 10_000
-    assert_texts_equal_to_coco(captions, references)
-    assert_texts_equal_to_coco(captions, references[1:] + references[:1])
+        assert [row[name] for row in by_image_found] == pytest.approx(list(column), abs=1e-9), name

@@ -3,7 +3,6 @@
 import base64
 import io
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -144,30 +143,3 @@ def test_a_failing_notebook_is_named_and_left_as_it_was(
         script.executed(path)
     assert "1 / 0\n" in capsys.readouterr().err
     assert path.read_bytes() == before
-
-
-PICTURE = """
-import sys
-from PIL import Image
-
-print("one"); sys.stdout.flush(); print("two")
-Image.linear_gradient("L").convert("RGB")
-"""
-
-
-def test_running_keeps_what_a_reader_sees_and_nothing_else(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "small.ipynb"
-    cell = nbformat.v4.new_code_cell(PICTURE, id="one", metadata={"scrolled": True})
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
-    monkeypatch.setattr(sys, "argv", ["run_notebooks.py", str(path)])
-    script.main()
-    (cell,) = code_cells(path)
-    assert not cell.metadata
-    printed, shown = cell.outputs
-    assert printed.text == "one\ntwo\n"
-    assert len([kind for kind in shown.data if kind.startswith("image/")]) == 1
-    first = path.read_bytes()
-    script.main()
-    assert path.read_bytes() == first

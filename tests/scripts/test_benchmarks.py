@@ -1,6 +1,5 @@
 """The benchmarks run in small sizes; what they time is right."""
 
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -23,30 +22,6 @@ def test_each_translator_is_trained_and_decoded(capsys: pytest.CaptureFixture[st
     assert all(int(row[3].replace(",", "")) > 0 for row in rows)
     with pytest.raises(UserError, match=r"numbers\.yaml is not of a translator of subwords"):
         benchmark_translation.Translation(machine, ROOT / "configs/numbers.yaml", None)
-
-
-def test_runs_are_interleaved_and_the_machine_is_named() -> None:
-    import benchmark
-    import benchmark_machine
-
-    done: list[str] = []
-    machine = benchmark_machine.Machine(torch.device("cpu"), 2)
-    times, _ = machine.seconds(lambda: done.append("plain"), lambda: done.append("ours"))
-    assert done == ["plain", "ours"] * 3  # Once to warm up.
-    assert [len(each) for each in times] == [2, 2]
-    result = benchmark.Result("x", [4.0, 9.0, 4.0], [2.0, 3.0, 1.0], 1.0)
-    assert "4000.0    2000.0    3.0 (2.0 to 4.0)    1000.0    0.50" in str(result)
-    named = benchmark_machine.described(torch.device("cpu"))
-    assert torch.backends.cpu.get_cpu_capability() in named
-
-
-@pytest.mark.parametrize("options", [[], ["--against", "HEAD"]])
-def test_an_unknown_row_is_named(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    import benchmark
-
-    monkeypatch.setattr(sys, "argv", ["benchmark.py", "--only", "nothing", *options])
-    with pytest.raises(UserError, match=r"nothing.*is not one of .*training.*, (translation|help)"):
-        benchmark.main()
 
 
 @pytest.mark.slow

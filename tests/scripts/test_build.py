@@ -4,11 +4,8 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import numpy
 import pytest
-import torch
 from coco_samples import write_captions
-from PIL import Image
 from samples import save_photo
 from scripts_samples import ROOT, run
 
@@ -177,13 +174,3 @@ def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
     )
     assert len(rewarded) == len(set(people)) + 6  # Everyday photos to train on have mirror images.
     assert set(texts) == set(CAPTIONS)
-    photos = ("everyday/photos/2.jpg", "runs/tables/mirrored/mirrored_photos_2.jpg")
-    photo, copy = (numpy.asarray(Image.open(data / name)).astype(int) for name in photos)
-    assert abs(photo[:, ::-1] - copy).mean() < 3
-    eyes = load_model(data / "runs/eyes/model").encoder
-    torch.testing.assert_close(
-        eyes.state_dict()["features.0.weight"],
-        model.encoder.state_dict()["features.0.weight"],
-        rtol=1e-3,
-        atol=1e-3,
-    )

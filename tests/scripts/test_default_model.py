@@ -76,20 +76,6 @@ def test_a_student_learns_what_the_teachers_decoder_says(scripts: Any) -> None:
     assert not any(each.requires_grad for each in student._teacher[0].parameters())
 
 
-def test_new_context_changes_nothing_in_training_either(scripts: Any) -> None:
-    plain, deeper = make_student(scripts), make_student(scripts, context=(2, 4))
-    deeper.load_state_dict(plain.state_dict(), strict=False)
-    pixels, targets = [torch.rand(4, 3, 64, 64)], [torch.randn(4, 512, 4, 4)]
-    for student in (plain, deeper):
-        student.eval()
-        student.begin(pixels, targets)
-    expected = plain.annotations(pixels[0])
-    torch.testing.assert_close(deeper.annotations(pixels[0]), expected, rtol=1e-3, atol=1e-3)
-    assert deeper.encoder.context[1].running_mean.abs().max() > 0.1
-    deeper.encoder.context.train()  # The rest as in evaluation: batch and sample are the same.
-    torch.testing.assert_close(deeper.annotations(pixels[0]), expected, rtol=0.02, atol=0.02)
-
-
 def test_words_that_people_keep_apart(scripts: Any) -> None:
     vocabulary = Vocabulary(["a", "man", "woman", "bike", "bicycle", "surfboard", "snow"])
     texts = ["a man bike", "a woman bicycle", "a man surfboard", "a woman snow", "a man woman"]
@@ -127,23 +113,6 @@ def test_a_split_encoder_begins_as_the_best_of_its_rank_and_learns(scripts: Any)
             optimizer.zero_grad()
     assert scripts.split.kept(pupil, photos) > first
     assert all(parameter.grad is None for parameter in folded.parameters())
-
-
-def test_no_rank_is_lost_where_there_is_none_to_lose(scripts: Any) -> None:
-    torch.manual_seed(0)
-    whole = VGGEncoder(VGGConfig(name="vgg11", width=0.1)).eval()
-    with torch.no_grad():
-        for layer in whole.features[1:]:
-            if isinstance(layer, torch.nn.Conv2d):  # Half of the channels are combinations.
-                half = len(layer.weight) // 2
-                mixed = torch.randn(len(layer.weight) - half, half) / half**0.5
-                layer.weight[half:] = (mixed @ layer.weight[:half].flatten(1)).view_as(
-                    layer.weight[half:]
-                )
-    photos = torch.randint(256, (24, 3, 64, 64), dtype=torch.uint8)
-    split = scripts.split.split_encoder(whole, photos)
-    pixels = torch.rand(2, 3, 64, 64)
-    torch.testing.assert_close(split.encode(pixels), whole.encode(pixels), rtol=1e-2, atol=1e-2)
 
 
 def test_photos_are_mirrored_every_second_epoch_with_their_targets(scripts: Any) -> None:
