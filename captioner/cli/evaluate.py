@@ -120,12 +120,12 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.evaluation.score import score_model
     from captioner.hub import pinned
 
-    scorer, name = _scorer(arguments), pinned(arguments.model)
-    model = load(name, arguments.device, arguments.precision)
+    scorer = _scorer(arguments)
+    model = load(pinned(arguments.model), arguments.device, arguments.precision)
     photos, pictures = _read_photos(arguments, model)
     search = shared.search_options(arguments, model.search)
     options = (search, arguments.batch_size, arguments.save_results, arguments.left_out)
-    scores = score_model(model, photos, *options, scorer, name, exact=bool(pictures))
+    scores = score_model(model, photos, *options, scorer, exact=bool(pictures))
     return _finish(scores, arguments, len(photos))
 
 

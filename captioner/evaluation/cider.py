@@ -56,9 +56,8 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     """
     if document_frequency is None and corpus.images == 1:
         raise UserError(
-            "CIDEr-D of a single image needs the document frequency of more references: give a "
-            "file of captions to captioner score as --document-frequency FILE, or leave CIDEr-D "
-            "out of the metrics"
+            "CIDEr-D of a single image needs the document frequency of more references: give "
+            "captioner score a file of captions as --document-frequency FILE, or other --metrics"
         )
     corpus = corpus.split
     sentences, own = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)

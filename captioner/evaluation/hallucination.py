@@ -22,9 +22,8 @@ def chair(
 ) -> dict[str, Any]:
     """Compare the things that tokenised captions name with those in their photos.
 
-    captions: one an image. references: one or more captions an image, in the same order.
-    categories: the annotated categories of each image, in the same order; in the image are these
-        and those that its references name.
+    captions, references, categories: of each image a caption, captions by people and the annotated
+        categories. In the image are these and those that its references name.
     synonyms: the words for each category.
     known: the categories that count, as `CocoInstances.known_categories`: one that could not be
         annotated would always count as hallucinated, and one without words is never named.

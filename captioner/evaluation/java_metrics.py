@@ -20,7 +20,7 @@ import numpy as np
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus, Metric, Tokens
 
-_SPICE_MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+_SPICE_MODELS = "stanford-corenlp-3.6.0-models.jar"
 
 _JAVA_OPTIONS = "-Dfile.encoding=UTF-8 -Duser.language=en -Duser.country=US"
 """Without these METEOR reads ASCII only, and hangs in locales with a decimal comma."""
@@ -37,12 +37,11 @@ def check_java_metric(metric: str) -> None:
             f'{metric} needs the package pycocoevalcap (pip install "captioner[java]") and the '
             "program java"
         )
-    folder = Path(package.submodule_search_locations[0], "spice", "lib")
-    missing = [name for name in _SPICE_MODELS if not (folder / name).is_file()]
-    if metric == "SPICE" and missing:
+    models = Path(package.submodule_search_locations[0], "spice", "lib", _SPICE_MODELS)
+    if metric == "SPICE" and not models.is_file():
         raise UserError(
-            f"SPICE needs {' and '.join(missing)} in {folder}; "
-            '"python -m pycocoevalcap.spice.get_stanford_models" downloads them (400 MB)'
+            f"SPICE needs {models}; "
+            '"python -m pycocoevalcap.spice.get_stanford_models" downloads it (400 MB)'
         )
 
 

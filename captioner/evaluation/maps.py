@@ -8,7 +8,6 @@ by Excitation Backprop*.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,14 +37,8 @@ LEAST_DIVERGENCE = 0.02
 Measured: untrained models have at most 0.001, trained ones 0.06 (after one or two epochs) to 0.34.
 """
 
-WORDS_SHOWN = 15
-"""Rows of a table by word, of the most frequent words."""
-
 _TIE = 1e-6
 """Two weights this close, as a share of the larger, are the same: the maps are float32."""
-
-_MAPS = ("attention", "uniform", "centre")
-"""The maps that are measured: the model's, even attention, the centre prior."""
 
 Floats = NDArray[np.float64]
 
@@ -259,34 +252,26 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
     even attention (`uniform`) and of the centre prior (`centre`), None without words.
     one_word_early, one_word_late: mass inside a word's target, by its `own` map and by its
     neighbour's (`shifted`), over the `words` words whose neighbour has another target. A map
-    belongs to the step that emits its word, so `own` should be larger. by_word: the `count` and
-    both measures of the most frequent words, in that order.
+    belongs to the step that emits its word, so `own` should be larger.
     """
     found = [word for word in words if word.target == "inside"]
-    of_word: defaultdict[str, list[WordMap]] = defaultdict(list)
-    for word in found:
-        of_word[word.word].append(word)
-    frequent = sorted(of_word.items(), key=lambda item: (-len(item[1]), item[0]))[:WORDS_SHOWN]
     return {
         "words": len(found),
         "photos": len({word.image for word in found}),
         "outside": sum(word.target == "outside" for word in words),
         "not_annotated": not_annotated,
-        **_grounded(found),
+        "mass_inside": {
+            "attention": _mean(found, "mass"),
+            "uniform": _mean(found, "share"),
+            "centre": _mean(found, "mass_centre_prior"),
+        },
+        "pointing_game": {
+            "attention": _mean(found, "pointing"),
+            "uniform": _mean(found, "pointing_uniform"),
+            "centre": _mean(found, "pointing_centre_prior"),
+        },
         "one_word_early": _shift(found, "mass_one_word_early"),
         "one_word_late": _shift(found, "mass_one_word_late"),
-        "by_word": {word: {"count": len(its), **_grounded(its)} for word, its in frequent},
-    }
-
-
-def _grounded(words: Sequence[WordMap]) -> dict[str, Any]:
-    fields = {
-        "mass_inside": ("mass", "share", "mass_centre_prior"),
-        "pointing_game": ("pointing", "pointing_uniform", "pointing_centre_prior"),
-    }
-    return {
-        measure: {key: _mean(words, field) for key, field in zip(_MAPS, of_maps, strict=True)}
-        for measure, of_maps in fields.items()
     }
 
 
@@ -297,16 +282,6 @@ def _shift(words: Sequence[WordMap], field: str) -> dict[str, Any]:
 
 def _mean(words: Sequence[WordMap], field: str) -> float | None:
     return sum(getattr(word, field) for word in words) / len(words) if words else None
-
-
-def grounded_table(found: Mapping[str, Any]) -> str:
-    """The figures of `grounded_maps` as lines of text."""
-    rows: list[Row] = [("word", "count", "mass inside", "even", "pointing")]
-    for word, its in found["by_word"].items():
-        mass, points = its["mass_inside"], its["pointing_game"]["attention"]
-        rows.append((word, its["count"], mass["attention"], mass["uniform"], points))
-    means = {name: value for name, value in found.items() if name != "by_word"}
-    return f"{figures_table(means)}\n\n{text_table(rows)}"
 
 
 def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
@@ -376,7 +351,7 @@ class MapScores:
         if self.exact is not None:
             rows.append(("exact match", self.exact))
         table = spread_table(self.spread, rows)
-        return table if self.grounded is None else f"{table}\n\n{grounded_table(self.grounded)}"
+        return table if self.grounded is None else f"{table}\n\n{figures_table(self.grounded)}"
 
     def write_csv(self, path: str) -> None:
         """Write a row a word, with the fields of `WordMap`."""

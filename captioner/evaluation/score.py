@@ -305,7 +305,6 @@ def score_model(
     results: str | Path | None = None,
     left_out: dict[str, str] | None = None,
     scorer: Scorer | None = None,
-    name: str = "the model",
     exact: bool = False,
 ) -> CaptionScores:
     """Caption photos by free-running search and score the captions.
@@ -313,7 +312,6 @@ def score_model(
     search, batch_size, left_out: as for `caption_examples`.
     results: a file for the captions, written before they are scored, and with the captions so far
         if an error ends the work early.
-    name: of the model, in a comparison.
     exact: report the share of captions that equal one of the photo's.
     """
     captions: dict[ImageId, str] = {}
@@ -326,7 +324,7 @@ def score_model(
     finally:  # An unreadable photo or an interruption loses no caption.
         if results is not None and captions:
             write_results(results, captions)
-    scores = (scorer or Scorer()).score(captions, references, name)
+    scores = (scorer or Scorer()).score(captions, references, "the model")
     if exact:
         scores.details["exact match"] = right / len(captions)
     return scores
@@ -385,11 +383,11 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
         raise UserError(f"results file {path} is not a list of captions")
     captions: dict[str, str] = {}
     for index, record in enumerate(records):
-        where, fields = f"results file {path}, record {index}", {}
+        where, fields = f"results file {path}, record {index}", dict[str, Any]()
         if isinstance(record, dict):
-            if "error" in record and "caption" not in record:
-                continue
             fields = {"image_id": record.get("image"), **record}
+        if "error" in fields and "caption" not in fields:
+            continue
         image, caption = fields.get("image_id"), fields.get("caption")
         if type(image) not in (int, str) or not isinstance(caption, str):
             raise UserError(
