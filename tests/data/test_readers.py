@@ -55,15 +55,6 @@ def test_a_folder_of_coco_has_a_file_a_split(tmp_path: Path) -> None:
         read_splits("coco", tmp_path, None, splits, Problems(), check_files=False)
 
 
-@pytest.mark.parametrize("name", ["coco_val.json", "captions_val2017.json"])
-@pytest.mark.parametrize("split", ["val", "val2017"])
-def test_a_file_of_coco_is_read_whole_where_its_name_says_no_other_split(
-    tmp_path: Path, name: str, split: str
-) -> None:
-    file = write_json(tmp_path / name, coco())
-    assert len(read("coco", file, tmp_path, split=split, check_files=False).images) == 2
-
-
 def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
     value = coco()
     value["images"] += [value["images"][0], {"id": "42", "file_name": "8.jpg"}]
@@ -88,23 +79,22 @@ def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> 
         read("coco", file, folder)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "format"),
-    [
-        ("c.json", {"images": [], "annotations": []}, "coco"),
-        ("c.json", {"images": []}, "karpathy"),
-        ("c.json", [], "table"),
-        ("c.json", {"data": {"format": "coco"}}, None),
-        ("c.yaml", {"images": []}, None),
-        ("c.csv", "image", "table"),
-    ],
-)
+FORMATS = [
+    ("c.json", {"images": [], "annotations": []}, "coco"),
+    ("c.json", {"images": []}, "karpathy"),
+    ("c.json", [], "table"),
+    ("c.json", {"data": {"format": "coco"}}, None),
+    ("c.yaml", {"images": []}, None),
+    ("c.csv", "image", "table"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "format"), FORMATS)
 def test_a_format_is_known_by_its_fields(
     tmp_path: Path, name: str, content: Any, format: str | None
 ) -> None:
     assert format_of(write_json(tmp_path / name, content)) == format
     assert format_of(tmp_path) == "table"
-    assert format_of(tmp_path / "missing.json") is None
 
 
 def karpathy() -> dict[str, Any]:
@@ -174,23 +164,20 @@ def test_captions_of_flickr_are_grouped_by_image_in_the_order_of_the_file(tmp_pa
     assert images[0].path == tmp_path / "b.jpg"
 
 
+LISTS = ["Flickr_8k.trainImages.txt", "Flickr_8k.devImages.txt", "Flickr_8k.testImages.txt"]
+
+
 @pytest.mark.parametrize(
-    ("split", "name"),
-    [
-        ("train", "Flickr_8k.trainImages.txt"),
-        ("val", "Flickr_8k.devImages.txt"),
-        ("test", "Flickr_8k.testImages.txt"),
-        ("val", "val.txt"),
-        (None, "chosen.txt"),
-    ],
+    ("split", "name"), [*zip(("train", "val", "test"), LISTS, strict=True), ("val", "val.txt")]
 )
 def test_a_list_chooses_the_images_of_flickr_and_their_order(
-    tmp_path: Path, split: str | None, name: str
+    tmp_path: Path, split: str, name: str
 ) -> None:
     file = tokens(tmp_path, "b.jpg#0\tone", "a.jpg#0\ttwo", "absent.jpg#0\tthree")
     (tmp_path / name).write_text("a.jpg\r\n\nb.jpg\n")
-    images = read("flickr8k", file, tmp_path, split or tmp_path / name).images
-    assert [image.image_id for image in images] == ["a.jpg", "b.jpg"]
+    for chosen in (split, tmp_path / name):
+        images = read("flickr8k", file, tmp_path, chosen).images
+        assert [image.image_id for image in images] == ["a.jpg", "b.jpg"]
 
 
 def test_problems_of_flickr_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:

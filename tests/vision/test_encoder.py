@@ -79,9 +79,7 @@ def test_a_config_trains_saves_and_loads_any_family(tmp_path: Path) -> None:
     [
         ("{name: patchs}", "encoder.name 'patchs' is not one of .*; did you mean 'patches'"),
         ("{name: patches, width: 0.5}", "unknown field 'encoder.width'"),
-        ("{name: patches, patch: 0}", "encoder.patch 0 is not at least 1"),
         ("{name: patches, train: true, train_from: 2}", "encoder.train_from 2 is not at most 1"),
-        ("{name: vgg11, patch: 16}", "unknown field 'encoder.patch'"),
     ],
 )
 def test_the_name_chooses_the_fields(tmp_path: Path, encoder: str, message: str) -> None:

@@ -102,12 +102,6 @@ def test_a_photo_is_reduced_to_at_least_the_pixels_that_suffice(
     assert difference(loaded, whole) < 1
 
 
-def test_an_image_that_is_given_is_turned_but_not_reduced() -> None:
-    with Image.open(io.BytesIO(encoded(smooth_photo(800, 600), "JPEG", exif=turned(8)))) as given:
-        assert load_image(given, sufficient_side=100).size == (600, 800)
-        assert given.size == (800, 600)
-
-
 def test_a_photo_is_shrunk_by_its_longer_side() -> None:
     small = shrink(smooth_photo(2501, 50), 250)
     assert (small.size, original_size(small)) == ((251, 5), (2501, 50))

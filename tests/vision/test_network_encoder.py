@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from samples import publish_weights, save_photo
+from samples import save_photo
 
 import captioner
 from captioner.caption.folder import load_model
@@ -181,14 +181,3 @@ def test_published_weights_are_taken_and_their_absence_is_a_sentence(
     monkeypatch.setattr(loader, fail)
     with pytest.raises(UserError, match=r"be downloaded \(Name or service not known\); [^\n]*$"):
         build_encoder(config, "pretrained")
-
-
-def test_torchvisions_weights_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchvision.models import get_model
-
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    config = encoder_config({"name": "torchvision/resnet18"})
-    published = get_model("resnet18").state_dict()
-    publish_weights(monkeypatch, tmp_path / "hub" / "checkpoints", "resnet18", published)
-    own = build_encoder(config, "pretrained").state_dict()
-    assert all(torch.equal(own[key], published[key.removeprefix("network.")]) for key in own)

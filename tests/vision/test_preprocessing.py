@@ -74,11 +74,6 @@ def test_bytes_become_the_same_numbers_in_an_array_and_in_a_tensor() -> None:
     assert torch.equal(CROP(photo(300, 200)), torch.from_numpy(CROP.normalise(pixels)))
 
 
-def test_a_photo_that_is_not_rgb_is_loaded_first() -> None:
-    seen = Preprocessing(**PLAIN)(Image.new("RGBA", (30, 30), (255, 0, 0, 0)))
-    torch.testing.assert_close(seen, torch.ones(3, 224, 224))  # transparent, so white
-
-
 @pytest.mark.parametrize("preprocessing", [CROP, SQUASH])
 @pytest.mark.parametrize("size", [(800, 500), (431, 977), (640, 640)])
 @pytest.mark.parametrize("place", [(0.1, 0.1), (0.9, 0.15), (0.5, 0.5)])
