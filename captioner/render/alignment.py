@@ -19,8 +19,7 @@ from captioner.render.web_page import escaped, web_page
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CELL_INCHES = 0.32
-_LONGEST_INCHES = 60.0
+_CELL_INCHES, _LONGEST_INCHES = 0.32, 60.0
 
 _FONTS = (
     *("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans", "Droid Sans Fallback"),
@@ -31,8 +30,7 @@ _FONTS = (
 
 _ABOVE, _BELOW, _ZERO = "#1f5fd0", "#c2410c", "#ffffff"
 _INK, _LINE = "#181a1f", "#d9d9d4"
-_DARK = 0.55
-"""Fraction of the full colour above which numbers in a cell are white."""
+_DARK = 0.55  # Fraction of the full colour above which numbers in a cell are white.
 
 
 def draw_heat_map(
@@ -46,10 +44,9 @@ def draw_heat_map(
 ) -> None:
     """Draw values (rows, columns): white is 0, blue positive, orange negative.
 
-    columns, rows: labels; empty for none.
+    columns, rows: labels; empty for none. tilt: rotation of those of columns, in degrees.
     full: positive value at which the colour saturates.
     numbers: format, such as `.2f`, of the value written into each cell; "" for none.
-    tilt: rotation of the column labels in degrees.
     """
     from matplotlib.colors import LinearSegmentedColormap  # Imported here: half a second.
 
@@ -76,10 +73,7 @@ def draw_heat_map(
 
 
 class Alignment(NamedTuple):
-    """Attention of T target tokens or words over S of the source.
-
-    weights: (T, S), at least 0; a tensor is on the CPU.
-    """
+    """Attention of T target tokens or words over S of the source. weights: (T, S), at least 0."""
 
     source: Sequence[str]
     target: Sequence[str]
@@ -124,11 +118,10 @@ def _section(number: int, heading: str, alignment: Alignment) -> str:
     heads = "".join(f"<th scope=col><span>{escaped(word)}</span></th>" for word in source)
     rows = ""
     for written, row in zip(target, np.asarray(weights, dtype=float), strict=True):
-        cells = "".join(
-            f'<td style="--w:{min(1.0, weight):.3f}" title="{escaped(written)} - {escaped(word)}: '
-            f'{weight:.3f}"></td>'
-            for word, weight in zip(source, row, strict=True)
-        )
-        rows += f"<tr><th scope=row>{escaped(written)}</th>{cells}</tr>"
+        rows += f"<tr><th scope=row>{escaped(written)}</th>"
+        for word, weight in zip(source, row, strict=True):
+            title = f"{escaped(written)} - {escaped(word)}: {weight:.3f}"
+            rows += f'<td style="--w:{min(1.0, weight):.3f}" title="{title}"></td>'
+        rows += "</tr>"
     table = f"<table><tr><td></td>{heads}</tr>{rows}</table>" if rows else ""
     return f"<section><h2>{number}. {escaped(heading)}</h2>{table}</section>"

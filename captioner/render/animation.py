@@ -12,19 +12,16 @@ from PIL import Image, ImageDraw
 
 from captioner.files import write_bytes
 from captioner.render.overlay import overlay
-from captioner.render.region import Region, check_attention, fit
+from captioner.render.region import Region, check_maps, fit
 from captioner.render.save import check_suffix
 from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, PALE_INK, Paragraph, lay_out
 
 HIGHLIGHT = (255, 200, 87)
-
 MARGIN = 16
 CAPTION_SIZE = 22
 DOUBT_SIZE = 16
 NARROWEST_CAPTION = 320
-
 WORD_MILLISECONDS = 800
-
 _LONGEST_SIDE = 480
 
 
@@ -38,37 +35,23 @@ def frames(
 ) -> list[Image.Image]:
     """Draw one RGB frame a word, all of one size: the overlay, and the caption with the word lit.
 
-    Arguments are those of `encode_gif`.
+    Arguments are those of `panels`.
     """
-    maps = check_attention(words, attention)
+    maps = check_maps(attention, words)
     # A panorama is up to twice as long, so that its shorter side is a third of the usual.
     of_panorama = round(_LONGEST_SIDE / 3 * max(photo.size) / min(photo.size))
     longest_side = max(_LONGEST_SIDE, min(of_panorama, 2 * _LONGEST_SIDE))
     drawn_photo, drawn_region = fit(photo, region, longest_side)
-    pictures = [overlay(drawn_photo, weights, drawn_region, strength) for weights in maps]
     width = max(drawn_photo.width, NARROWEST_CAPTION)
     caption = lay_out(words, CAPTION_SIZE, width - 2 * MARGIN, centred=True)
     note = lay_out(doubt.split(), DOUBT_SIZE, width - 2 * MARGIN, centred=True)
-    return [
-        _frame(picture, width, caption, note, current) for current, picture in enumerate(pictures)
-    ]
+    pictures = (overlay(drawn_photo, weights, drawn_region, strength) for weights in maps)
+    return [_frame(each, width, caption, note, current) for current, each in enumerate(pictures)]
 
 
-def encode_gif(
-    photo: Image.Image,
-    words: Sequence[str],
-    attention: npt.ArrayLike,
-    region: Region,
-    strength: float = 0.8,
-    doubt: str = "",
-) -> bytes:
-    """Encode an endless animated GIF with one frame a word.
-
-    All frames share one palette of 256 colours, so that static areas do not flicker.
-
-    Arguments are those of `panels`.
-    """
-    drawn = frames(photo, words, attention, region, strength, doubt)
+def encode_gif(*drawing: Any, **options: Any) -> bytes:
+    """Encode `frames` as an endless GIF; all share 256 colours, so that nothing flickers."""
+    drawn = frames(*drawing, **options)
     palette = _palette(drawn)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
@@ -86,7 +69,7 @@ def encode_gif(
 
 
 def save_gif(path: str | os.PathLike[str], *drawing: Any, **options: Any) -> None:
-    """Write `encode_gif` of the other arguments to a file that ends in .gif."""
+    """Write `encode_gif` to a file that ends in .gif."""
     check_suffix(path, (".gif",))
     write_bytes(path, encode_gif(*drawing, **options))
 

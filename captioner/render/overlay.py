@@ -17,15 +17,12 @@ Floats = npt.NDArray[np.float32]
 class OverlayStyle:
     """The numbers of the overlay; the script of the web page gets the same ones.
 
-    flat_peak: lowest peak a map is scaled by, in units of 1 / L, so that the noise of a flat map
-        is not amplified into a pattern.
+    flat_peak: lowest peak a map is scaled by, in units of 1 / L, so that a flat map looks flat.
     readable_grey: mean grey that a darker photo, and what is under the light, is brightened to.
     steepest: largest slope of that brightening, in black.
-    dimmed_light: brightness of a pixel without attention at strength 1, as a fraction.
-    dimmed_colour: its colour saturation, as a fraction.
-    tint: red, green, blue in [0, 1], blended in where the attention is; on a dark photo dimming
-        alone would not show.
-    tint_share: fraction of the tint at the peak, at strength 1.
+    dimmed_light, dimmed_colour: brightness and saturation without attention, as fractions.
+    tint: red, green, blue in [0, 1], blended in where the attention is, by at most tint_share; on a
+        dark photo dimming alone would not show.
     contour_level: fraction of the peak at which the contour line runs.
     hatch_light: brightness of the hatch lines over the part the encoder did not see.
     """
@@ -43,8 +40,7 @@ class OverlayStyle:
 
 STYLE = OverlayStyle()
 
-_GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)
-"""Weights of red, green and blue in a grey."""
+_GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Of red, green and blue.
 
 
 def overlay(
@@ -57,9 +53,7 @@ def overlay(
     strength: 0 leaves the photo unchanged, 1 leaves it almost dark where the model did not look.
 
     A dark photo is brightened, and what is dark under the light as well. The map is scaled by its
-    own peak, so that both wide and narrow maps are readable, but by at least
-    `OverlayStyle.flat_peak` times 1 / L, so that a flat map looks flat. A contour line runs at half
-    of the peak.
+    own peak, so that both wide and narrow maps are readable. A contour line is at half of the peak.
     """
     (weights,) = check_maps(np.asarray(attention_map)[np.newaxis])
     region = check_region(region, photo.size)
@@ -75,10 +69,9 @@ def overlay(
     grey = everywhere @ _GREY
     darkest = grey[..., None] + STYLE.dimmed_colour * (everywhere - grey[..., None])
     dimmed = everywhere + strength * (STYLE.dimmed_light * darkest - everywhere)
-    tint = np.array(STYLE.tint, dtype=np.float32)
-    share = strength * STYLE.tint_share * light[..., None]
     drawn = dimmed + light[..., None] * (lit - dimmed)
-    drawn += share * (tint - drawn)
+    share = strength * STYLE.tint_share * light[..., None]
+    drawn += share * (np.array(STYLE.tint, dtype=np.float32) - drawn)
 
     first_column, first_row, end_column, end_row = pixels(region)
     covered = np.zeros(light.shape, dtype=bool)
@@ -102,15 +95,13 @@ def brightness(placed: npt.NDArray[np.float64], cells: int) -> Floats:
 
 def _lift(grey: float) -> float:
     """The k of `_brightened` for a mean grey: 0 from `OverlayStyle.readable_grey` on."""
-    wanted = STYLE.readable_grey
-    k = (wanted - grey) / max(grey * (1 - wanted), 1e-6)
+    k = (STYLE.readable_grey - grey) / max(grey * (1 - STYLE.readable_grey), 1e-6)
     return min(max(k, 0.0), STYLE.steepest - 1)
 
 
 def _brightened(values: Floats, k: float) -> Floats:
     """Values in [0, 1] on a curve through 0 and 1 with the slope 1 + k in 0."""
-    brightened: Floats = values * (1 + k) / (1 + k * values)
-    return brightened
+    return values * (1 + k) / (1 + k * values)
 
 
 def _hatching(shape: tuple[int, ...]) -> Floats:
@@ -118,22 +109,19 @@ def _hatching(shape: tuple[int, ...]) -> Floats:
     period = max(6.0, max(shape) / 50)
     down, across = np.indices(shape, dtype=np.float32, sparse=True)
     phase = np.abs((across + down) / period % 1 - 0.5)  # 0 on the line, 0.5 between two lines
-    stripes: Floats = np.clip(1.25 - phase * period / 1.5, 0, 1).astype(np.float32)
-    return stripes
+    return np.clip(1.25 - phase * period / 1.5, 0, 1).astype(np.float32)  # type: ignore[no-any-return]
 
 
 def _contour(light: Floats, width: float) -> Floats:
     """Opacity (height, width) of a smooth contour line of `width` pixels.
 
-    To first order a pixel's distance from the line is the difference between its brightness and
-    the contour level, divided by the slope of the brightness.
+    A pixel's distance from it is about its brightness less the contour level, by the slope.
     """
     if min(light.shape) < 2:
         return np.zeros_like(light)
     down, across = np.gradient(light)
     distance = np.abs(light - STYLE.contour_level) / np.maximum(np.hypot(down, across), 1e-6)
-    opacity: Floats = np.clip(width / 2 + 0.5 - distance, 0, 1)
-    return opacity
+    return np.clip(width / 2 + 0.5 - distance, 0, 1)  # type: ignore[no-any-return]
 
 
 def place(
@@ -142,13 +130,11 @@ def place(
     """Upsample a map (rows, columns) to its region of a photo: (height, width).
 
     A pixel is a mean of the cells around it, weighted by a cubic B-spline, so that values keep
-    their unit: a uniform map gives 1 / L everywhere. The spline is never negative and close to a
-    Gaussian with a standard deviation of 0.58 cells. (Xu et al. 2015 drew their figures with
-    scikit-image's `pyramid_expand`, a Gaussian of 0.83 cells.) Values are constant from the centres
-    of the outermost cells to the edge.
+    their unit: a uniform map gives 1 / L everywhere. The spline is close to a Gaussian with a
+    standard deviation of 0.58 cells; the figures of Xu et al. 2015 have one of 0.83. Values are
+    constant from the centres of the outermost cells to the edge.
 
-    photo_size: width and height of the whole photo in pixels.
-    region: the part the encoder saw. A pixel whose centre is outside is 0.
+    photo_size: width and height in pixels. region: a pixel whose centre is outside is 0.
     """
     left, top, right, bottom = region
     first_column, first_row, end_column, end_row = pixels(region)

@@ -6,17 +6,17 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from captioner.files import write_text
-from captioner.render.region import Region, check_attention, fit
+from captioner.render.region import Region, check_maps, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
 from captioner.render.web_page import (
-    Phrases,
     escaped,
     jpeg_address,
     phrases,
@@ -25,9 +25,7 @@ from captioner.render.web_page import (
     web_page,
 )
 
-UNIT = 1e-5
-"""Value of 1 in the maps of the page, which are whole numbers to keep the page small."""
-
+UNIT = 1e-5  # Value of 1 in the maps of the page: whole numbers keep it small.
 _LONGEST_SIDE = 1000
 
 
@@ -52,11 +50,9 @@ class PageItem:
     address: the photo as a `data:` address. size: its width and height in pixels.
     captions: without their maps.
     viewer_data: JSON that `captionViewer` reads: the region of the maps, as fractions of the
-        photo's sides, their rows and columns, and for each caption its maps (T, rows * columns), in
-        units of `UNIT`.
-    name: the line under the photo, such as the name of its file.
+        photo's sides, and for each caption its maps (T, rows * columns), in units of `UNIT`.
+    name: the line under the photo. folder: the heading above its photos.
     path: its file, from the page's folder, for the table of edited captions; without it, `name`.
-    folder: the heading above its photos.
     """
 
     address: str
@@ -78,16 +74,13 @@ class PageItem:
         """
         fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
         width, height = fitted.size
-        maps = [check_attention(caption.words, caption.attention) for caption in captions]
-        _, rows, columns = maps[0].shape
+        maps = [check_maps(caption.attention, caption.words) for caption in captions]
+        whole = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int) for each in maps]
         data = {
             "region": [left / width, top / height, right / width, bottom / height],
-            "rows": rows,
-            "columns": columns,
-            "captions": [
-                np.rint(weights.reshape(len(weights), -1) / UNIT).astype(int).tolist()
-                for weights in maps
-            ],
+            "rows": maps[0].shape[1],
+            "columns": maps[0].shape[2],
+            "captions": [each.tolist() for each in whole],
         }
         own = [replace(each, attention=()) for each in captions]
         encoded = json.dumps(data, separators=(",", ":"))
@@ -98,10 +91,8 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
     """One standalone HTML page for captioned photos, as JPEGs of at most 1000 pixels a side.
 
     Pointing at a word, focusing it with the keyboard or tapping it shows its map over the photo,
-    drawn as `overlay` draws it. The page's own words are in the language of the first caption.
-    Captions can be edited, and what was edited be downloaded as a table that training reads.
-
-    strength: initial strength of the overlay, in [0, 1]; the page has a slider for it.
+    drawn as by `overlay`. The page's own words are in the language of the first caption. Captions
+    can be edited and downloaded as a table that training reads. strength: of the slider at first.
     """
     percent = round(100 * strength)
     wording = phrases(items[0].captions[0].language)
@@ -132,18 +123,15 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
     return web_page(wording.title, ("viewer.css", "page.css"), body, script, wording.language)
 
 
-def save_html(
-    path: str | os.PathLike[str], items: Sequence[PageItem], strength: float = 0.8
-) -> None:
+def save_html(path: str | os.PathLike[str], items: Sequence[PageItem], strength: float) -> None:
     """Write `html_page` to a file."""
     check_suffix(path, PAGE_SUFFIXES)
     write_text(path, html_page(items, strength))
 
 
-def _article(item: PageItem, position: int, wording: Phrases) -> str:
-    """HTML of one item. wording: of the page."""
+def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
     width, height = item.size
-    alternative = escaped(" ".join(printable(word) for word in item.captions[0].words))
+    alternative = escaped(" ".join(map(printable, item.captions[0].words)))
     captions = "".join(_caption(caption, wording) for caption in item.captions)
     return f"""<article class="item" id="item-{position}">
 <figure>
@@ -159,7 +147,7 @@ def _article(item: PageItem, position: int, wording: Phrases) -> str:
 """
 
 
-def _caption(caption: PageCaption, wording: Phrases) -> str:
+def _caption(caption: PageCaption, wording: SimpleNamespace) -> str:
     spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in caption.words)
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
     if (confidence := caption.confidence) is not None:
@@ -176,6 +164,5 @@ def _caption(caption: PageCaption, wording: Phrases) -> str:
 
 
 def _button(name: str, label: str, pressed: str) -> str:
-    """HTML of a button with another label while it is pressed."""
     labels = f'data-label="{label}" data-pressed="{pressed}"'
     return f'<button class="{name}" type="button" {labels}>{label}</button>'

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageOps
 
 from captioner.render.overlay import overlay
-from captioner.render.region import Region, check_attention, fit
+from captioner.render.region import Region, check_maps, fit
 from captioner.render.typography import (
     BACKGROUND,
     DOUBT_INK,
@@ -34,13 +34,10 @@ NOTE_SIZE = 15
 CAPTION_SIZE = 30
 DOUBT_SIZE = 20
 MOST_COLUMNS = 5
-
-FLATTEST = 0.6
-"""Smallest shorter side of a panel, as a fraction of `panel_size`, as far as the sheet allows."""
+FLATTEST = 0.6  # Shorter side of a panel, of `panel_size`, at least, as far as the sheet allows.
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(NamedTuple):
     """A panel, its width in half panels (1 or 2), its word, and a note below the word."""
 
     picture: Image.Image
@@ -68,14 +65,12 @@ def panels(
 
     words: the T words of the caption, which is also the line on top.
     attention: (T, rows, columns), the map of each word over the region.
-    title: a small line above the caption, such as the name of the file.
-    doubt: a line below the caption, such as "not sure".
+    title: a small line above the caption. doubt: a line below it, such as "not sure".
     probabilities: of each word given those before it, shown under the words, with a legend.
-    panel_size: longer side of the photo in a panel, in pixels.
-    strength: of the overlay, see `overlay`.
+    panel_size: longer side of the photo in a panel, in pixels. strength: see `overlay`.
     language: of the words, a tag such as "de": which of them are function words, and the legend.
     """
-    maps = check_attention(words, attention)
+    maps = check_maps(attention, words)
     side, columns = _panel(photo.size, panel_size)
     large = fit(photo, region, side)
     half = max((large[0].width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.
@@ -110,7 +105,7 @@ def panels(
 def _panel(size: tuple[int, int], panel_size: int) -> tuple[int, int]:
     """Longer side of a panel in pixels, and how many fit side by side.
 
-    A panorama's panels are larger, and fill the sheet; those of a tall photo are as high as two.
+    A panorama's are larger and fill the sheet; those of a tall photo are at most as high as two.
     """
     width, height = size
     sheet = MOST_COLUMNS * (panel_size + GAP)  # The last gap is not drawn.
@@ -159,17 +154,15 @@ def _row(
 
 def _lines(text: str, size: int, ink: Colour, width: int, below: int = 0) -> list[Image.Image]:
     """The text as a picture with `below` pixels below it; none without text."""
-    words = printable(text).split()
-    if not words:
+    if not printable(text):
         return []
-    paragraph = lay_out(words, size, width - 2 * MARGIN)
+    paragraph = lay_out(printable(text).split(), size, width - 2 * MARGIN)
     picture = Image.new("RGB", (width, paragraph.height + below), BACKGROUND)
     paragraph.write(ImageDraw.Draw(picture), MARGIN, 0, ink)
     return [picture]
 
 
 def _stack(pictures: Sequence[Image.Image], gap: int = 0) -> Image.Image:
-    """Pictures of one width above each other."""
     height = sum(picture.height + gap for picture in pictures) - gap
     canvas = Image.new("RGB", (pictures[0].width, height), BACKGROUND)
     top = 0

@@ -15,25 +15,20 @@ from PIL import Image
 from captioner.errors import UserError
 from captioner.files import atomic_path
 from captioner.render.overlay import overlay
-from captioner.render.region import Region, check_attention, fit
+from captioner.render.region import Region, check_maps, fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-"""File name endings that `save_picture` accepts."""
-
 PAGE_SUFFIXES = (".html", ".htm")
-"""File name endings of web pages."""
-
 PLOT_SUFFIXES = (".png", ".pdf", ".svg")
-"""File name endings of plots."""
+"""File name endings of pictures, of web pages and of plots."""
 
 WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.(?:jpg|png)")
 """The file names of `save_word_images`; in earlier versions they ended in .png."""
 
-_LONGEST_NAME = 40
-_LONGEST_SIDE = 1024
+_LONGEST_NAME, _LONGEST_SIDE = 40, 1024
 
 
 def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
@@ -65,10 +60,10 @@ def save_word_images(
 ) -> list[Path]:
     """Write the overlay of each word as a JPEG in `folder`; return the paths in order.
 
-    File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. A missing folder is
-    created; files of other names in it stay. Other arguments are those of `panels`.
+    File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Files of other names
+    in the folder stay. Other arguments are those of `panels`.
     """
-    maps = check_attention(words, attention)
+    maps = check_maps(attention, words)
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
     digits = max(2, len(str(len(words))))
     paths = []

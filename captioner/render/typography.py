@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from importlib.metadata import distribution
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from PIL import ImageDraw, ImageFont
 
@@ -18,29 +17,20 @@ INK = (24, 26, 31)
 PALE_INK = (112, 117, 128)
 DOUBT_INK = (166, 76, 0)
 
-LINE_HEIGHT = 1.35
-"""Distance between two baselines, in font sizes."""
-
-_ELLIPSIS = "…"
+LINE_HEIGHT = 1.35  # Between two baselines, in font sizes.
 
 
 def printable(text: str) -> str:
-    """Text on one line, encodable as UTF-8.
-
-    Control characters become spaces. Lone surrogates (bytes of a file name that are not UTF-8)
-    become question marks.
-    """
-    encodable = text.encode("utf-8", errors="replace").decode("utf-8")
-    return " ".join(
-        "".join(" " if not letter.isprintable() else letter for letter in encodable).split()
-    )
+    """Text on one line: control characters become spaces, lone surrogates question marks."""
+    encodable = text.encode(errors="replace").decode()
+    letters = (letter if letter.isprintable() else " " for letter in encodable)
+    return " ".join("".join(letters).split())
 
 
 def font_for(text: str, size: int) -> Font:
-    """A font of `size` pixels for a text.
+    """A font of `size` pixels: Pillow's for ASCII; DejaVu, bundled with matplotlib, for the rest.
 
-    Pillow's own font has the letters of ASCII; DejaVu, bundled with matplotlib, has those of
-    European and many other scripts. Letters in neither are drawn as empty boxes.
+    Letters that it lacks are drawn as empty boxes.
     """
     return _font(text.isascii(), size)
 
@@ -58,13 +48,12 @@ def shortened(text: str, font: Font, width: float) -> str:
     """Text, cut with an ellipsis if it is wider than `width` pixels."""
     if font.getlength(text) <= width:
         return text
-    while text and font.getlength(text + _ELLIPSIS) > width:
+    while text and font.getlength(f"{text}…") > width:
         text = text[:-1].rstrip()
-    return text + _ELLIPSIS
+    return f"{text}…"
 
 
-@dataclass(frozen=True)
-class PlacedWord:
+class PlacedWord(NamedTuple):
     """A word on a picture: its text, and the position and width of its box in pixels."""
 
     text: str
@@ -73,8 +62,7 @@ class PlacedWord:
     width: float
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     """Words laid out in lines; heights in pixels."""
 
     words: tuple[PlacedWord, ...]
@@ -106,6 +94,6 @@ def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) 
         left += advance + space
     if centred:
         ends = {word.top: word.left + word.width for word in placed}  # Of the line's last word.
-        placed = [replace(word, left=word.left + (width - ends[word.top]) / 2) for word in placed]
+        placed = [word._replace(left=word.left + (width - ends[word.top]) / 2) for word in placed]
     height = round(top) + line_height if placed else 0
     return Paragraph(tuple(placed), font, line_height, height)

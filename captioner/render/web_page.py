@@ -7,9 +7,10 @@ import hashlib
 import html
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 from PIL import Image
 
@@ -39,7 +40,7 @@ def web_page(
     """
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     if script:
-        digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy += f"; script-src 'sha256-{digest}'"
         script = f'<script type="module">{script}</script>\n'
     return f"""<!DOCTYPE html>
@@ -66,38 +67,14 @@ def jpeg_address(photo: Image.Image) -> str:
     """A `data:` address that contains the photo as a JPEG."""
     buffer = io.BytesIO()
     photo.save(buffer, format="JPEG", quality=85)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-@dataclass(frozen=True)
-class Phrases:
-    """The words of one language, with its tag; `usage` is HTML, the others plain text.
+def phrases(language: str) -> SimpleNamespace:
+    """The words of `phrases.json` for a language's tag, such as "de-CH"; English for others.
 
-    sure: in three degrees, from the least. Captions in other languages are translations; their
-    probabilities are the translator's.
+    sure: in three degrees, from the least. usage: HTML. All others are plain text.
     """
-
-    language: str
-    not_sure: str
-    sure: list[str]
-    confidence: str
-    legend: str
-    title: str
-    usage: str
-    strength: str
-    search: str
-    no_script: str
-    play: str
-    stop: str
-    copy: str
-    copied: str
-    edit: str
-    discard: str
-    save: str
-
-
-def phrases(language: str) -> Phrases:
-    """The words for a language's tag, such as "de" or "de-CH"; English for others."""
     texts, code = json.loads(static_file("phrases.json")), language.partition("-")[0]
     code = code if code in texts else ENGLISH
-    return Phrases(code, **texts[code])
+    return SimpleNamespace(language=code, **texts[code])

@@ -28,25 +28,15 @@ def _highlighted_columns(frame: Image.Image) -> npt.NDArray[np.int64]:
 
 def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "a.gif"
-    save_gif(path, PHOTO, WORDS, attention(6), REGION)
+    maps = attention(6)[[0, 0, 1, 2, 3, 4]]  # The same word and map twice keeps its two frames.
+    drawing = PHOTO, ["a", *WORDS[:5]], maps, REGION
+    save_gif(path, *drawing)
     with Image.open(path) as written:
-        assert written.format == "GIF"
-        assert written.info["loop"] == 0
+        assert (written.format, written.info["loop"]) == ("GIF", 0)
         durations = [frame.info["duration"] for frame in ImageSequence.Iterator(written)]
     assert durations == [800] * 6
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_same_word_and_map_twice_keeps_its_two_frames(tmp_path: Path) -> None:
-    maps = np.repeat(attention(1), 3, axis=0)
-    save_gif(tmp_path / "a.gif", PHOTO, ["very"] * 3, maps, REGION)
-    assert len(_read(tmp_path / "a.gif")) == 3
-
-
-def test_colours_of_the_file_are_close_to_the_drawn_ones(tmp_path: Path) -> None:
-    drawn = frames(PHOTO, WORDS, attention(6), REGION)
-    save_gif(tmp_path / "a.gif", PHOTO, WORDS, attention(6), REGION)
-    for expected, frame in zip(drawn, _read(tmp_path / "a.gif"), strict=True):
+    for expected, frame in zip(frames(*drawing), _read(path), strict=True):
         assert np.abs(frame - np.asarray(expected)).mean() < 8
 
 
@@ -70,7 +60,7 @@ def test_doubt_stands_below_the_caption() -> None:
 
 @pytest.mark.parametrize(
     ("size", "drawn"),
-    [((1200, 400), (480, 160)), ((3000, 500), (960, 160)), ((9000, 100), (960, 11))],
+    [((1200, 400), (480, 160)), ((9000, 100), (960, 11))],
 )
 def test_a_panorama_is_drawn_larger(size: tuple[int, int], drawn: tuple[int, int]) -> None:
     for turn in (1, -1):

@@ -1,0 +1,127 @@
+"""Text on pictures, and pictures in files."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from render_samples import PHOTO, REGION, attention
+from samples import imported
+
+from captioner.render.overlay import overlay
+from captioner.render.save import safe_name, save_picture, save_word_images
+from captioner.render.typography import (
+    BACKGROUND,
+    DOUBT_INK,
+    INK,
+    PALE_INK,
+    font_for,
+    lay_out,
+    printable,
+    shortened,
+)
+
+
+def test_inks_have_the_contrast_of_wcag_aa() -> None:
+    """Its relative luminance and its bound for text, 4.5 to 1."""
+
+    def luminance(colour: tuple[int, int, int]) -> float:
+        linear = [((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]  # None is near black.
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for ink in (INK, PALE_INK, DOUBT_INK):
+        assert (luminance(BACKGROUND) + 0.05) / (luminance(ink) + 0.05) >= 4.5
+
+
+@given(st.text(alphabet=st.characters(), max_size=20))
+def test_printable_gives_text_on_one_line_that_can_be_encoded(text: str) -> None:
+    result = printable(text)
+    result.encode("utf-8")
+    assert all(letter.isprintable() for letter in result)
+    assert printable(result) == result
+    assert printable(" a naïve\ndog,\x00 犬 & <unk>\udc80 ") == "a naïve dog, 犬 & <unk>?"
+
+
+def test_letters_the_first_font_lacks_come_from_another() -> None:
+    latin, cyrillic = font_for("dog", 20), font_for("собака", 20)
+    box = bytes(latin.getmask("\U0010fffe"))
+    assert bytes(latin.getmask("с")) == box
+    assert bytes(cyrillic.getmask("с")) != bytes(cyrillic.getmask("\U0010fffe"))
+
+
+def test_shortened_is_the_longest_beginning_that_fits() -> None:
+    font, word = font_for("abc", 20), "incomprehensibilities"
+    for width in (40, 120):
+        result = shortened(word, font, width)
+        longer = word[: len(result)] + "…"
+        assert result == longer[: len(result) - 1] + "…"
+        assert font.getlength(result) <= width < font.getlength(longer)
+    assert shortened(word, font, 1000) == word
+
+
+@given(
+    words=st.lists(st.text(alphabet=st.characters(), min_size=1, max_size=30), min_size=1),
+    width=st.integers(60, 400),
+)
+def test_layout_keeps_order_and_width(words: list[str], width: int) -> None:
+    paragraph = lay_out(words, 18, width)
+    centred = lay_out(["dog"], 18, width, centred=True).words[0]
+    assert centred.left + centred.width / 2 == pytest.approx(width / 2)
+    assert len(paragraph.words) == len(words)
+    for word in paragraph.words:
+        assert word.left >= 0
+        assert word.left + word.width <= width + 1e-6
+        assert word.top + paragraph.line_height <= paragraph.height
+    for before, after in itertools.pairwise(paragraph.words):
+        same_line = after.top == before.top
+        assert (same_line and after.left > before.left + before.width) or after.top > before.top
+
+
+# Files
+
+
+def test_one_picture_a_word_in_order(tmp_path: Path) -> None:
+    maps = attention(3)
+    folder = tmp_path / "new" / "folder"
+    paths = save_word_images(folder, PHOTO, ["a", "Dog/..", "a"], maps, REGION)
+    assert [path.name for path in paths] == ["01_a.jpg", "02_dog.jpg", "03_a.jpg"]
+    assert sorted(folder.iterdir()) == paths  # nothing else, no temporary file
+    for path, weights in zip(paths, maps, strict=True):
+        with Image.open(path) as written:
+            expected = np.asarray(overlay(PHOTO, weights, REGION), float)
+            assert np.abs(np.asarray(written) - expected).mean() < 5
+    (path,) = save_word_images(folder, Image.new("RGB", (2000, 1000)), ["a"], maps[:1], REGION)
+    assert Image.open(path).size == (1024, 512)
+    for name, kind in (("a.png", "PNG"), ("a.JPG", "JPEG"), ("a.webp", "WEBP")):
+        save_picture(tmp_path / name, Image.new("RGB", (5, 4), "red"))
+        assert Image.open(tmp_path / name).format == kind
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("dog", "dog"),
+        ("T-shirt", "t-shirt"),
+        ("Überraschung", "uberraschung"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("犬", "word"),
+        ("x" * 300, "x" * 40),
+    ],
+)
+def test_safe_names(word: str, name: str) -> None:
+    assert safe_name(word) == name
+
+
+@given(st.text(alphabet=st.characters()))
+def test_every_name_is_safe(word: str) -> None:
+    name = safe_name(word)
+    assert 1 <= len(name) <= 40
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+def test_room_loads_neither_torch_nor_matplotlib() -> None:
+    code = "from captioner.render import alignment, animation, page, panels"
+    assert imported(code, "torch", "matplotlib", "torchvision") == []
