@@ -28,13 +28,11 @@ class CaptionDecoderConfig(Config):
     embedding_size: int
     memory_size: Size = Field(512, description="D, of an annotation vector")
     selection: Literal["soft", "hard"]
-    memory_dropout: Fraction = Field(
-        0.0, description="on whole channels of a photo's annotation vectors"
-    )
+    memory_dropout: Fraction = Field(0.0, description="on whole channels of annotation vectors")
     standardise: bool = Field(
         False,
-        description="bring annotation vectors to mean 0 and standard deviation 1 by those of "
-        "training photos; not in the paper",
+        description="bring annotation vectors to mean 0 and standard deviation 1 over training "
+        "photos; not in the paper",
     )
 
     @classmethod
@@ -49,8 +47,7 @@ class Standardisation(nn.Module):
     A rectifier's outputs are never negative: their mean over many photos is several times as large
     as the difference between photos, and dropout's noise is proportional to the whole.
 
-    mean, deviation: (D,), over the positions of training photos; buffers, saved with the model.
-    The identity until `fit` or a model's weights fill them.
+    mean, deviation: (D,), over the positions of training photos; the identity until `fit`.
     """
 
     mean: Tensor
@@ -86,15 +83,12 @@ class Standardisation(nn.Module):
         self.deviation.copy_(deviation)
 
     def forward(self, annotations: Tensor) -> Tensor:
-        """(B, L, D) -> (B, L, D), float32 at least."""
+        """(B, L, D) -> (B, L, D)."""
         return (annotations - self.mean) / self.deviation
 
 
 class CaptionDecoder(nn.Module, Decoder):
-    """Annotation vectors to words.
-
-    Each kind is a subclass in a separate module, and a row of `captioner.caption.folder`.
-    """
+    """Annotation vectors to words. Each kind is a subclass, and a row of `KINDS` in `folder`."""
 
     word_tensors: ClassVar = ("embedding.weight", "output.weight", "output.bias")
     """The tensors with a row for each of V words."""
@@ -125,6 +119,12 @@ class CaptionDecoder(nn.Module, Decoder):
         return annotations
 
 
+def empty_embedding(words: int, size: int) -> nn.Embedding:
+    """An embedding (V, E) whose weights are not drawn: on `meta` that imports torch's compiler."""
+    weights = torch.empty(words, size)
+    return nn.Embedding.from_pretrained(weights, freeze=False)  # type: ignore[no-untyped-call, no-any-return]
+
+
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Put a module in evaluation mode, and restore its mode at the end."""
@@ -139,11 +139,9 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
 def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tuple[Tensor, Tensor]:
     """Read the vectors of the vocabulary's ordinary words from a text file.
 
-    Each line is a word and its numbers, separated by spaces, as in GloVe (Pennington et al. 2014)
-    and word2vec's text files. Other lines, such as word2vec's first, are passed over. The first of
-    a word's vectors counts.
-
-    size: E. Returns the indices (N,) of the words, long, and their vectors (N, E), float32.
+    Each line is a word and its E = `size` numbers, separated by spaces, as in GloVe (Pennington et
+    al. 2014) and word2vec's text files. Other lines, such as word2vec's first, are passed over. The
+    first of a word's vectors counts. Returns the words' indices (N,) and vectors (N, E), float32.
     """
     vectors: dict[int, list[float]] = {}
     # Words may contain broken UTF-8, and Unicode's line ends.

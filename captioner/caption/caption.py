@@ -32,10 +32,7 @@ DRAWN_SIDE = 1024
 
 
 def sentence(words: Sequence[str]) -> str:
-    """Join words: `a man 's dog does n't run` is "a man's dog doesn't run".
-
-    The inverse of `captioner.text.tokenizer.tokenize`.
-    """
+    """Join words, the inverse of `tokenize`: `a man 's dog` is "a man's dog"."""
     text = ""
     attached = True  # A clitic at the start, or after another one, keeps its space.
     for word in words:
@@ -58,7 +55,7 @@ class Caption:
         it. None for captions of annotation vectors.
     alternatives: the other captions (n-best), best first.
     score: log-probability after length normalisation, by which a search ranks; None without search.
-    confidence: expected share of the caption's content words that people use for the photo; see
+    confidence: expected share of its content words that people use for the photo; see
         `captioner.caption.confidence`. None without calibration or search.
     sure: whether the confidence is at least the model's limit. None without confidence.
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
@@ -105,8 +102,6 @@ class Caption:
         """Draw the photo and a panel a word: a .png, .jpg or .webp.
 
         title: a small line on top. strength: of the dimming where the model did not look, 0 to 1.
-        Raises `UserError` for a caption without a photo or without words, a photo that can no
-        longer be read, another suffix, and a file that cannot be written.
         """
         save_picture(path, self.panels(title, strength))
 
@@ -135,32 +130,23 @@ class Caption:
     def page_item(self, title: str = "") -> PageItem:
         """The part of a page that `html` writes."""
         photo, _, _, region = self.drawn()
-        captions = [
-            PageCaption(
-                each.words,
-                each.attention,
-                each.drawn_doubt,
-                each.language or ENGLISH,
-                each.confidence,
-            )
-            for each in (self, *self.alternatives)
-            if each.words
-        ]
+        captions = []
+        for each in (self, *self.alternatives):
+            notes = each.drawn_doubt, each.language or ENGLISH, each.confidence
+            captions += [PageCaption(each.words, each.attention, *notes)] if each.words else []
         return PageItem.of(photo, region, captions, title)
 
     def drawn(self) -> tuple[Image.Image, tuple[str, ...], Any, Region]:
         """Photo, words, maps, and region in its pixels, as `captioner.render` draws them."""
-        if self.photo is None or self.region is None:
-            raise UserError("a caption without its photo cannot be drawn")
-        if not self.words:
-            raise UserError("a caption without words cannot be drawn")
+        if self.photo is None or self.region is None or not self.words:
+            raise UserError("a caption without its photo, or without words, cannot be drawn")
         photo = self.photo
         if not isinstance(photo, Image.Image):
             photo = load_image(photo, sufficient_side=DRAWN_SIDE)
         width, height = original_size(photo)
         across, down = photo.width / width, photo.height / height
         left, top, right, bottom = self.region
-        region = (left * across, top * down, right * across, bottom * down)
+        region = left * across, top * down, right * across, bottom * down
         return photo, self.words, self.attention, region
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,11 +157,9 @@ class Caption:
             "log_probability": self.log_probability,
             "word_log_probabilities": list(self.word_log_probabilities),
         }
-        if self.score is not None:
-            plain["score"] = self.score
-        if self.confidence is not None:
-            plain["confidence"] = self.confidence
-            plain["sure"] = self.sure
+        for name in ("score", "confidence", "sure"):
+            if (value := getattr(self, name)) is not None:
+                plain[name] = value
         if self.original is not None:
             plain["language"] = self.language
             plain["original"] = self.original.to_dict()

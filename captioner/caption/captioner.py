@@ -19,7 +19,6 @@ from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.loop import decode
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.outcomes import loading_workers, workers_for
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
@@ -45,31 +44,19 @@ class Captioner(PhotoCaptioner):
     ngrams: Tensor | None = None
 
     def __post_init__(self) -> None:
-        size, words = self.decoder.config.memory_size, self.decoder.embedding.num_embeddings
-        if size != self.encoder.annotation_size:
-            raise UserError(
-                f"decoder memory_size {size} is not {self.encoder.annotation_size}, the size of "
-                "the encoder's annotation vectors"
-            )
-        if words != len(self.vocabulary):
-            raise UserError(
-                f"the decoder was made for {words} words, but the vocabulary has "
-                f"{len(self.vocabulary)}"
-            )
+        size, needed = self.decoder.config.memory_size, self.encoder.annotation_size
+        if size != needed:
+            raise UserError(f"decoder memory_size {size} is not {needed}, that of the encoder")
         if 0 in self.map_shape:
-            raise UserError(
-                f"preprocessing size {self.preprocessing.size} is too small: the encoder "
-                f"{self.encoder.config.name} makes no annotation vector of it"
-            )
+            size, name = self.preprocessing.size, self.encoder.config.name
+            raise UserError(f"preprocessing size {size} is too small for the encoder {name}")
         self.encoder.eval()
         self.decoder.eval()
 
     def __repr__(self) -> str:
         rows, columns = self.map_shape
-        return (
-            f"Captioner({self.encoder.config.name}, {len(self.vocabulary):,} words, "
-            f"maps of {rows}x{columns}, on {self.device})"
-        )
+        parts = f"{self.encoder.config.name}, {len(self.vocabulary):,} words"
+        return f"Captioner({parts}, maps of {rows}x{columns}, on {self.device})"
 
     @property
     def map_shape(self) -> tuple[int, int]:
@@ -91,8 +78,8 @@ class Captioner(PhotoCaptioner):
     def for_inference(self, precision: torch.dtype = torch.float32) -> Captioner:
         """Fold the encoder's batch normalisation and cast its weights, in place; returns itself.
 
-        Faster, but not to be trained or saved. The search stays in float32: many captions have a
-        close second, which would win by the rounding.
+        Not to be trained or saved then. The search stays in float32: many captions have a close
+        second, which would win by the rounding.
         """
         self.encoder = self.encoder.fold_batch_norm().to(precision)
         return self
@@ -106,18 +93,6 @@ class Captioner(PhotoCaptioner):
         """See `PhotoCaptioner`."""
         normalised = self.preprocessing.normalise(torch.from_numpy(pixels).to(self.device))
         return self.caption_annotations(self.encode(normalised), search, draws)
-
-    def source_of_draws(self, search: SearchOptions) -> torch.Generator:
-        """See `PhotoCaptioner`."""
-        return search.generator(self.device)
-
-    def workers_for(self, photos: int, batch_size: int) -> int:
-        """See `PhotoCaptioner`."""
-        return workers_for(self.device, photos, batch_size)
-
-    def readers(self) -> int:
-        """See `PhotoCaptioner`."""
-        return loading_workers(self.device)
 
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
         """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""
@@ -164,8 +139,7 @@ class Captioner(PhotoCaptioner):
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) and the words of a caption for each -> captions.
 
-        They have the log-probabilities and maps of the given words, which equal the search's for a
-        caption that a search found, up to rounding: they are computed in float32. A word that the
+        Their log-probabilities and maps are those of the search, up to rounding. A word that the
         vocabulary lacks is fed and scored as the unknown-word token, as in training.
         """
         vocabulary = self.vocabulary

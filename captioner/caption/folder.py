@@ -47,7 +47,6 @@ _NGRAMS = "ngrams"
 _FAMILIARITY = "confidence.familiarity."
 """Prefix of tensors that calibrated models of version 0.2.0 have and that are not used."""
 
-
 KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {
     "lstm": (ShowAttendTellDecoder, DecoderConfig),
     "transformer": (TransformerDecoder, TransformerDecoderConfig),
@@ -63,12 +62,7 @@ def decoder_config(values: Any) -> Any:
     if not isinstance(kind, str) or kind not in KINDS:
         near = did_you_mean(near_names(kind, KINDS))
         raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}{near}")
-    chosen = KINDS[kind][1]
-    for name in values:
-        owners = [other for other, (_, each) in KINDS.items() if name in each.model_fields]
-        if owners and name not in chosen.model_fields:
-            raise ValueError(f"{name} is for kind {', '.join(owners)}, and kind is {kind}")
-    return chosen.model_validate(dict(values))
+    return KINDS[kind][1].model_validate(dict(values))
 
 
 def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:
@@ -95,13 +89,8 @@ def save_model(
 ) -> None:
     """Write a captioner to a folder; whenever it is stopped, the old model loads or the new one.
 
-    dtype: of the stored weights; computation is in float32.
+    dtype: of the stored weights.
     """
-    sections = _sections(captioner)
-    config = {
-        "format": FORMATS["captioner"],
-        **{name: to_mapping(each) for name, each in sections.items()},
-    }
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     if captioner.ngrams is not None:
         ngrams = ngrams_of_keys(captioner.ngrams.cpu(), len(captioner.vocabulary))  # (N, ORDER)
@@ -109,7 +98,7 @@ def save_model(
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, tensors)
         captioner.vocabulary.save(files / VOCABULARY)
-        write_json(files / CONFIG, config)
+        write_json(files / CONFIG, {"format": FORMATS["captioner"], **_sections(captioner)})
         if captioner.card:
             write_text(files / CARD, captioner.card)
 
@@ -118,7 +107,7 @@ def read_config(folder: Path) -> ModelConfig:
     """Read the config of a model folder."""
     folder = complete_folder(folder)
     mapping = read_model_config(folder, "captioner")
-    return from_mapping(ModelConfig, mapping, str(folder / CONFIG))
+    return from_mapping(ModelConfig, mapping, f"{folder / CONFIG}")
 
 
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
@@ -135,23 +124,20 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     tensors = {name: each for name, each in stored.items() if not name.startswith(_FAMILIARITY)}
     fill(nn.ModuleDict({"encoder": encoder, "decoder": decoder}), tensors, folder / WEIGHTS)
     settings = config.preprocessing, config.search, read_card(folder), config.confidence
+    keys = None if ngrams is None else _keys(ngrams, len(vocabulary), folder / WEIGHTS)
     try:
-        captioner = Captioner(encoder, decoder, vocabulary, *settings)
+        captioner = Captioner(encoder, decoder, vocabulary, *settings, keys)
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
-    captioner.ngrams = _keys(ngrams, len(vocabulary), folder / WEIGHTS)
     return captioner.to(device)
 
 
-def _keys(ngrams: Tensor | None, vocabulary_size: int, path: Path) -> Tensor | None:
-    """Check the stored n-grams (N, `ORDER`) and return their keys (N,), sorted."""
-    if ngrams is None:
-        return None
-    if ngrams.shape[1:] != (ORDER,) or ngrams.is_floating_point() or not len(ngrams):
-        raise UserError(f"{path}: tensor {_NGRAMS!r} does not hold {ORDER}-grams of words")
-    if not 0 <= int(ngrams.min()) <= int(ngrams.max()) < vocabulary_size:
-        raise UserError(f"{path}: tensor {_NGRAMS!r} has words beyond the vocabulary")
-    return ngram_keys(ngrams.long().unbind(dim=1), vocabulary_size).sort().values
+def _keys(ngrams: Tensor, words: int, path: Path) -> Tensor:
+    """The keys (N,), sorted, of the stored n-grams (N, `ORDER`)."""
+    has_ngrams = ngrams.shape[1:] == (ORDER,) and not ngrams.is_floating_point() and len(ngrams)
+    if not has_ngrams or not 0 <= int(ngrams.min()) <= int(ngrams.max()) < words:
+        raise UserError(f"{path}: tensor {_NGRAMS!r} does not hold {ORDER}-grams of {words} words")
+    return ngram_keys(ngrams.long().unbind(dim=1), words).sort().values
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
@@ -162,10 +148,7 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
 
 
 def describe(captioner: Captioner, folder: Path) -> str:
-    """Parts, sizes, preprocessing, search, confidence and card's gist of the model in `folder`.
-
-    Also the device and the precision in which commands run it here, by default.
-    """
+    """The model in `folder` as text: its files, device, config and the gist of its card."""
     weights = complete_folder(folder) / WEIGHTS
     lines = [
         f"model folder   {folder}",
@@ -174,25 +157,24 @@ def describe(captioner: Captioner, folder: Path) -> str:
         f"runs on        {choose_device()}",
     ]
     parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
-    for name, config in _sections(captioner).items():
+    for name, fields in _sections(captioner).items():
         count = ""
         if name in parts:
             count = f"{sum(each.numel() for each in parts[name].parameters()):,} parameters"
         lines += ["", f"{name:<15}{count}".rstrip()]
-        lines += [f"  {field}: {value}" for field, value in flat(to_mapping(config)).items()]
+        lines += [f"  {field}: {value}" for field, value in flat(fields).items()]
     if captioner.card:
         lines += ["", gist(captioner.card, folder)]
     return "\n".join(lines)
 
 
-def _sections(captioner: Captioner) -> dict[str, Config]:
+def _sections(captioner: Captioner) -> dict[str, dict[str, Any]]:
     """The fields of `ModelConfig` beside `format`; `confidence` of a calibrated model only."""
-    sections: dict[str, Config] = {
+    configs = {
         "encoder": captioner.encoder.config,
         "decoder": captioner.decoder.config,
         "preprocessing": captioner.preprocessing,
         "search": captioner.search,
+        "confidence": captioner.confidence,
     }
-    if captioner.confidence is not None:
-        sections["confidence"] = captioner.confidence
-    return sections
+    return {name: to_mapping(each) for name, each in configs.items() if each is not None}

@@ -1,24 +1,33 @@
-"""The training objective: its options, batches, the cross-entropy loss and its regularisers.
+"""The training objective: its options, batches and losses.
 
-Xu et al. 2015, section 4.
+Cross-entropy with its regularisers; hard attention, which draws the places it looks at; and
+self-critical training, which rewards captions by the metric that scores them.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from typing_extensions import Self
 
 from captioner.attention.memory import Memory
 from captioner.attention.selection import draw
 from captioner.caption.base import CaptionDecoder, evaluation_mode
+from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.decoding.constraints import Constraints
+from captioner.decoding.loop import BeamSearch, Sampling, Strategy, decode
 from captioner.decoding.protocol import cross_entropies
 from captioner.devices import at_least_float32
 from captioner.errors import UserError
 from captioner.schema import Config, Fraction, Length, Probability
+from captioner.text.token_batches import decoder_inputs
+from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
 
 Weight = Annotated[float, Field(ge=0, le=1e6)]
@@ -26,11 +35,7 @@ Weight = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class SelfCriticalConfig(Config):
-    """Self-critical sequence training: see `captioner.caption.reinforce`."""
-
-    removed: ClassVar[dict[str, str]] = {
-        "word_precision_weight": "use content_words_weight, which does not reward short captions"
-    }
+    """Self-critical sequence training: see `SelfCriticalLoss`."""
 
     baseline: Literal["greedy", "new"] = Field(
         "new",
@@ -38,28 +43,23 @@ class SelfCriticalConfig(Config):
         "(Rennie et al. 2017, equation 9), or new, the mean of the other samples (Luo 2020)",
     )
     samples: int = Field(
-        5, ge=1, le=10_000, description="captions drawn for each photo; 2 or more with new"
+        5, ge=1, le=10_000, description="captions of each photo; 2 or more with new"
     )
-    cross_entropy_weight: Weight = Field(
-        0.0, description="weight of the cross-entropy of the photo's own caption"
-    )
+    cross_entropy_weight: Weight = Field(0.0, description="of the photo's own caption")
     content_words_weight: Weight = Field(
-        0.0,
-        description="weight, beside CIDEr-D, of the content words that a reference has less those "
-        "that none has",
+        0.0, description="of the content words that a reference has less those that none has"
     )
     fluency_weight: Weight = Field(
         0.0,
-        description="weight, beside CIDEr-D, of minus the share of bigrams and trigrams that "
-        "nobody wrote in the training captions and data.texts; an English article before a plural "
-        "counts as two",
+        description="of minus the share of bigrams and trigrams that nobody wrote in the training "
+        "captions and data.texts; an English article before a plural counts as two",
     )
     maximum_length: Length = Field(20, description="words of a sample, which is cut off there")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.baseline == "new" and self.samples < 2:
-            raise ValueError(f"samples {self.samples} is not at least 2, as baseline 'new' needs")
+            raise ValueError("samples 1 is not at least 2, as baseline 'new' needs")
         return self
 
 
@@ -71,38 +71,26 @@ class ObjectiveConfig(Config):
     2019). The weights of hard attention are those of the authors' code.
     """
 
-    removed: ClassVar[dict[str, str]] = {
-        "doubly_stochastic_target": "leave it out; a place's attention is to sum to 1"
-    }
-
     doubly_stochastic: Weight = Field(1.0, description="lambda of equation 14; soft attention only")
-    label_smoothing: Fraction = Field(
-        0.0, description="probability spread over all words (Szegedy et al. 2016)"
-    )
+    label_smoothing: Fraction = Field(0.0, description="probability spread over all words")
     grounding: Weight = Field(
         0.0,
         description="weight of the attention that misses what a word names, by data.instances "
         "(Liu et al. 2017); soft attention only, not in the paper",
     )
     reward_weight: Weight = Field(
-        0.1, description="lambda_r of the rule after equation 12; hard attention only"
+        0.1, description="lambda_r after equation 12; hard attention only"
     )
     entropy_weight: Weight = Field(
-        0.002, description="lambda_e of the rule after equation 12; hard attention only"
+        0.002, description="lambda_e after equation 12; hard attention only"
     )
-    baseline_decay: Fraction = Field(
-        0.9, description="share of the baseline kept at an update; hard attention only"
-    )
+    baseline_decay: Fraction = Field(0.9, description="of the moving average; hard attention only")
     semi_sampling: Probability = Field(
         0.5, description="probability of no draw, but the mean; hard attention only"
     )
-    draws: int = Field(
-        1, ge=1, le=10_000, description="draws of a caption's places; hard attention only"
-    )
+    draws: int = Field(1, ge=1, le=10_000, description="of a caption's places; hard attention only")
     scheduled_sampling: Probability = Field(
-        0.0,
-        description="probability, reached at the end of training, that the decoder is fed its own "
-        "word (Bengio et al. 2015)",
+        0.0, description="probability, at the end of training, that the decoder is fed its own word"
     )
     self_critical: SelfCriticalConfig | None = Field(
         None, description="train on the reward of the decoder's own captions; soft attention only"
@@ -113,19 +101,16 @@ class ObjectiveConfig(Config):
         if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
             for name in ("label_smoothing", "scheduled_sampling", "grounding"):
                 if getattr(self, name) > 0:
-                    raise ValueError(
-                        f"{name} has no effect: self_critical.cross_entropy_weight is 0"
-                    )
+                    raise ValueError(f"{name} needs a self_critical.cross_entropy_weight above 0")
         return self
 
     def check_selection(self, selection: str) -> None:
-        """Raise `UserError` naming a field that was set for the other kind of attention."""
+        """Refuse a field that was set for the other kind of attention."""
         other = "hard" if selection == "soft" else "soft"
         for name in _FIELDS_FOR[other]:
             if getattr(self, name) not in (type(self).model_fields[name].default, 0):
                 raise UserError(
-                    f"objective.{name} is for {other} attention, and decoder.selection is "
-                    f"{selection}: leave it out"
+                    f"objective.{name} is for {other} attention, not decoder.selection {selection}"
                 )
 
 
@@ -138,18 +123,15 @@ _FIELDS_FOR = {
 class CaptioningBatch(NamedTuple):
     """The batch of one training step.
 
-    source: annotation vectors (B, L, D), or preprocessed photos (B, 3, height, width) where the
-        encoder is trained too; fewer than B with `photos`.
+    source: annotation vectors (P, L, D), or preprocessed photos (P, 3, height, width) where the
+        encoder is trained too; P = B without `photos`.
     inputs: (B, T) fed words, `<start>` first. targets: (B, T) words to predict, `<end>` last.
     mask: (B, T) boolean, False for padding.
-    seed: of the batch's draws: positions of hard attention, words of scheduled sampling, captions
-        of self-critical training.
+    seed: of all draws.
     rows: (B,) numbers of the photos in the data set, on the CPU; for rewards.
     progress: share of the training done before this batch, in [0, 1].
-    photos: (B,) long, index into `source` of each caption's photo, where several captions share
-        a photo. None where `source` has B photos.
-    places: (B, T, L) the share of each place inside what the word names, for
-        `ObjectiveConfig.grounding`; 0 for a word that names nothing.
+    photos: (B,) long, index into `source` of each caption's photo.
+    places: (B, T, L) the share of each place inside what the word names, for `grounding_penalty`.
     share: that of the step's captions; 0 of a fully masked dummy.
     """
 
@@ -175,10 +157,7 @@ class CaptioningBatch(NamedTuple):
         return self._replace(**moved)
 
     def annotations(self, encoder: Encoder | None) -> Tensor:
-        """The annotation vectors (B, L, D) of every caption's photo.
-
-        encoder: encodes each photo once; None where `source` is annotation vectors.
-        """
+        """The annotation vectors (B, L, D). encoder: None where `source` has them already."""
         vectors: Tensor = self.source if encoder is None else encoder(self.source)  # (P, L, D)
         if self.photos is None:
             return vectors
@@ -188,10 +167,7 @@ class CaptioningBatch(NamedTuple):
 
 
 class CaptioningLoss(nn.Module):
-    """Cross-entropy with doubly stochastic regularisation, for soft attention.
-
-    encoder: given when it is trained together with the decoder, from photos.
-    """
+    """Cross-entropy with its regularisers, for soft attention. encoder: trained too if given."""
 
     selection: ClassVar[str] = "soft"
 
@@ -199,8 +175,7 @@ class CaptioningLoss(nn.Module):
         self, decoder: CaptionDecoder, objective: ObjectiveConfig, encoder: Encoder | None = None
     ) -> None:
         super().__init__()
-        if decoder.config.selection != self.selection:
-            raise ValueError(f"this loss trains {self.selection} attention")
+        assert decoder.config.selection == self.selection
         objective.check_selection(self.selection)
         self.decoder = decoder
         self.encoder = encoder
@@ -209,14 +184,14 @@ class CaptioningLoss(nn.Module):
     def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
         """The loss of a batch under the key `loss`, and quantities to report.
 
-        `loss`: mean over captions of equation 14 of Xu et al. 2015, in nats a caption.
+        `loss`: mean over captions of Xu et al. 2015, equation 14, in nats a caption.
         `cross_entropy`: nats a word, without smoothing or regularisation. `grounding`, of a batch
         with `places`: nats a word that names something.
         """
         return self.cross_entropy_loss(batch, batch.annotations(self.encoder))
 
     def cross_entropy_loss(self, batch: CaptioningBatch, annotations: Tensor) -> dict[str, Tensor]:
-        """`CaptioningLoss.loss`, given the annotation vectors (B, L, D) of the batch."""
+        """`loss`, given the annotation vectors (B, L, D) of the batch."""
         objective = self.objective
         memory = self.decoder.remember(annotations)
         forced = self.decoder(memory, self.fed_words(batch, memory).unsqueeze(1))  # K = 1
@@ -231,17 +206,41 @@ class CaptioningLoss(nn.Module):
         if batch.places is not None:
             missed = grounding_penalty(weights, batch.places)  # (B,)
             loss = loss + objective.grounding * missed
-            named = (batch.places.amax(dim=-1) > 0).sum().clamp(min=1)
+            named = batch.places.any(dim=-1).sum().clamp(min=1)
             report["grounding"] = missed.detach().sum() / named
         return {"loss": loss.mean(), **report}
 
+    @torch.no_grad()
     def fed_words(self, batch: CaptioningBatch, memory: Memory) -> Tensor:
-        """The words (B, T) to feed: the batch's inputs, after scheduled sampling."""
-        probability = self.objective.scheduled_sampling * batch.progress
+        """The words (B, T) to feed: the batch's inputs, after scheduled sampling.
+
+        Bengio et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural
+        Networks*, section 2.4. Each word after `<start>` is replaced, independently and with a
+        probability that rises with `progress`, by one drawn from the decoder's distribution after
+        the words fed so far.
+
+        The decoder runs in evaluation mode: hard attention takes the most probable position, and
+        dropout is off, except that in the memory (`memory_dropout`). As in the paper no gradient
+        passes through a drawn word, so the loss is teacher forcing of the returned words.
+        """
+        inputs, probability = batch.inputs, self.objective.scheduled_sampling * batch.progress
         if probability == 0:
-            return batch.inputs
-        generator = torch.Generator(batch.inputs.device).manual_seed(batch.seed ^ _SAMPLING_SEED)
-        return scheduled_inputs(self.decoder, memory, batch.inputs, probability, generator)
+            return inputs
+        generator = torch.Generator(inputs.device).manual_seed(batch.seed ^ _SAMPLING_SEED)
+        with evaluation_mode(self.decoder):
+            fed = [inputs[:, :1]]  # (B, 1) each
+            state: object = self.decoder.start(memory)
+            for time in range(1, inputs.shape[1]):
+                step = self.decoder.step(fed[-1], state)
+                state = step.state
+                probabilities = torch.softmax(step.logits[:, 0].float(), dim=-1)  # (B, V)
+                drawn = draw(probabilities, generator).unsqueeze(1)  # (B, 1)
+                chance = torch.rand(drawn.shape, generator=generator, device=inputs.device)
+                fed.append(torch.where(chance < probability, drawn, inputs[:, time : time + 1]))
+        # Torch before about 2.11 caches on GPUs the weights that autocast casts here, without a
+        # gradient, and reuses them in the forward pass: pytorch issue 112583.
+        torch.clear_autocast_cache()
+        return torch.cat(fed, dim=1)  # (B, T)
 
 
 _SAMPLING_SEED = 0x5343484544
@@ -251,9 +250,8 @@ _SAMPLING_SEED = 0x5343484544
 def doubly_stochastic_penalty(weights: Tensor, mask: Tensor) -> Tensor:
     """Unevenness of the attention over a photo: (B,), sum over positions of (1 - sum_t alpha)^2.
 
-    weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
-    Xu et al. 2015, section 4.2.1 and equation 14, second term: summed over the L positions,
-    divided neither by L nor by the batch. Computed in float32 at least.
+    weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out. In
+    float32 at least. Xu et al. 2015, equation 14, second term: summed over the L positions.
     """
     weights = at_least_float32(weights)
     mass = (weights * mask.unsqueeze(-1)).sum(dim=1)  # (B, L)
@@ -264,9 +262,8 @@ def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
     """Minus the logarithm of the attention inside what each word names, summed over words: (B,).
 
     weights (B, T, L). places (B, T, L): the share of each place inside; 0 everywhere for a word
-    that names nothing, which is left out. After Liu, Mao, Sha and Yuille 2017, *Attention
-    Correctness in Neural Image Captioning*, section 3.3, but asking only that the attention lies
-    inside, not that it is even there. Computed in float32 at least.
+    that names nothing, which is left out. After Liu et al. 2017, *Attention Correctness in Neural
+    Image Captioning*, section 3.3, but the attention need not be even inside.
     """
     weights = at_least_float32(weights)
     named = places.amax(dim=-1) > 0  # (B, T)
@@ -275,39 +272,204 @@ def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
     return -(inside.where(named, 1.0).clamp(min=floor).log()).sum(dim=-1)
 
 
-@torch.no_grad()
-def scheduled_inputs(
-    decoder: CaptionDecoder,
-    memory: Memory,
-    inputs: Tensor,
-    probability: float,
-    generator: torch.Generator,
-) -> Tensor:
-    """Replace words of the captions at random by words that the decoder draws.
+class HardAttentionLoss(CaptioningLoss):
+    """The lower bound on log p(y | a) of hard attention, with its gradient. Section 4.1.
 
-    Bengio et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural Networks*,
-    section 2.4.
+    L_s = sum_s p(s | a) log p(y | s, a), equation 10, estimated by one draw s of a position for
+    each word of a caption; the gradient is the paper's learning rule, which follows equation 12.
+    Choices that the paper leaves open:
 
-    inputs: (B, T) words of teacher forcing, `<start>` first, which stays.
-    probability: of replacing each later word, independently, by one drawn from the decoder's
-        distribution after the words fed so far.
-    generator: the source of the draws, on the device of `inputs`.
+    - The reward of a draw is log p(y | s, a) of the whole caption without padding, the same for
+      each of its positions. Label smoothing applies to all of equation 10: log p(y | s, a) is then,
+      in the baseline too, minus the smoothed cross-entropy.
+    - The baseline b is in nats a word, and a caption of T words is compared with T b, as longer
+      captions are less probable. For captions of one length, as in the authors' code, this is the
+      paper's. It is updated after use, from the captions drawn in the batch: a draw compared with
+      itself would bias the gradient. It starts at -log V, the value of an untrained decoder. Where
+      gradients are accumulated it is updated after each part.
+    - With several draws a caption (`ObjectiveConfig.draws`) each is compared with the mean of the
+      others instead of b.
+    - The entropy is that of each word's distribution over positions, given the earlier draws.
+    - Semi-sampling is drawn once a caption. A caption with expected values has no draw, no score
+      function and no part in the baseline: its gradient is that of soft attention. (In the
+      authors' code its score function is sample / alpha = 1 everywhere, which softmax maps to 0.)
 
-    The decoder runs in evaluation mode: hard attention takes the most probable position, and
-    dropout is off, except that in the memory (`memory_dropout`). As in the paper no gradient
-    passes through a drawn word, so the loss is teacher forcing of the returned words.
+    baseline: a buffer, so that checkpoints contain it.
     """
-    with evaluation_mode(decoder):
-        fed = [inputs[:, :1]]  # (B, 1) each
-        state: object = decoder.start(memory)
-        for time in range(1, inputs.shape[1]):
-            step = decoder.step(fed[-1], state)
-            state = step.state
-            probabilities = torch.softmax(step.logits[:, 0].float(), dim=-1)  # (B, V)
-            drawn = draw(probabilities, generator).unsqueeze(1)  # (B, 1)
-            chance = torch.rand(drawn.shape, generator=generator, device=inputs.device)  # (B, 1)
-            fed.append(torch.where(chance < probability, drawn, inputs[:, time : time + 1]))
-    # Torch before about 2.11 caches on GPUs the weights that autocast casts here, without a
-    # gradient, and reuses them in the forward pass: pytorch issue 112583.
-    torch.clear_autocast_cache()
-    return torch.cat(fed, dim=1)  # (B, T)
+
+    selection = "hard"
+    decoder: ShowAttendTellDecoder
+    baseline: Tensor
+
+    def __init__(
+        self,
+        decoder: ShowAttendTellDecoder,
+        objective: ObjectiveConfig,
+        encoder: Encoder | None = None,
+    ) -> None:
+        super().__init__(decoder, objective, encoder)
+        words = decoder.embedding.num_embeddings
+        self.register_buffer("baseline", torch.tensor(-math.log(words)))
+
+    def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
+        """The loss of a batch under the key `loss`, and quantities to report.
+
+        `loss`: mean over captions of minus the lower bound, less the entropy term, in nats a
+            caption; its gradient is minus the learning rule. `cross_entropy`: nats a word, without
+            smoothing. `entropy`: of the distribution over positions, nats a word. `baseline`:
+            before this batch, nats a word.
+        """
+        device = batch.inputs.device
+        generator = torch.Generator(device).manual_seed(batch.seed)
+        draws = self.objective.draws  # N, rows of a source
+        chance = torch.rand(len(batch.inputs), generator=generator, device=device)  # (B,)
+        expected = (chance < self.objective.semi_sampling).unsqueeze(1).expand(-1, draws)  # (B, N)
+        memory = self.decoder.remember(batch.annotations(self.encoder))
+        fed = self.fed_words(batch, memory).unsqueeze(1).expand(-1, draws, -1)  # (B, N, T)
+        forced = self.decoder(memory, fed, generator, expected)
+        assert forced.log_probability is not None
+        assert forced.entropy is not None
+        mask = batch.mask.unsqueeze(1)  # (B, 1, T)
+        entropies = cross_entropies(
+            forced.logits.flatten(end_dim=1),  # (B * N, T, V)
+            batch.targets.repeat_interleave(draws, dim=0),
+            batch.mask.repeat_interleave(draws, dim=0),
+            self.objective.label_smoothing,
+        )
+        loss, plain = (each.view(-1, draws) for each in entropies)  # (B, N) each
+        words = mask.sum(dim=2)  # (B, 1)
+        entropy = (forced.entropy * mask).sum(dim=2)  # (B, N)
+        log_draw = (forced.log_probability * mask).sum(dim=2)  # (B, N), log p(s | a)
+        gradient_only = log_draw - log_draw.detach()  # (B, N), zeros
+        reward = -loss.detach()  # (B, N)
+        baseline = self.baseline.clone()
+        expected_reward = words * baseline  # (B, 1)
+        if draws > 1:
+            expected_reward = (reward.sum(dim=1, keepdim=True) - reward) / (draws - 1)  # (B, N)
+        advantage = (reward - expected_reward).masked_fill(expected, 0.0)  # (B, N)
+        objective = self.objective.reward_weight * advantage * gradient_only - loss  # (B, N)
+        objective = objective + self.objective.entropy_weight * entropy
+        if self.training:
+            self._update_baseline(reward, words, ~expected)
+        total = draws * batch.mask.sum().clamp(min=1)
+        return {
+            "loss": -objective.mean(),
+            "cross_entropy": plain.sum() / total,
+            "entropy": (entropy.sum() / total).detach(),
+            "baseline": baseline,
+        }
+
+    @torch.no_grad()
+    def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
+        """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word: the mean over the draws of all ranks.
+
+        reward, drawn (B, N), words (B, 1).
+        """
+        sums = torch.stack([(reward * drawn).sum(), (words * drawn).sum().to(reward.dtype)])  # (2,)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(sums)
+        total, count = sums.unbind()
+        decay = self.objective.baseline_decay
+        new = decay * self.baseline + (1 - decay) * total / count.clamp(min=1)
+        self.baseline.copy_(torch.where(count > 0, new, self.baseline))
+
+
+Reward = Callable[[Tensor, Sequence[Sequence[Sequence[int]]]], Tensor]
+"""Maps the rows (B,) of photos and K captions of each, as tokens, to rewards (B, K).
+
+`<end>` is the last token of captions that ended.
+"""
+
+
+class SelfCriticalLoss(CaptioningLoss):
+    """Minus the expected reward of generated captions, with the gradient of REINFORCE.
+
+    Rennie et al. 2017, *Self-Critical Sequence Training for Image Captioning*, sections 3 and 4;
+    Luo 2020, *A Better Variant of Self-Critical Sequence Training*, section 2.
+
+    Samples captions of each photo with the decoder loop, without a gradient, and rewards them.
+    Teacher forcing then gives their log-probabilities; the gradient is that of -(r - b) log p with
+    reward r and baseline b, Rennie et al., equation 7. log p includes the end token, except for
+    captions cut at the maximum length, which did not draw it.
+
+    Both passes run without dropout, so that the gradient is in expectation that of the expected
+    reward. An encoder that is trained too stays in training mode for both.
+    """
+
+    def __init__(
+        self,
+        decoder: CaptionDecoder,
+        objective: ObjectiveConfig,
+        reward: Reward,
+        encoder: Encoder | None = None,
+    ) -> None:
+        super().__init__(decoder, objective, encoder)
+        assert objective.self_critical is not None
+        self.config = objective.self_critical
+        self.reward = reward
+
+    def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
+        """The loss of a batch under the key `loss`, and quantities to report.
+
+        `loss`: mean over photos and samples of -(r - b) log p, plus the weighted loss of the
+            reference captions; only its gradient has a meaning. `reward`, `length`: means over the
+            samples. `greedy_reward`: where it is the baseline. `finished`: share of the samples
+            that ended before the maximum.
+        """
+        config = self.config
+        assert batch.rows is not None
+        annotations = batch.annotations(self.encoder)
+        device = annotations.device
+        with evaluation_mode(self.decoder):
+            memory = self.decoder.remember(annotations)
+            generator = torch.Generator(device).manual_seed(batch.seed)
+            samples = self._captions(memory, Sampling(generator, config.samples))
+            rewards = self.reward(batch.rows, samples).to(device, non_blocking=True)  # (B, K)
+            report = {"reward": rewards.mean()}
+            if config.baseline == "greedy":
+                greedy = self._captions(memory, BeamSearch(1))
+                baseline = self.reward(batch.rows, greedy).to(device, non_blocking=True)  # (B, 1)
+                report["greedy_reward"] = baseline.mean()
+            else:
+                others = rewards.sum(dim=1, keepdim=True) - rewards  # (B, K)
+                baseline = others / (config.samples - 1)  # (B, K)
+            log_probability = self._log_probability(memory, samples)  # (B, K)
+        loss = -((rewards - baseline) * log_probability).mean()
+        if config.cross_entropy_weight > 0:
+            plain = self.cross_entropy_loss(batch, annotations)
+            loss = loss + config.cross_entropy_weight * plain["loss"]
+            report.update((name, value) for name, value in plain.items() if name != "loss")
+        ended = [caption[-1:] == [Vocabulary.end] for each in samples for caption in each]
+        words = sum(len(caption) for each in samples for caption in each) - sum(ended)
+        report["length"] = torch.full((), words / len(ended), device=device)
+        report["finished"] = torch.full((), sum(ended) / len(ended), device=device)
+        return {"loss": loss, **{name: value.detach() for name, value in report.items()}}
+
+    def _captions(self, memory: Memory, strategy: Strategy) -> list[list[list[int]]]:
+        """Generate captions of each photo, as tokens; `<end>` is the last of those that ended.
+
+        No token is forbidden: the model's probability of a forbidden token is not 0.
+        """
+        longest = self.config.maximum_length
+        decoded = decode(
+            self.decoder,
+            memory,
+            start=Vocabulary.start,
+            end=Vocabulary.end,
+            strategy=strategy,
+            constraints=Constraints(maximum_length=longest),
+            keep_attention=False,
+        )
+        torch.clear_autocast_cache()  # See `fed_words`.
+        return [[[*each.tokens, Vocabulary.end][:longest] for each in one] for one in decoded]
+
+    def _log_probability(self, memory: Memory, captions: list[list[list[int]]]) -> Tensor:
+        """log p (B, K) of the captions of `_captions`, with its gradient."""
+        rows = [torch.tensor(caption) for each in captions for caption in each]
+        targets = pad_sequence(rows, batch_first=True, padding_value=-1)  # (B * K, T)
+        targets, mask = targets.clamp(min=0), targets >= 0
+        device = memory.values.device
+        targets, mask = (each.to(device, non_blocking=True) for each in (targets, mask))
+        inputs = decoder_inputs(targets).view(len(captions), -1, targets.shape[1])  # (B, K, T)
+        logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
+        return -cross_entropies(logits, targets, mask)[0].view(inputs.shape[:2])  # (B, K)

@@ -22,6 +22,7 @@ from captioner.caption.base import (
     CaptionDecoder,
     CaptionDecoderConfig,
     Standardisation,
+    empty_embedding,
 )
 from captioner.decoding.protocol import Step, TeacherForced, select_rows
 from captioner.devices import at_least_float32
@@ -55,10 +56,7 @@ class DecoderConfig(CaptionDecoderConfig):
 
 
 class DecoderState(NamedTuple):
-    """The state after some words: K rows for each of B sources.
-
-    memory: shared by the K rows. hidden, cell: (B, K, H).
-    """
+    """The state after some words: a memory shared by K rows, their hidden and cell (B, K, H)."""
 
     memory: Memory
     hidden: Tensor
@@ -76,10 +74,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
             AdditiveScore(hidden, memory, config.attention_size, temperature=config.temperature),
             SoftSelection() if config.selection == "soft" else HardSelection(),
         )
-        # from_pretrained draws no weights: on the meta device drawing imports torch's compiler.
-        self.embedding: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
-            torch.empty(vocabulary_size, embedding), freeze=False
-        )
+        self.embedding = empty_embedding(vocabulary_size, embedding)
         self.lstm = nn.LSTMCell(embedding + memory, hidden)
         self.initial_hidden = nn.Linear(memory, hidden)
         self.initial_cell = nn.Linear(memory, hidden)
@@ -117,12 +112,12 @@ class ShowAttendTellDecoder(CaptionDecoder):
         """Last words (B, K) and the state before them -> `Step` for the next words."""
         assert isinstance(state, DecoderState)
         embedded = self._drop(self.embedding(tokens))  # (B, K, E)
-        context, attended = self._attend(state)
-        inputs = torch.cat([embedded, context], dim=-1)  # (B, K, E + D)
+        attended = self._attend(state)
+        inputs = torch.cat([embedded, attended.context], dim=-1)  # (B, K, E + D)
         gates = cpu.linear(inputs, self.lstm.weight_ih, self.lstm.bias_ih)  # (B, K, 4H)
         gates = gates + cpu.linear(state.hidden, self.lstm.weight_hh, self.lstm.bias_hh)
         state = _lstm_update(state, gates)
-        features = self._output_features(embedded, state.hidden, context)
+        features = self._output_features(embedded, state.hidden, attended.context)
         return Step(self.output(features), state, attended.weights)  # logits (B, K, V)
 
     def forward(
@@ -147,34 +142,34 @@ class ShowAttendTellDecoder(CaptionDecoder):
         state = self.start(memory)
         if tokens.shape[1] != 1:
             state = select_rows(state, tokens.new_zeros(tokens.shape[:2]))
+        # The weights for context and state, (4H, D + H). Slicing or casting them at every step
+        # costs more than the products, there and in the backward pass.
+        of_context = self.lstm.weight_ih[:, self.config.embedding_size :]
+        weights = _autocast(torch.cat([of_context, self.lstm.weight_hh], dim=1))
         recur = self._recur_on_cpu if cpu.enabled(tokens.device) else self._recur
-        hidden, attended = recur(word_gates, state, generator, expected)
+        hidden, attended = recur(weights, word_gates, state, generator, expected)
         features = self._output_features(embedded, hidden, attended.context)
         logits = self.output(features)  # (B, K, T, V)
-        if self.config.selection == "soft":
+        if attended.positions is None:
             return TeacherForced(logits, attended.weights)
         return TeacherForced(logits, attended.weights, attended.log_probability, attended.entropy)
 
     def _recur(
-        self,
-        word_gates: Tensor,
-        state: DecoderState,
-        generator: torch.Generator | None,
-        expected: Tensor | None,
+        self, weights: Tensor, word_gates: Tensor, state: DecoderState, *draws: Any
     ) -> tuple[Tensor, Attended]:
         """Run the recurrence over all words (B, K, T, 4H) step by step, under autograd.
 
-        Gives the states (B, K, T, H) and the `Attended`, with gated contexts (B, K, T, D).
+        draws: `generator` and `expected`. Gives the states (B, K, T, H) and the `Attended`, with
+        gated contexts (B, K, T, D).
         """
-        weights = self._recurrent_weights()
         hidden_states, steps = [], []
         for time in range(word_gates.shape[2]):
-            context, attended = self._attend(state, generator, expected)
-            inputs = torch.cat([context, state.hidden], dim=-1)  # (B, K, D + H)
+            attended = self._attend(state, *draws)
+            inputs = torch.cat([attended.context, state.hidden], dim=-1)  # (B, K, D + H)
             gates = word_gates[:, :, time] + functional.linear(inputs, weights)
             state = _lstm_update(state, gates)
             hidden_states.append(state.hidden)
-            steps.append(attended._replace(context=context))
+            steps.append(attended)
         fields: list[Any] = [
             None if each[0] is None else torch.stack(each, dim=2)
             for each in zip(*steps, strict=True)
@@ -182,19 +177,15 @@ class ShowAttendTellDecoder(CaptionDecoder):
         return torch.stack(hidden_states, dim=2), Attended(*fields)
 
     def _recur_on_cpu(
-        self,
-        word_gates: Tensor,
-        state: DecoderState,
-        generator: torch.Generator | None,
-        expected: Tensor | None,
+        self, weights: Tensor, word_gates: Tensor, state: DecoderState, *draws: Any
     ) -> tuple[Tensor, Attended]:
         """Like `_recur`, by `captioner.cpu.Recurrence`."""
-        selection, score, memory = self.attention.selection, self.attention.score, state.memory
+        score, memory, (generator, expected) = self.attention.score, state.memory, draws
         assert isinstance(score, AdditiveScore)
         choose = None
-        if isinstance(selection, HardSelection):
-            choose = partial(selection.choose, generator=generator)
-        gate = None if self.config.gate == "none" else self.gate
+        if isinstance(self.attention.selection, HardSelection):
+            choose = partial(self.attention.selection.choose, generator=generator)
+        has_gate = self.config.gate != "none"
         hidden, context, log_weights, positions = cpu.Recurrence.apply(
             choose,
             expected,
@@ -205,14 +196,14 @@ class ShowAttendTellDecoder(CaptionDecoder):
             memory.keys,
             _autocast(score.query_projection.weight),
             score.scaled_energy(),
-            self._recurrent_weights(),
-            None if gate is None else _autocast(gate.weight),
-            None if gate is None else _autocast(gate.bias),
+            weights,
+            _autocast(self.gate.weight) if has_gate else None,
+            _autocast(self.gate.bias) if has_gate else None,
         )
-        weights = log_weights.exp()  # (B, K, T, L)
+        attended = Attended(context, log_weights.exp(), log_weights)  # (B, K, T, ...) each
         if choose is not None:
-            return hidden, Attended(context, weights, log_weights, positions, log_weights)
-        return hidden, Attended(context, weights, log_weights)
+            attended = attended._replace(positions=positions, log_weights=log_weights)
+        return hidden, attended
 
     def _drop(self, hidden: Tensor) -> Tensor:
         """Dropout of (B, K, ...), with one mask for the K rows of a source.
@@ -225,29 +216,13 @@ class ShowAttendTellDecoder(CaptionDecoder):
         mask = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
         return hidden * mask  # type: ignore[no-any-return]
 
-    def _recurrent_weights(self) -> Tensor:
-        """The LSTM's weights for context and state, (4H, D + H), once for all steps.
-
-        Slicing or casting them at every step costs more than the products, there and in the
-        backward pass.
-        """
-        of_context = self.lstm.weight_ih[:, self.config.embedding_size :]
-        return _autocast(torch.cat([of_context, self.lstm.weight_hh], dim=1))
-
-    def _attend(
-        self,
-        state: DecoderState,
-        generator: torch.Generator | None = None,
-        expected: Tensor | None = None,
-    ) -> tuple[Tensor, Attended]:
-        """A state -> the gated context (B, K, D) and the `Attended`. Equations 4 and 5."""
-        attended: Attended = self.attention(
-            state.hidden, state.memory, generator=generator, expected=expected
-        )
-        context = attended.context  # (B, K, D)
-        if self.config.gate != "none":
-            context = torch.sigmoid(self.gate(state.hidden)) * context
-        return context, attended
+    def _attend(self, state: DecoderState, *draws: Any) -> Attended:
+        """A state -> the `Attended`, with the gated context (B, K, D). Equations 4 and 5."""
+        attended: Attended = self.attention(state.hidden, state.memory, *draws)
+        if self.config.gate == "none":
+            return attended
+        beta = torch.sigmoid(self.gate(state.hidden))  # (B, K, 1 or D)
+        return attended._replace(context=beta * attended.context)
 
     def _output_features(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
         """Embedding (..., E), state (..., H), context (..., D) -> input of L_o, (..., E).

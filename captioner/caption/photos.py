@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import chain, tee
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy
@@ -22,9 +21,11 @@ from captioner.outcomes import (
     Failed,
     even_batch_size,
     in_background,
+    loading_workers,
     read_batches,
     shape_as_given,
     with_results,
+    workers_for,
 )
 from captioner.text.languages import ENGLISH, language_tag
 from captioner.text.vocabulary import Vocabulary
@@ -34,40 +35,21 @@ from captioner.vision.images import (
     ImageSource,
     image_name,
     is_address,
-    load_image,
     original_size,
     shrink,
 )
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.shards import SHARD_SUFFIXES, CellReader, numbered, shard_photos
 
-NamedPhoto = tuple[str, Callable[[], Image.Image]]
-"""A photo's name and the function that loads it or raises `UserError`."""
-
 Translate = Callable[[list[Caption]], list[Caption]]
 """Translates captions, such as `translate_captions` with its translator."""
 
 
-class _Loaded(NamedTuple):
-    """A photo, as kept for its drawing, and `Preprocessing.pixels` of it."""
-
-    name: str
-    photo: Image.Image
-    pixels: numpy.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Captioned:
-    """A photo's name and its caption, whose `photo` may have fewer pixels than the file."""
+class Captioned(NamedTuple):
+    """A photo's name and its caption."""
 
     name: str
     caption: Caption
-
-    @property
-    def photo(self) -> Image.Image:
-        """The decoded photo."""
-        assert isinstance(self.caption.photo, Image.Image)  # `caption_photos` sets it.
-        return self.caption.photo
 
 
 class PhotoCaptioner(ABC):
@@ -83,11 +65,6 @@ class PhotoCaptioner(ABC):
     vocabulary: Vocabulary
     confidence: Confidence | None
     load_translation: Callable[[str], Translate] | None = None
-
-    @cached_property
-    def _translations(self) -> dict[str, Translate]:
-        """By the languages that were asked for."""
-        return {}
 
     @property
     @abstractmethod
@@ -135,17 +112,14 @@ class PhotoCaptioner(ABC):
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
 
-    def source_of_draws(self, search: SearchOptions) -> Any:
-        """What the samples of all batches are drawn from."""
+    @property
+    def device(self) -> Any:
+        """Torch's device, where it computes; None without torch."""
         return None
 
-    def workers_for(self, photos: int, batch_size: int) -> int:
-        """Threads that caption a batch each; 0: none beside the calling one."""
-        return 0
-
-    def readers(self) -> int:
-        """Threads that load a photo each; 0: none beside the calling one."""
-        return 0
+    def source_of_draws(self, search: SearchOptions) -> Any:
+        """The generator of the samples of all batches; None without sampling."""
+        return search.generator(self.device) if search.sample and self.device is not None else None
 
     @overload
     def caption(self, photos: Any, *, on_error: Literal["skip"], **options: Any) -> Any: ...
@@ -181,99 +155,82 @@ class PhotoCaptioner(ABC):
         """
         one = _is_one_photo(photos)
         is_list = isinstance(photos, Sized) and not one
-        # An open image may be in a list twice, and only one thread may load it.
-        are_files = is_list and all(isinstance(each, (str, os.PathLike)) for each in photos)
-        sources, again = tee([photos] if one else photos)
-        named = (self._named(each, None if one else n) for n, each in enumerate(sources, start=1))
+        named = (
+            (image_name(each, "the image" if one else f"image {number} of the list"), each)
+            for number, each in enumerate([photos] if one else photos, start=1)
+        )
         items = caption_photos(
             self,
             list(named) if is_list else named,
             self.search.override(**search),
             batch_size,
-            drawn_side=DRAWN_SIDE,
             translate=self._translation(language),
-            workers=self.workers_for(len(photos), batch_size) if is_list else 0,
-            readers=self.readers() if are_files else 0,
+            # An open image may be in a list twice, and only one thread may load it.
+            are_files=is_list and all(isinstance(each, (str, os.PathLike)) for each in photos),
         )
-        return shape_as_given(photos, one, map(_with_source, again, items), on_error)
+        results = (each.caption if isinstance(each, Captioned) else each for each in items)
+        return shape_as_given(photos, one, results, on_error)
 
     def _translation(self, language: str | None) -> Translate | None:
         """What translates captions; None for English."""
         tag = language and language_tag(language, "language")
         if tag in (None, ENGLISH):
             return None
-        if tag not in self._translations:
-            if self.load_translation is None:
-                raise UserError(
-                    "this model captions in English only: captioner.load gives one that translates"
-                )
-            self._translations[tag] = self.load_translation(tag)
-        return self._translations[tag]
-
-    def _named(self, source: ImageSource, number: int | None) -> NamedPhoto:
-        """A photo for `caption_photos`. number: its place in the list, if it is in one."""
-        name = image_name(source, "the image" if number is None else f"image {number} of the list")
-        return name, partial(self.preprocessing.load, source, name)
+        if self.load_translation is None:
+            raise UserError(
+                "this model captions in English only: captioner.load gives one that translates"
+            )
+        return self.load_translation(tag)
 
 
 def caption_photos(
     captioner: PhotoCaptioner,
-    photos: Iterable[NamedPhoto],
+    photos: Iterable[tuple[str, ImageSource]],
     search: SearchOptions | None = None,
     batch_size: int = 16,
-    drawn_side: int | None = None,
     translate: Translate | None = None,
-    workers: int = 0,
-    readers: int = 0,
+    are_files: bool = True,
 ) -> Iterator[Captioned | Failed]:
-    """Caption photos in order, as many batches in memory as there are workers, and one more.
+    """Caption photos in order. Of a list, several batches at once, and more read meanwhile.
 
+    photos: their names and sources. `-` is the name of standard input.
     search: the captioner's own by default.
-    drawn_side: pixels of the longer side that are needed of the photos in the results, whose pixels
-        are otherwise in memory for a whole batch; None: all.
     translate: applied to the captions of each batch.
-    workers: threads that caption a batch each; see `in_background`. One at most draws samples.
-    readers: threads that load and resize a photo each; 0: the calling one.
+    are_files: whether several threads may load photos.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
-    draws = captioner.source_of_draws(search)
+    draws, preprocessing = captioner.source_of_draws(search), captioner.preprocessing
+    workers = readers = 0  # Threads that caption a batch each, or load a photo each.
+    if captioner.device is not None and isinstance(photos, Sized):
+        workers = workers_for(captioner.device, len(photos), batch_size)
+        workers = min(workers, 1) if search.sample else workers
+        readers = loading_workers(captioner.device) if are_files else 0
+        if workers:
+            batch_size = even_batch_size(len(photos), batch_size, workers)
 
-    def read(name: str, load: Callable[[], Image.Image]) -> _Loaded:
-        photo = load()
-        pixels = captioner.preprocessing.pixels(photo)
-        return _Loaded(name, photo if drawn_side is None else shrink(photo, drawn_side), pixels)
+    def read(name: str, source: ImageSource) -> tuple[Any, ...]:
+        shown = image_name(source) if isinstance(source, (str, os.PathLike)) else name
+        photo = preprocessing.load(source, "standard input" if name == "-" else shown)
+        is_kept = isinstance(source, (str, os.PathLike, bytes))
+        kept = source if is_kept else shrink(photo, DRAWN_SIDE)
+        region = preprocessing.region(*original_size(photo))
+        return name, kept, region, preprocessing.pixels(photo)
 
-    def write(loaded: list[_Loaded]) -> Iterator[Captioned]:
+    def write(loaded: list[tuple[Any, ...]]) -> Iterator[Captioned]:
         if not loaded:
             return
-        pixels = numpy.stack([each.pixels for each in loaded])  # (B, 3, size, size)
-        captions = captioner.caption_pixels(pixels, search, draws)
+        names, photos, regions, pixels = zip(*loaded, strict=True)
+        captions = captioner.caption_pixels(numpy.stack(pixels), search, draws)
         if translate is not None:
             captions = translate(captions)
-        for (name, photo, _), caption in zip(loaded, captions, strict=True):
-            region = captioner.preprocessing.region(*original_size(photo))
-            yield Captioned(name, caption.of_photo(photo, region))
+        for name, caption, *place in zip(names, captions, photos, regions, strict=True):
+            yield Captioned(name, caption.of_photo(*place))
 
-    workers = min(workers, 1) if search.sample else workers
-    if workers and isinstance(photos, Sized):
-        batch_size = even_batch_size(len(photos), batch_size, workers)
     batches = read_batches(photos, batch_size, read, readers)
     outcomes = in_background(lambda batch: with_results(batch, write), batches, workers)
     return chain.from_iterable(outcomes)
-
-
-def named_photos(
-    photos: Mapping[str, ImageSource], sufficient_side: int | None = None
-) -> list[NamedPhoto]:
-    """Photos for `caption_photos`, by their names. sufficient_side: for `load_image`."""
-
-    def load(name: str) -> Image.Image:
-        shown = "standard input" if name == "-" else name
-        return load_image(photos[name], name=shown, sufficient_side=sufficient_side)
-
-    return [(name, partial(load, name)) for name in photos]
 
 
 def find_photos(
@@ -311,13 +268,3 @@ def _is_one_photo(photos: Any) -> bool:
     if hasattr(photos, "dtype"):  # An array of one dimension holds paths, one of four is a batch.
         return len(photos.shape) in (0, 2, 3)
     return hasattr(photos, "read") or not isinstance(photos, Iterable)
-
-
-def _with_source(source: ImageSource, item: Captioned | Failed) -> Caption | Failed:
-    """The caption, or the failure; a path and the content of a file are kept, for drawing."""
-    if isinstance(item, Failed):
-        return item
-    caption = item.caption
-    if isinstance(source, (str, os.PathLike, bytes)) and caption.region is not None:
-        return caption.of_photo(source, caption.region)
-    return caption

@@ -1,14 +1,12 @@
-"""A Transformer as the caption decoder: its layers attend to the annotation vectors.
+"""A Transformer as the caption decoder: annotation vectors in place of the encoder's outputs.
 
-Vaswani et al. 2017, *Attention Is All You Need*, section 3, without an encoder: the annotation
-vectors take the place of its outputs.
+Vaswani et al. 2017, *Attention Is All You Need*, section 3.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
@@ -25,6 +23,7 @@ from captioner.caption.base import (
     CaptionDecoder,
     CaptionDecoderConfig,
     Standardisation,
+    empty_embedding,
 )
 from captioner.decoding.protocol import SequenceDecoder, TeacherForced
 from captioner.schema import Fraction, Size
@@ -39,26 +38,16 @@ class TransformerDecoderConfig(CaptionDecoderConfig):
     inner_size: Size = Field(2048, description="hidden size of the feed-forward networks")
     layers: int = Field(3, ge=1, le=100, description="decoder layers")
     map_layer: int = Field(
-        -1,
-        ge=-1_000,
-        lt=1_000,
-        description="layer whose attention, the mean of its heads, is a word's map, counted from "
-        "0; below 0 from the last",
+        -1, description="layer whose mean attention is a word's map, from 0; below 0 from the last"
     )
-    selection: Literal["soft", "hard"] = Field(
-        "soft", description="soft only: hard draws one place a word, not one a layer and head"
-    )
-    dropout: Fraction = Field(
-        0.1, description="on embeddings, attention weights and inside the layers"
-    )
+    selection: Literal["soft", "hard"] = Field("soft", description="soft only")
+    dropout: Fraction = Field(0.1, description="on embeddings, attention weights and in the layers")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.embedding_size % 2 or self.embedding_size % self.heads:
-            raise ValueError(
-                f"embedding_size {self.embedding_size} is not even and a multiple of {self.heads} "
-                "heads"
-            )
+        size, heads = self.embedding_size, self.heads
+        if size % 2 or size % heads:
+            raise ValueError(f"embedding_size {size} is not even and a multiple of {heads} heads")
         if self.selection == "hard":
             raise ValueError("selection 'hard' is for kind lstm, and kind is transformer")
         if not -self.layers <= self.map_layer < self.layers:
@@ -74,10 +63,7 @@ class TransformerDecoder(SequenceDecoder, CaptionDecoder):
         self.config: TransformerDecoderConfig = config
         size, dropout = config.embedding_size, config.dropout
         sizes = LayerSizes(size, config.heads, config.inner_size, True, dropout, dropout)
-        # from_pretrained draws no weights: on the meta device drawing imports torch's compiler.
-        self.embedding: nn.Embedding = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
-            torch.empty(vocabulary_size, size), freeze=False
-        )
+        self.embedding = empty_embedding(vocabulary_size, size)
         self.annotation = nn.Linear(config.memory_size, size)
         self.annotation_norm = nn.LayerNorm(size)
         self.stack = DecoderStack(sizes, config.layers)
@@ -91,15 +77,12 @@ class TransformerDecoder(SequenceDecoder, CaptionDecoder):
                 nn.init.xavier_uniform_(parameter)
 
     def remember(self, annotations: Tensor) -> Memory:
-        """Annotation vectors (B, L, D) -> their projections (B, L, H), which are the keys too.
-
-        Each layer projects its own keys in `start`.
-        """
+        """Annotation vectors (B, L, D) -> projections (B, L, H), of which `start` makes keys."""
         projected = self.annotation_norm(self.annotation(self.standardised(annotations)))
         return Memory(projected, projected)  # (B, L, H)
 
     def start(self, memory: Memory) -> StackState:
-        """A memory of B sources -> the state before the first word: no cached keys of words."""
+        """A memory of B sources -> the state before the first word."""
         return self.stack.start(memory)
 
     def run(self, tokens: Tensor, state: StackState) -> tuple[TeacherForced, StackState]:

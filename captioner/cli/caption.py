@@ -157,7 +157,7 @@ def _caption(
     photos: Mapping[str, ImageSource], arguments: argparse.Namespace
 ) -> Iterator[Captioned | Failed]:
     """Captions the photos, in order."""
-    from captioner.caption.photos import caption_photos, named_photos
+    from captioner.caption.photos import caption_photos
     from captioner.models import load, load_translation
 
     machine, translate = (arguments.device, arguments.precision), None
@@ -166,13 +166,10 @@ def _caption(
     model = load(arguments.model, *machine)
     return caption_photos(
         model,
-        named_photos(photos, model.preprocessing.sufficient_side),
+        photos.items(),
         shared.search_options(arguments, model.search),
         arguments.batch_size,
-        drawn_side=1,  # Drawings are made of the files.
         translate=translate,
-        workers=model.workers_for(len(photos), arguments.batch_size),
-        readers=model.readers(),
     )
 
 

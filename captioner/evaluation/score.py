@@ -339,20 +339,12 @@ def caption_examples(
 ) -> Iterator[tuple[int, Caption]]:
     """Yield each photo's row and its best caption, in order.
 
-    The captions' photos have few pixels, since a batch holds all of them.
-
     search: by default the captioner's own.
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
-    items = caption_photos(
-        captioner,
-        [(each.name, partial(captioner.preprocessing.load, each.path)) for each in examples],
-        (search or captioner.search).replace(n_best=1),
-        batch_size,
-        drawn_side=1,
-        workers=captioner.workers_for(len(examples), batch_size),
-        readers=captioner.readers(),
-    )
+    options = (search or captioner.search).replace(n_best=1)
+    photos = [(each.name, each.path) for each in examples]
+    items = caption_photos(captioner, photos, options, batch_size)
     captioned = 0
     with progress_bar("captioning", len(examples), "images") as progress:
         for row, item in enumerate(items):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from captioner.errors import UserError
@@ -65,13 +65,14 @@ def load_translator(
     return translator
 
 
+@cache
 def load_translation(
     language: str,
     translator: str | os.PathLike[str] | None = None,
     device: torch.device | str = "cpu",
     precision: str = "float32",
 ) -> Translate:
-    """Load a translator, and return the function that translates captions with it.
+    """Load a translator, once, and return the function that translates captions with it.
 
     language: a tag, such as "de" or "de-CH". translator: by default the packaged one into the
         language. device, precision: as for `load`.

@@ -206,7 +206,8 @@ class ModelsAnswer(BaseModel):
 
 def photo_answer(captioned: Captioned, maps: bool, preview: bool) -> dict[str, Any]:
     """The fields of a `PhotoAnswer`, with what is asked for besides."""
-    photo, caption = captioned.photo, captioned.caption
+    caption = captioned.caption
+    photo: Any = caption.photo  # Decoded.
     width, height = original_size(photo)
     captions = []
     for each in (caption, *caption.alternatives):

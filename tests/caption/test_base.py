@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from gradient_samples import MEMORY, WORDS, small_decoder
+from caption_samples import MEMORY, WORDS, small_decoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -1,3 +1,5 @@
+"""Captions of many photos: found, in batches, in threads."""
+
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Barrier, current_thread, main_thread
@@ -7,16 +9,12 @@ import pytest
 from PIL import Image
 from samples import assert_same_captions, make_captioner, save_photo
 
+from captioner.caption import photos
 from captioner.caption.captioner import Captioner
-from captioner.caption.photos import (
-    Captioned,
-    Failed,
-    caption_photos,
-    find_photos,
-    named_photos,
-)
+from captioner.caption.photos import Captioned, caption_photos, find_photos
 from captioner.data.example import Example
 from captioner.evaluation.score import caption_examples
+from captioner.outcomes import Failed
 from captioner.vision.preprocessing import Preprocessing
 
 
@@ -29,11 +27,9 @@ def paths(tmp_path: Path) -> list[str]:
 def test_each_photo_is_named_once_and_what_names_none_does_not_stop_the_others(
     tmp_path: Path,
 ) -> None:
-    names = ("b.jpg", "a.jpg", "c.jpg")
-    b, a, c = (str(save_photo(tmp_path / "in" / name)) for name in names)
-    (tmp_path / "empty").mkdir()
-    address = "https://example.org//a.jpg"
-    empty = str(tmp_path / "empty")
+    b, a, c = (str(save_photo(tmp_path / "in" / name)) for name in ("b.jpg", "a.jpg", "c.jpg"))
+    empty, address = str(tmp_path / "empty"), "https://example.org//a.jpg"
+    Path(empty).mkdir()
     found, (nothing, fetched, folder) = find_photos(["", address, b, a, empty, f"{tmp_path}/in", b])
     assert list(found.items()) == [(b, b), (a, a), (c, c)]
     assert nothing == Failed("", "an empty path names no photo")
@@ -43,31 +39,23 @@ def test_each_photo_is_named_once_and_what_names_none_does_not_stop_the_others(
 
 
 def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) -> None:
-    path = str(save_photo(tmp_path / "large.jpg", size=(1201, 902)))
-    model = make_captioner()
-    region = model.preprocessing.region(1201, 902)
-    named = named_photos({path: path}, model.preprocessing.sufficient_side)
-    (reduced,), (whole,) = (
-        list(caption_photos(model, photos)) for photos in (named, named_photos({path: path}))
-    )
-    assert reduced.photo.size == (301, 226)
-    assert whole.photo.size == (1201, 902)
-    assert whole.caption.region == reduced.caption.region == whole.caption.drawn()[3] == region
-    own = model.caption(path)
-    assert (own.photo, own.region) == (path, region)
-    assert own.drawn()[3] == region  # 902 pixels are less than 1,024, so that all are read.
-    assert reduced.caption.words == whole.caption.words
-    assert reduced.caption.drawn()[3] == pytest.approx([edge / 4 for edge in region], abs=1)
-    (drawn,) = caption_photos(model, named_photos({path: path}), drawn_side=400)
-    assert drawn.photo.size == (401, 301)
-    assert drawn.caption.drawn()[3] == pytest.approx([edge / 3 for edge in region], abs=1)
+    path, model = str(save_photo(tmp_path / "large.jpg", size=(2402, 1804))), make_captioner()
+    region = model.preprocessing.region(2402, 1804)
+    own, copied = model.caption(path), model.caption(Image.open(path))
+    assert (own.photo, own.region, copied.region) == (path, region, region)
+    assert copied.photo.size == (1201, 902)
+    assert own.drawn()[3] == region
+    assert copied.words == own.words
+    assert copied.drawn()[3] == pytest.approx([edge / 2 for edge in region], abs=1)
 
 
-def test_a_photo_that_needs_too_much_memory_fails_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_batches_side_by_side_give_what_one_after_the_other_does(
+    paths: list[str], workers: int, sample: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = [str(save_photo(tmp_path / f"{n}.png", n, size=(20 + n, 20))) for n in range(3)]
-    preprocess = Preprocessing.pixels
+    Path(paths[3]).write_bytes(b"no photo")
+    preprocess, large = Preprocessing.pixels, str(save_photo(Path(paths[5]), size=(21, 20)))
 
     def scarce(self: Preprocessing, image: Image.Image) -> Any:
         if image.width == 21:
@@ -75,35 +63,18 @@ def test_a_photo_that_needs_too_much_memory_fails_alone(
         return preprocess(self, image)
 
     monkeypatch.setattr(Preprocessing, "pixels", scarce)
-    found = list(caption_photos(make_captioner(), named_photos(find_photos(paths)[0])))
-    assert [type(item) for item in found] == [Captioned, Failed, Captioned]
-    assert found[1] == Failed(paths[1], f"{paths[1]} needs more memory than there is")
-
-
-@pytest.mark.parametrize("sample", [False, True])
-@pytest.mark.parametrize("workers", [1, 3])
-def test_batches_side_by_side_give_what_one_after_the_other_does(
-    paths: list[str], workers: int, sample: bool
-) -> None:
-    Path(paths[3]).write_bytes(b"no photo")
     model = make_captioner()
     search = model.search.replace(beam=1, sample=True, seed=3) if sample else None
-    expected, found = (
-        list(
-            caption_photos(
-                model,
-                named_photos(find_photos(paths)[0]),
-                search,
-                batch_size=2,
-                workers=each,
-            )
-        )
-        for each in (0, workers)
-    )
-    assert [item.name for item in found] == paths
-    failed, _ = found.pop(3), expected.pop(3)
-    assert isinstance(failed, Failed)
-    assert_same_captions(*([item.caption for item in items] for items in (found, expected)))
+    found = []
+    for number in (0, workers):
+        monkeypatch.setattr(photos, "workers_for", lambda *_, n=number: n)
+        found.append(list(caption_photos(model, find_photos(paths)[0].items(), search, 2)))
+    assert [item.name for item in found[1]] == paths
+    for items in found:
+        assert items.pop(5) == Failed(large, f"{large} needs more memory than there is")
+        assert isinstance(items.pop(3), Failed)
+        assert {type(item) for item in items} == {Captioned}
+    assert_same_captions(*([item.caption for item in items] for items in found))
 
 
 def captioned(model: Captioner, paths: Sequence[str]) -> list[str]:
@@ -116,34 +87,23 @@ def evaluated(model: Captioner, paths: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("texts", [captioned, evaluated])
-def test_a_gpu_has_several_photos_read_at_once(
+def test_a_gpu_has_several_photos_read_at_once_but_an_open_image_by_one_thread(
     paths: list[str],
     monkeypatch: pytest.MonkeyPatch,
     texts: Callable[[Captioner, Sequence[str]], list[str]],
 ) -> None:
-    model, read, met = make_captioner(), Preprocessing.pixels, Barrier(3)
+    model, read, met, threads = make_captioner(), Preprocessing.pixels, Barrier(3), []
     expected = texts(model, paths[:6])
 
     def meet(self: Preprocessing, image: Image.Image) -> Any:
+        threads.append(current_thread())
         met.wait(timeout=10)
         return read(self, image)
 
     monkeypatch.setattr(Preprocessing, "pixels", meet)
-    monkeypatch.setattr(Captioner, "readers", lambda self: 3)
+    monkeypatch.setattr(photos, "loading_workers", lambda device: 3)
     assert texts(model, paths[:6]) == expected
-
-
-def test_an_open_image_is_read_by_one_thread(
-    paths: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads, read = [], Preprocessing.pixels
-
-    def note(self: Preprocessing, image: Image.Image) -> Any:
-        threads.append(current_thread())
-        return read(self, image)
-
-    monkeypatch.setattr(Preprocessing, "pixels", note)
-    monkeypatch.setattr(Captioner, "readers", lambda self: 3)
+    met, threads = Barrier(1), []
     with Image.open(paths[0]) as image:
-        make_captioner().caption([image] * 4)
+        model.caption([image] * 4)
     assert threads == [main_thread()] * 4

@@ -15,10 +15,11 @@ from captioner.caption.base import CaptionDecoder
 from captioner.caption.losses import (
     CaptioningBatch,
     CaptioningLoss,
+    HardAttentionLoss,
     ObjectiveConfig,
     SelfCriticalConfig,
+    SelfCriticalLoss,
 )
-from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, Sampling, decode
 
@@ -85,12 +86,12 @@ def length_reward(rows: Any, captions: Any) -> torch.Tensor:
 
 
 def losses() -> dict[str, nn.Module]:
-    sampled = ObjectiveConfig(scheduled_sampling=0.1)
-    critical = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=3, maximum_length=8))
+    sampled, hard = ObjectiveConfig(scheduled_sampling=0.1), ObjectiveConfig(draws=2)
+    critical = ObjectiveConfig(self_critical=SelfCriticalConfig(samples=3))
     return {
         "soft": CaptioningLoss(make_decoder(dropout=0.1), sampled),
         "transformer": CaptioningLoss(make_decoder("transformer", dropout=0.1), ObjectiveConfig()),
-        "hard": HardAttentionLoss(make_decoder(selection="hard"), ObjectiveConfig(draws=2)),
+        "hard": HardAttentionLoss(make_decoder(selection="hard"), hard),
         "self-critical": SelfCriticalLoss(make_decoder(), critical, length_reward),
     }
 

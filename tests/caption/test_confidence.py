@@ -2,14 +2,11 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy
 import pytest
 import torch
-from folder_samples import config_of
-from safetensors.torch import load_file, save_file
-from samples import assert_same_captions, make_captioner, photo
+from samples import make_captioner, photo
 
 from captioner.caption.caption import Caption
 from captioner.caption.confidence import (
@@ -19,7 +16,6 @@ from captioner.caption.confidence import (
     fit_weights,
     regressors,
 )
-from captioner.caption.folder import load_model, save_confidence, save_model
 
 WEIGHTS = ConfidenceWeights(
     intercept=1.0,
@@ -31,7 +27,7 @@ WEIGHTS = ConfidenceWeights(
 CAPTION = Caption(
     "a dog runs", ("a", "dog", "runs"), -4.0, (-0.5, -2.0, -1.0), torch.zeros(3, 1, 1)
 )
-PHOTOS = [photo(seed, (90, 80)) for seed in range(12)]
+PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
 
 
 def logistic(value: float) -> float:
@@ -88,36 +84,12 @@ def test_known_probabilities_are_recovered() -> None:
     assert dict(once) == pytest.approx(dict(again), abs=1e-5)
 
 
-def test_captions_of_a_search_carry_it_and_a_folder_keeps_it(tmp_path: Path) -> None:
+def test_captions_of_a_search_carry_it() -> None:
     model = make_captioner()
     assert model.caption(PHOTOS[:1])[0].confidence is None
-    save_model(model, tmp_path, torch.float32)
-    weights = (tmp_path / "model.safetensors").read_bytes()
-    for limit in (0.25, 0.4):  # The second time it replaces the first.
-        model.confidence = Confidence(weights=WEIGHTS, unsure_below=limit)
-        save_confidence(model.confidence, tmp_path)
-        assert load_model(tmp_path).confidence == model.confidence
-    assert (tmp_path / "model.safetensors").read_bytes() == weights
-    together = load_model(tmp_path).caption(PHOTOS, beam=3, n_best=3, maximum_length=6)
-    alone = [model.caption([photo], beam=3, n_best=3, maximum_length=6)[0] for photo in PHOTOS]
-    assert_same_captions(together, alone)
+    model.confidence = Confidence(weights=WEIGHTS)
+    together = model.caption(PHOTOS, beam=3, n_best=3, maximum_length=6)
+    assert together == model.confidence.judge(together)
     assert all(each.confidence is not None for one in together for each in one.alternatives)
     (given,) = model.teacher_forced(model.annotations(PHOTOS[:1]), [["a", "dog"]])
     assert given.confidence is None
-
-
-def test_a_model_of_version_0_2_0_takes_every_photo_as_ordinary(tmp_path: Path) -> None:
-    model = make_captioner()
-    model.confidence = Confidence(weights=WEIGHTS)
-    save_model(model, tmp_path)
-    with config_of(tmp_path) as config:
-        config["confidence"]["familiarity"] = {"components": 2, "floor": 0.1}
-        config["confidence"]["weights"] |= {"unusualness": -0.2, "oddness": -3.0}
-    path = tmp_path / "model.safetensors"
-    of_photos = {f"confidence.familiarity.{name}": torch.ones(2) for name in ("mean", "basis")}
-    save_file(load_file(path) | of_photos, path)
-    loaded = load_model(tmp_path)
-    assert loaded.confidence == model.confidence
-    save_model(loaded, tmp_path)
-    assert load_file(path).keys().isdisjoint(of_photos)
-    assert load_model(tmp_path).confidence == model.confidence

@@ -5,33 +5,20 @@ from typing import Any
 
 import pytest
 import torch
-from decoder_samples import MEMORY, PLACES, WORDS, calls_of, captions, photos, stepped
-from torch import Tensor, nn
+from caption_samples import MEMORY, PLACES, calls_of, captions, photos, small_decoder, stepped
+from torch import Tensor
 
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cpu import SWITCH
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.protocol import select_rows
 
-HIDDEN = 6
-"""H of the decoders here."""
-
-
-def make(**options: Any) -> ShowAttendTellDecoder:
-    """A decoder in evaluation mode whose weights are far from zero, and all different."""
-    sizes = {"embedding_size": 5, "hidden_size": HIDDEN, "attention_size": 7, "memory_size": MEMORY}
-    torch.manual_seed(0)
-    decoder = ShowAttendTellDecoder(DecoderConfig(**{**sizes, **options}), WORDS)
-    for parameter in decoder.parameters():
-        nn.init.normal_(parameter, std=0.6)
-    return decoder.eval()
-
 
 def by_the_paper(
     decoder: ShowAttendTellDecoder, a: Tensor, words: list[int]
-) -> tuple[list[Tensor], list[Tensor]]:
-    """One photo (L, D) and the words fed in -> logits (V) and weights (L) after each word."""
+) -> tuple[Tensor, Tensor]:
+    """One photo (L, D) and T words -> logits (T, V) and weights (T, L) after each word."""
     score: Any = decoder.attention.score
     # Section 3.1.2, last equations: the initial state from the mean annotation vector.
     mean = torch.stack([a[i] for i in range(PLACES)]).sum(dim=0) / PLACES
@@ -40,13 +27,9 @@ def by_the_paper(
     logits, looked = [], []
     for word in words:
         # Equation 4: e_i = f_att(a_i, h), a perceptron with one hidden layer.
+        of_state = score.query_projection.weight @ h + score.key_projection.bias
         e = [
-            score.energy.weight[0]
-            @ torch.tanh(
-                score.query_projection.weight @ h
-                + score.key_projection.weight @ a[i]
-                + score.key_projection.bias
-            )
+            score.energy.weight[0] @ torch.tanh(of_state + score.key_projection.weight @ a[i])
             for i in range(PLACES)
         ]
         # Equation 5.
@@ -58,65 +41,43 @@ def by_the_paper(
             z = torch.sigmoid(decoder.gate.weight @ h + decoder.gate.bias) * z
         # Equations 1 to 3, with the four rows of T in torch's order: i, f, g, o.
         embedded = decoder.embedding.weight[word]
-        total_in = (
-            decoder.lstm.weight_ih @ torch.cat([embedded, z])
-            + decoder.lstm.bias_ih
-            + decoder.lstm.weight_hh @ h
-            + decoder.lstm.bias_hh
-        )
-        i, f, g, o = total_in.view(4, HIDDEN)
+        total_in = decoder.lstm.weight_ih @ torch.cat([embedded, z]) + decoder.lstm.bias_ih
+        total_in = total_in + decoder.lstm.weight_hh @ h + decoder.lstm.bias_hh
+        i, f, g, o = total_in.view(4, -1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
         # Equation 7.
         seen = h
         if decoder.config.deep_output:
-            seen = (
-                embedded
-                + decoder.output_hidden.weight @ h
-                + decoder.output_hidden.bias
-                + decoder.output_context.weight @ z
-            )
+            seen = embedded + decoder.output_hidden.weight @ h + decoder.output_hidden.bias
+            seen = seen + decoder.output_context.weight @ z
         if decoder.config.output_tanh:
             seen = torch.tanh(seen)
         logits.append(decoder.output.weight @ seen + decoder.output.bias)
         looked.append(torch.stack(alpha))
-    return logits, looked
+    return torch.stack(logits), torch.stack(looked)
 
 
-FORMS = pytest.mark.parametrize(
-    "form",
-    [
-        {"gate": gate, "deep_output": deep, "output_tanh": tanh}
-        for gate, (deep, tanh) in itertools.product(
-            ("scalar", "vector", "none"), ((True, False), (True, True), (False, False))
-        )
-    ],
-    ids=lambda form: "-".join(str(value) for value in form.values()),
-)
-
-
-@FORMS
-def test_teacher_forcing_and_stepping_are_the_paper_s_equations(form: dict[str, Any]) -> None:
-    decoder, a, words = make(**form), photos(), captions(rows=2)
-    with torch.no_grad():
-        memory = decoder.remember(a)
-        found = decoder(memory, words)
-        torch.testing.assert_close(stepped(decoder, memory, words), found)
-        for photo, row in itertools.product(range(3), range(2)):
-            logits, weights = by_the_paper(decoder, a[photo], words[photo, row].tolist())
-            torch.testing.assert_close(found.logits[photo, row], torch.stack(logits))
-            torch.testing.assert_close(found.weights[photo, row], torch.stack(weights))
-        rows = torch.zeros(3, 2, dtype=torch.long)
-        assert select_rows(decoder.start(memory), rows).memory is memory
-    if form["gate"] != "none":
-        assert decoder.gate.out_features == {"scalar": 1, "vector": MEMORY}[form["gate"]]
-
-
-# What is computed once.
+@torch.no_grad()
+@pytest.mark.parametrize("gate", ["scalar", "vector", "none"])
+@pytest.mark.parametrize(("deep", "tanh"), [(True, False), (True, True), (False, False)])
+def test_teacher_forcing_and_stepping_are_the_paper_s_equations(
+    gate: str, deep: bool, tanh: bool
+) -> None:
+    decoder = small_decoder(gate=gate, deep_output=deep, output_tanh=tanh).eval()
+    a, words = photos(), captions(rows=2)
+    memory = decoder.remember(a)
+    found = decoder(memory, words)
+    torch.testing.assert_close(stepped(decoder, memory, words), found)
+    for photo, row in itertools.product(range(3), range(2)):
+        expected = by_the_paper(decoder, a[photo], words[photo, row].tolist())
+        torch.testing.assert_close((found.logits[photo, row], found.weights[photo, row]), expected)
+    rows = torch.zeros(3, 2, dtype=torch.long)
+    assert select_rows(decoder.start(memory), rows).memory is memory
 
 
 def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
-    decoder = make()
+    decoder = small_decoder().eval()
     keys = calls_of(decoder.attention.score.key_projection)
     output = calls_of(decoder.output)
     memory, limits = decoder.remember(photos()), Constraints(minimum_length=5, maximum_length=5)
@@ -125,28 +86,23 @@ def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
     assert [shape[:2] for shape in output] == [(3, 1), *[(3, 4)] * 5]
 
 
-# Hard attention.
-
-
+@torch.no_grad()
 def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None:
-    decoder, words = make(selection="hard", gate="none"), captions()
-    with torch.no_grad():
-        memory = decoder.remember(photos())
-        found = decoder(memory, words)
-        assert found.log_probability.shape == (3, 1, 4)
-        likeliest = found.weights.max(dim=-1).values
-        torch.testing.assert_close(found.log_probability, likeliest.log())
-        by_hand = -(found.weights * found.weights.log()).sum(dim=-1)
-        torch.testing.assert_close(found.entropy, by_hand)
-        attended = decoder.attention(decoder.start(memory).hidden, memory)
-        place = found.weights[:, 0, 0].argmax(dim=-1)
-        assert torch.equal(attended.context[:, 0], memory.values[torch.arange(3), place])
-        step = decoder.step(words[:, :, 0], decoder.start(memory))
-        torch.testing.assert_close(step.logits, found.logits[:, :, 0])
+    decoder, words = small_decoder(selection="hard", gate="none").eval(), captions()
+    memory = decoder.remember(photos())
+    found = decoder(memory, words)
+    likeliest = found.weights.max(dim=-1).values
+    torch.testing.assert_close(found.log_probability, likeliest.log())
+    by_hand = -(found.weights * found.weights.log()).sum(dim=-1)
+    torch.testing.assert_close(found.entropy, by_hand)
+    attended = decoder.attention(decoder.start(memory).hidden, memory)
+    place = found.weights[:, 0, 0].argmax(dim=-1)
+    assert torch.equal(attended.context[:, 0], memory.values[torch.arange(3), place])
+    torch.testing.assert_close(stepped(decoder, memory, words).logits, found.logits)
 
 
 def test_hard_attention_draws_from_the_generator_in_training() -> None:
-    decoder = make(selection="hard", dropout=0.0).train()
+    decoder = small_decoder(selection="hard", dropout=0.0)
     memory, words = decoder.remember(photos()), captions(rows=2)
 
     def drawn(seed: int) -> Tensor:
@@ -159,24 +115,17 @@ def test_hard_attention_draws_from_the_generator_in_training() -> None:
 
     assert torch.equal(drawn(0), drawn(0))
     assert len({tuple(drawn(seed).flatten().tolist()) for seed in range(8)}) == 8
-    drawn(0).sum().backward()
-    assert decoder.attention.score.energy.weight.grad is not None
-
-
-# Dropout.
 
 
 def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
-    decoder = make(memory_dropout=0.5)
-    a = torch.ones(50, PLACES, MEMORY)
-    assert torch.equal(decoder.remember(a).values, a)
-    values = decoder.train().remember(a).values
+    decoder = small_decoder(memory_dropout=0.5)
+    a = torch.ones(50, PLACES, MEMORY).double()
+    values = decoder.remember(a).values
     assert torch.equal(values, values[:, :1].expand_as(values))  # the same in every place
     channels = values[:, 0]
     assert set(channels.unique().tolist()) == {0.0, 2.0}  # what is kept makes up for the rest
-    assert 0.4 < (channels == 0).float().mean() < 0.6
-    assert len(channels.unique(dim=0)) > 30  # each photo has its own
-    assert torch.equal(make().train().remember(a).values, a)
+    assert len(channels.unique(dim=0)) > 10  # each photo has its own
+    assert torch.equal(decoder.eval().remember(a).values, a)
 
 
 @pytest.mark.parametrize("selection", ["soft", "hard"])
@@ -185,15 +134,13 @@ def test_states_and_weights_are_in_float32_under_autocast(
 ) -> None:
     """As sums over words should be."""
     monkeypatch.setenv(SWITCH, "0")  # As on a GPU.
-    decoder = make(selection=selection)
+    decoder = small_decoder(selection=selection).float()
     with torch.autocast("cpu", torch.bfloat16):
-        memory = decoder.remember(photos())
+        memory = decoder.remember(photos().float())
         forced = decoder(memory, captions())
-        start = decoder.start(memory)
-        step = decoder.step(captions()[..., 0], start)
+        step = decoder.step(captions()[..., 0], decoder.start(memory))
     assert forced.logits.dtype == torch.bfloat16
     assert forced.weights.dtype == step.weights.dtype == torch.float32
-    for state in (start, step.state):
-        assert [each.dtype for each in state[1:]] == [torch.float32] * 2
+    assert [each.dtype for each in step.state[1:]] == [torch.float32] * 2
     if selection == "hard":
         assert forced.log_probability.dtype == forced.entropy.dtype == torch.float32

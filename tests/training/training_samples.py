@@ -16,9 +16,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import captioner
-from captioner.caption.losses import ObjectiveConfig
+from captioner.caption.losses import HardAttentionLoss, ObjectiveConfig
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.reinforce import HardAttentionLoss
 from captioner.errors import UserError
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
