@@ -19,14 +19,11 @@ NGRAMS = "ngrams.bin"
 
 
 def load(folder: str | os.PathLike[str]) -> OnnxCaptioner:
-    """Load a folder that `captioner export` wrote; torch is not imported.
-
-    Raises `UserError` for another folder, and without onnxruntime.
-    """
+    """Load a folder that `captioner export` wrote; torch is not imported."""
     try:
         import onnxruntime  # noqa: F401
     except ImportError:
         raise UserError('ONNX needs onnxruntime: pip install "captioner[onnx]"') from None
-    from captioner.onnx.captioner import OnnxCaptioner, read_description
+    from captioner.onnx.captioner import OnnxCaptioner
 
-    return OnnxCaptioner(Path(folder), read_description(folder))
+    return OnnxCaptioner(Path(folder))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 import onnxruntime
@@ -17,8 +16,8 @@ from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.options import ORDER, SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_json
-from captioner.onnx import DESCRIPTION, FORMAT, NGRAMS
-from captioner.onnx.search import Array, Rules, beam_search
+from captioner.onnx import DESCRIPTION, NGRAMS, load
+from captioner.onnx.search import Array, Rules, StepOutput, beam_search
 from captioner.schema import Config, from_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
@@ -30,7 +29,7 @@ _CHUNK = 2
 class Description(Config):
     """`captioner.json` of an ONNX folder."""
 
-    format: str
+    format: Literal["captioner-onnx-1"]
     captioner: str = Field(description="version that wrote it")
     opset: int
     precision: str = Field(description="in which weights are stored")
@@ -48,13 +47,16 @@ class Description(Config):
 class OnnxCaptioner(PhotoCaptioner):
     """Captions photos as `Captioner` does; see `captioner.onnx.load`. It draws no samples."""
 
-    def __init__(self, folder: Path, description: Description) -> None:
+    def __init__(self, folder: Path) -> None:
+        path = folder / DESCRIPTION
+        content = read_json(path, "description of an exported captioner")
+        description = from_mapping(Description, content, str(path))
         self.folder = folder
         self.description = description
         self.preprocessing = description.preprocessing
         self.search = description.search
         self.confidence = description.confidence
-        vocabulary = Vocabulary.from_json({"words": description.words}, f"{folder / DESCRIPTION}")
+        vocabulary = Vocabulary.from_json({"words": description.words}, str(path))
         self.vocabulary = vocabulary
         self._repeatable = numpy.zeros(len(vocabulary), bool)  # (V,)
         self._repeatable[description.repeatable] = True
@@ -63,12 +65,9 @@ class OnnxCaptioner(PhotoCaptioner):
             _session(folder / f"{name}.onnx") for name in ("encoder", "start", "step")
         )
 
-    def __getstate__(self) -> Path:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Only the folder is pickled: every process loads the graphs itself."""
-        return self.folder.resolve()
-
-    def __setstate__(self, folder: Path) -> None:
-        self.__init__(folder, read_description(folder))  # type: ignore[misc]
+        return load, (self.folder.resolve(),)
 
     @property
     def map_shape(self) -> tuple[int, int]:
@@ -98,37 +97,19 @@ class OnnxCaptioner(PhotoCaptioner):
         values, keys, hidden, cell = self._start.run(None, {"annotations": annotations})
         memory = {"values": values, "keys": keys}
 
-        def step(
-            tokens: Array, state: Mapping[str, Array]
-        ) -> tuple[Array, Array, dict[str, Array]]:
+        def step(tokens: Array, state: Mapping[str, Array]) -> StepOutput:
             inputs = {"tokens": tokens, **memory, **state}
             terms, weights, hidden, cell = self._step.run(None, inputs)
             return terms, weights, {"hidden": hidden, "cell": cell}
 
-        results = beam_search(
-            step,
-            {"hidden": hidden, "cell": cell},
-            len(annotations),
-            Rules(search, self._repeatable, self._ngrams),
-        )
+        rules = Rules(search, self._repeatable, self._ngrams)
+        state = {"hidden": hidden, "cell": cell}
+        results = beam_search(step, state, len(annotations), rules)
         return self._best_captions(results, search.n_best)
-
-
-def read_description(folder: str | os.PathLike[str]) -> Description:
-    """Read and check `captioner.json`."""
-    path = Path(folder) / DESCRIPTION
-    if not path.is_file():
-        raise UserError(f"{folder} is not a folder that captioner export wrote: no {DESCRIPTION}")
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UserError(f"{path} is not of the format {FORMAT}")
-    return from_mapping(Description, content, str(path))
 
 
 def _session(path: Path) -> Any:
     """A graph, ready to run on the CPU."""
-    if not path.is_file():
-        raise UserError(f"{path} does not exist")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # Errors, not the remarks about its own optimisations.
     try:

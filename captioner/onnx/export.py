@@ -9,9 +9,8 @@ Three graphs, with a dynamic batch B and beam K; for the LSTM decoder:
 
 `captioner.json` holds words, search, preprocessing and confidence; `ngrams.bin` the 4-grams of
 tokens that people wrote and the clashes (see `captioner.decoding.constraints`), as little-endian
-uint16. All arithmetic is float32. Weights are stored in
-float32, float16, or int8 with a float16 scale for each row of a matrix and each kernel of a
-convolution; the runtime restores them to float32 once, when it loads a graph.
+uint16. All arithmetic is float32. Weights are stored in float32, float16, or int8 with a float16
+scale for each row of a matrix and each kernel of a convolution, and restored to float32 at loading.
 """
 
 from __future__ import annotations
@@ -78,62 +77,59 @@ class _Step(_Start):
 
 @torch.no_grad()
 def export_captioner(model: Captioner, folder: Path, precision: Precision = "float32") -> None:
-    """Write a captioner's ONNX folder; needs the packages onnx and onnxscript.
-
-    Raises `UserError` for a decoder other than the LSTM, and without these packages.
-    """
+    """Write a captioner's ONNX folder; needs the packages onnx and onnxscript."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError:
         raise UserError('export needs onnx: pip install "captioner[export]"') from None
     if not isinstance(model.decoder, ShowAttendTellDecoder):
-        raise UserError(
-            f"a decoder of kind {model.decoder.config.kind!r} cannot be exported, only 'lstm'"
-        )
+        kind = model.decoder.config.kind
+        raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")
     if model.ngrams is not None and len(model.vocabulary) > MOST_WORDS:
         raise UserError(f"a captioner with n-grams of more than {MOST_WORDS:,} words has no export")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / NGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
     decoder = deepcopy(model.decoder).float().eval()
-    size = model.preprocessing.size
     encoder = model.encoder.for_inference(torch.float32)
-    pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
-    annotations = encoder(pixels)  # (2, L, D)
-    values, keys, hidden, cell = _Start(decoder)(annotations)
-    rows = [each.expand(-1, 3, -1).contiguous() for each in (hidden, cell)]  # (2, 3, H) each
-    tokens = torch.ones(2, 3, dtype=torch.long)
-    batch, beam = torch.export.Dim("batch"), torch.export.Dim("beam")
-    one, many = {0: batch}, {0: batch, 1: beam}
-    state = ["values", "keys", "hidden", "cell"]
-    outputs = ["log_probabilities", "weights", "next_hidden", "next_cell"]
-    graphs: list[tuple[str, nn.Module, tuple[Tensor, ...], list[str], list[str], Any]] = [
-        ("encoder", encoder, (pixels,), ["pixels"], ["annotations"], (one,)),
-        ("start", _Start(decoder).eval(), (annotations,), ["annotations"], state, (one,)),
-        (
-            *("step", _Step(decoder).eval(), (tokens, values, keys, *rows)),
-            *(["tokens", *state], outputs, (many, one, one, many, many)),
-        ),
-    ]
-    for name, module, inputs, input_names, output_names, shapes in graphs:
-        with _quiet(), _plain_code():
-            program = torch.onnx.export(
-                module,
-                inputs,
-                dynamo=True,
-                opset_version=OPSET,
-                input_names=input_names,
-                output_names=output_names,
-                dynamic_shapes=shapes,
-                verbose=False,
-            )
-        assert program is not None
-        graph = program.model_proto
-        if not graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
-            raise UserError(f"{name}.onnx would take batches of 2 only; use another encoder")
-        _store_weights(graph, precision)
-        write_bytes(folder / f"{name}.onnx", graph.SerializeToString())
+    start, size = _Start(decoder).eval(), model.preprocessing.size
+    with _plain_and_quiet():
+        pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
+        annotations = encoder(pixels)  # (2, L, D)
+        state = dict(zip(("values", "keys", "hidden", "cell"), start(annotations), strict=True))
+        rows = {name: state[name].expand(-1, 3, -1).contiguous() for name in ("hidden", "cell")}
+        inputs = {"tokens": torch.ones(2, 3, dtype=torch.long), **state, **rows}
+        outputs = ["log_probabilities", "weights", "next_hidden", "next_cell"]
+        for name, module, given, named in (
+            ("encoder", encoder, {"pixels": pixels}, ["annotations"]),
+            ("start", start, {"annotations": annotations}, list(state)),
+            ("step", _Step(decoder).eval(), inputs, outputs),
+        ):
+            graph = _graph(module, given, named)
+            if not graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+                raise UserError(f"{name}.onnx would take batches of 2 only; use another encoder")
+            _store_weights(graph, precision)
+            write_bytes(folder / f"{name}.onnx", graph.SerializeToString())
     _describe(model, folder, precision)
+
+
+def _graph(module: nn.Module, inputs: dict[str, Tensor], outputs: list[str]) -> Any:
+    """The graph of a module with dynamic B, and dynamic K of tokens and of their rows."""
+    one = {0: torch.export.Dim("batch")}
+    many = {**one, 1: torch.export.Dim("beam")}
+    with_beam = ("tokens", "hidden", "cell")
+    program = torch.onnx.export(
+        module,
+        tuple(inputs.values()),
+        dynamo=True,
+        opset_version=OPSET,
+        input_names=list(inputs),
+        output_names=outputs,
+        dynamic_shapes=tuple(many if name in with_beam else one for name in inputs),
+        verbose=False,
+    )
+    assert program is not None
+    return program.model_proto
 
 
 def _describe(model: Captioner, folder: Path, precision: Precision) -> None:
@@ -142,7 +138,6 @@ def _describe(model: Captioner, folder: Path, precision: Precision) -> None:
     if model.ngrams is not None:
         ngrams = ngrams_of_keys(model.ngrams.cpu(), len(vocabulary))  # (N, ORDER)
         write_bytes(folder / NGRAMS, ngrams.numpy().astype("<u2").tobytes())
-    confidence = None if model.confidence is None else model.confidence.model_dump()
     files = {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx"))}
     if model.ngrams is not None:
         files[NGRAMS] = (folder / NGRAMS).stat().st_size
@@ -158,7 +153,7 @@ def _describe(model: Captioner, folder: Path, precision: Precision) -> None:
         "words": list(vocabulary.words),
         "repeatable": vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words))),
         "has_ngrams": model.ngrams is not None,
-        "confidence": confidence,
+        "confidence": model.confidence and model.confidence.model_dump(),
         "card": model.card,
     }
     write_json(folder / DESCRIPTION, description)
@@ -176,21 +171,16 @@ def _store_weights(graph: Any, precision: Precision) -> None:
         is_large = weight.ndim > 1 and weight.size >= _LEAST_ELEMENTS
         if tensor.data_type != TensorProto.FLOAT or not is_large:
             continue
-        name, stored = tensor.name, f"{tensor.name}.stored"
         graph.graph.initializer.remove(tensor)
-        if precision == "float16":
-            half = numpy_helper.from_array(weight.astype(numpy.float16), stored)
-            graph.graph.initializer.append(half)
-            restoring.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
-            continue
-        parts = zip((stored, f"{name}.scale"), quantised(weight), strict=True)
-        for part, values in parts:
-            graph.graph.initializer.append(numpy_helper.from_array(values, part))
-            restoring.append(
-                helper.make_node("Cast", [part], [f"{part}.cast"], to=TensorProto.FLOAT)
-            )
-        casts = [f"{stored}.cast", f"{name}.scale.cast"]
-        restoring.append(helper.make_node("Mul", casts, [name]))
+        parts = quantised(weight) if precision == "int8" else [weight.astype(numpy.float16)]
+        casts = []
+        for number, values in enumerate(parts):
+            stored = f"{tensor.name}.{number}"
+            casts.append(f"{stored}.cast")
+            graph.graph.initializer.append(numpy_helper.from_array(values, stored))
+            restoring.append(helper.make_node("Cast", [stored], casts[-1:], to=TensorProto.FLOAT))
+        operation = "Mul" if precision == "int8" else "Identity"
+        restoring.append(helper.make_node(operation, casts, [tensor.name]))
     for node in reversed(restoring):
         graph.graph.node.insert(0, node)
 
@@ -209,26 +199,19 @@ def quantised(weight: numpy.ndarray[Any, Any]) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _plain_code() -> Iterator[None]:
-    """Export plain torch code: that of `captioner.cpu` chooses by the number of rows."""
-    before = os.environ.get(cpu.SWITCH)
+def _plain_and_quiet() -> Iterator[None]:
+    """Export plain torch code, without remarks for those who write exporters.
+
+    That of `captioner.cpu` chooses by the number of rows.
+    """
+    before = {name: os.environ[name] for name in (cpu.SWITCH,) if name in os.environ}
     os.environ[cpu.SWITCH] = "0"
+    logging.disable(logging.WARNING)
     try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[cpu.SWITCH]
-        else:
-            os.environ[cpu.SWITCH] = before
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave out the exporter's remarks, which are for those who write exporters."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logging.disable(logging.WARNING)
-        try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
-        finally:
-            logging.disable(logging.NOTSET)
+    finally:
+        logging.disable(logging.NOTSET)
+        del os.environ[cpu.SWITCH]
+        os.environ.update(before)

@@ -18,51 +18,22 @@ from captioner.render.web_page import static_file, viewer_script
 RUNTIME = "onnxruntime-web@1.22.0"
 """The npm package that runs the graphs in the browser. MIT licence."""
 
-_RUNTIME_FILES = (
-    "ort.wasm.min.mjs",
-    "ort-wasm-simd-threaded.mjs",
-    "ort-wasm-simd-threaded.wasm",
-)
+_RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 
 _STATIC = Path(__file__).parent / "static"
-_POLICY = (
-    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; "
-    "connect-src 'self'; img-src blob: data:; style-src 'self' 'unsafe-inline'"
-)
 
 
 def write_page(folder: Path) -> None:
-    """Write the page into the folder of `export_captioner`.
-
-    Fetches `RUNTIME` by npm. Raises `UserError` without npm, and where it fails.
-    """
+    """Write the page into the folder of `export_captioner`; npm fetches `RUNTIME`."""
     _write_runtime(folder)
     description = read_json(folder / DESCRIPTION)
     region = {"map_shape": description["map_shape"], **description["preprocessing"]}
     script = f"const REGION = {json.dumps(region)};\n{viewer_script()}\n{_static('page.js')}"
     write_text(folder / "page.js", script)
-    for name in ("captioner.js", "worker.js"):
-        write_text(folder / name, _static(name))
     styles = [static_file("viewer.css"), static_file("page.css"), _static("page.css")]
     write_text(folder / "page.css", "".join(styles))
-    write_text(
-        folder / "index.html",
-        f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>captioner</title>
-<link rel="stylesheet" href="page.css">
-<link rel="icon" href="data:,">
-</head>
-<body>
-{_static("index.html")}<script type="module" src="page.js"></script>
-</body>
-</html>
-""",
-    )
+    for name in ("index.html", "captioner.js", "worker.js", "onnxruntime-web.LICENSE.txt"):
+        write_text(folder / name, _static(name))
     digest = hashlib.sha256()
     worker = folder / "service_worker.js"  # Of an earlier export, if it is there already.
     for path in sorted(folder.iterdir()):
@@ -77,7 +48,7 @@ def _static(name: str) -> str:
 
 
 def _write_runtime(folder: Path) -> None:
-    """Copy the files of `RUNTIME` that the page needs, and its licence, out of npm's archive."""
+    """Copy the files of `RUNTIME` that the page needs out of npm's archive."""
     npm = shutil.which("npm")
     if npm is None:
         raise UserError(f"--page needs npm, which fetches {RUNTIME}")
@@ -93,4 +64,3 @@ def _write_runtime(folder: Path) -> None:
                 member = archive.extractfile(f"package/dist/{name}")
                 assert member is not None
                 write_bytes(folder / name, member.read())
-    write_text(folder / "onnxruntime-web.LICENSE.txt", _static("onnxruntime-web.LICENSE.txt"))

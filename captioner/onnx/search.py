@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -20,8 +20,7 @@ StepOutput = tuple[Array, Array, Mapping[str, Array]]
 PAD, START, END, UNKNOWN = Vocabulary.pad, Vocabulary.start, Vocabulary.end, Vocabulary.unknown
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """A finished hypothesis of T tokens; fields as of `captioner.decoding.protocol.Hypothesis`."""
 
     tokens: list[int]
@@ -137,11 +136,10 @@ def beam_search(
         seen = of_parents(weights)[..., None, :]  # (B, K', 1, L)
         maps = seen if maps is None else numpy.concatenate([of_parents(maps), seen], axis=-2)
         past = of_parents(history)  # (B, K', t)
-        for source, row in numpy.argwhere(live & (tokens == END)):
-            results[source].append(
-                _hypothesis(past[source, row], path_terms[source, row], maps[source, row], options)
-            )
-            ended[source] += 1
+        for place in map(tuple, numpy.argwhere(live & (tokens == END))):
+            done = _hypothesis(past[place], path_terms[place], maps[place], options)
+            results[place[0]].append(done)
+            ended[place[0]] += 1
         live &= tokens != END
         if not live.any():
             break

@@ -26,6 +26,7 @@ from captioner.vision.network_encoder import NetworkConfig, TorchvisionEncoder
 from captioner.vision.preprocessing import Preprocessing
 
 ROOT = Path(captioner.__file__).parents[1]
+DEMO = ROOT / "captioner/demo.jpg"
 
 pytestmark = pytest.mark.slow
 
@@ -55,50 +56,44 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_captions_maps_and_confidence_are_the_captioners(exported: Path, tmp_path: Path) -> None:
     model, graphs = make_calibrated().for_inference(), captioner.onnx.load(exported)
     photos = [photo(seed, (90 + 7 * seed, 80)) for seed in range(12)]
-    for options in ({}, {"n_best": 4, "beam": 6}, {"beam": 1}, {"block_ngrams": 2}):
-        assert_same_captions(
-            graphs.caption(photos, batch_size=5, **options), model.caption(photos, **options)
-        )
+    for options in (
+        {},
+        {"n_best": 4, "beam": 6, "length_normalisation": 0.7},
+        {"n_best": 5, "beam": 5, "maximum_length": 3},
+        {"beam": 1},
+        {"n_best": 3, "block_ngrams": 2, "repeat_distance": 3},
+    ):
+        found = graphs.caption(photos, batch_size=5, **options)
+        assert_same_captions(found, model.caption(photos, **options))
     (caption,) = pickle.loads(pickle.dumps(graphs)).caption(photos[:1])
     assert_same_captions([caption], model.caption(photos[:1]))
-    for name, draw in (
-        ("a.png", caption.overlay),
-        ("a.gif", caption.gif),
-        ("a.html", caption.html),
-    ):
+    drawings = {"a.png": caption.overlay, "a.gif": caption.gif, "a.html": caption.html}
+    for name, draw in drawings.items():
         draw(tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000
+    assert graphs.caption_annotations(numpy.zeros((0, 16, 25), numpy.float32)) == []
 
 
-def test_the_packaged_captioner_says_the_same_of_a_hundred_photos(tmp_path: Path) -> None:
+def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_path: Path) -> None:
     model = captioner.load(precision="float32")
-    photos = [photo(seed, (224, 224)) for seed in range(99)] + [ROOT / "captioner/demo.jpg"]
-    export_captioner(model, tmp_path)
-    assert_same_captions(captioner.onnx.load(tmp_path).caption(photos), model.caption(photos))
-    size = {name: path.stat().st_size for path in tmp_path.iterdir() if (name := path.name)}
-    description = json.loads((tmp_path / "captioner.json").read_text())
-    assert description["files"] == {name: size[name] for name in description["files"]}
-
-
-@pytest.mark.parametrize(
-    ("precision", "least", "most"), [("float16", 0.4, 0.6), ("int8", 0.2, 0.4)]
-)
-def test_fewer_bits_make_smaller_files_and_nearly_the_same_annotation_vectors(
-    exported: Path, tmp_path: Path, precision: str, least: float, most: float
-) -> None:
-    folders = {}
-    for name in ("float32", precision):
-        folders[name] = tmp_path / name
-        export_captioner(captioner.load(precision="float32"), folders[name], name)  # type: ignore[arg-type]
-    sizes = [(folder / "encoder.onnx").stat().st_size for folder in folders.values()]
-    assert least < sizes[1] / sizes[0] < most
+    photos = [photo(seed, (224, 224)) for seed in range(40)] + [DEMO]
     pixels = numpy.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(numpy.float32)
-    whole, fewer = (captioner.onnx.load(each).encode(pixels) for each in folders.values())
-    error = numpy.linalg.norm(whole - fewer) / numpy.linalg.norm(whole)
-    assert error < 0.015
-    assert (error > 0) == (precision == "int8")  # The package's weights are in float16.
-    demo = ROOT / "captioner/demo.jpg"
-    assert captioner.onnx.load(folders[precision]).caption(demo).text == "a close up of a cat"
+    vectors, sizes = {}, {}
+    for precision in ("float32", "float16", "int8"):
+        folder = tmp_path / precision
+        export_captioner(model, folder, precision)  # type: ignore[arg-type]
+        files = json.loads((folder / "captioner.json").read_text())["files"]
+        assert files == {name: (folder / name).stat().st_size for name in files}
+        graphs = captioner.onnx.load(folder)
+        vectors[precision], sizes[precision] = graphs.encode(pixels), files["encoder.onnx"]
+        if precision == "float32":
+            assert_same_captions(graphs.caption(photos), model.caption(photos))
+        assert graphs.caption(DEMO).text == "a close up of a cat"
+    assert 0.4 < sizes["float16"] / sizes["float32"] < 0.6
+    assert 0.2 < sizes["int8"] / sizes["float32"] < 0.4
+    whole = vectors["float32"]
+    assert (vectors["float16"] == whole).all()  # The package's weights are in float16.
+    assert 0 < numpy.linalg.norm(whole - vectors["int8"]) / numpy.linalg.norm(whole) < 0.015
 
 
 def test_quantised_weights_are_within_half_a_step_of_a_row_or_a_kernel() -> None:
@@ -107,9 +102,10 @@ def test_quantised_weights_are_within_half_a_step_of_a_row_or_a_kernel() -> None
         weight[0] = 0
         numbers, scale = quantised(weight)
         assert (numbers.dtype, scale.dtype) == (numpy.int8, numpy.float16)
-        assert scale.size == numpy.abs(weight).max(axis=axes).size
-        step = numpy.abs(weight).max(axis=axes, keepdims=True) / 127
-        assert (numpy.abs(numbers * scale.astype(numpy.float32) - weight) <= 0.6 * step).all()
+        largest = numpy.abs(weight).max(axis=axes, keepdims=True)
+        assert scale.size == largest.size
+        error = numpy.abs(numbers * scale.astype(numpy.float32) - weight)
+        assert (error <= 0.6 * largest / 127).all()
         assert not numbers[0].any()
 
 
@@ -132,36 +128,34 @@ def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) 
     shutil.copytree(exported, tmp_path / "onnx")
     export_captioner(make_captioner(), tmp_path / "onnx")
     assert not (tmp_path / "onnx/ngrams.bin").exists()
-    graphs = captioner.onnx.load(tmp_path / "onnx")
-    assert graphs.caption(photo()).confidence is None
-    assert graphs.caption_annotations(numpy.zeros((0, 16, 25), numpy.float32)) == []
+    photos = [photo(seed) for seed in range(4)]
+    found = captioner.onnx.load(tmp_path / "onnx").caption(photos, n_best=3)
+    assert_same_captions(found, make_captioner().caption(photos, n_best=3))
 
 
-def test_folders_and_decoders_that_do_not_work_are_refused(
-    exported: Path, tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(UserError, match="is not a folder that captioner export wrote"):
-        captioner.onnx.load(tmp_path)
-    with pytest.raises(UserError, match="does not sample"):
-        captioner.onnx.load(exported).caption(photo(), sample=True)
-    broken = tmp_path / "broken"
-    shutil.copytree(exported, broken)
+def test_what_does_not_work_is_refused(exported: Path, tmp_path: Path, refused: Refused) -> None:
+    broken, other = tmp_path / "broken", tmp_path / "other"
+    for folder in (broken, other):
+        shutil.copytree(exported, folder)
     (broken / "step.onnx").write_bytes(b"no graph")
-    with pytest.raises(UserError, match=r"step.onnx cannot be read"):
-        captioner.onnx.load(broken)
-    (broken / "captioner.json").write_text('{"format": "other"}')
-    with pytest.raises(UserError, match=r"captioner.json is not of the format"):
-        captioner.onnx.load(broken)
-    model = make_captioner(words=[f"w{number}" for number in range(9_741)])
-    model.ngrams = torch.tensor([5])
-    with pytest.raises(UserError, match="more than 9,741 words has no export"):
-        export_captioner(model, tmp_path / "many")
-    model = make_captioner()
+    (other / "captioner.json").write_text('{"format": "other"}')
+    many = make_captioner(words=[f"w{number}" for number in range(9_741)])
+    many.ngrams = torch.tensor([5])
     config = TransformerDecoderConfig(embedding_size=8, heads=2, layers=1, inner_size=8)
-    model.decoder = TransformerDecoder(config, len(model.vocabulary))
-    with pytest.raises(UserError, match="'transformer' cannot be exported, only 'lstm'"):
-        export_captioner(model, tmp_path / "transformer")
-    folder = tmp_path / "model"
+    transformer = make_captioner()
+    transformer.decoder = TransformerDecoder(config, len(transformer.vocabulary))
+    load, folder = captioner.onnx.load, tmp_path / "model"
+    for sentence, run in (
+        ("an exported captioner .*captioner.json does not exist", lambda: load(tmp_path)),
+        ("does not sample", lambda: load(exported).caption(photo(), sample=True)),
+        ("step.onnx cannot be read", lambda: load(broken)),
+        ("captioner.json: format 'other' is not one of", lambda: load(other)),
+        ("more than 9,741 words has no export", lambda: export_captioner(many, folder)),
+        ("'transformer' cannot be exported", lambda: export_captioner(transformer, folder)),
+        (r"holds ONNX graphs, which captioner\.onnx\.load", lambda: captioner.load(exported)),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            run()
     save_model(make_captioner(), folder)
     assert "exists; --overwrite replaces it" in refused(["export", str(folder), str(exported)])
 
@@ -169,31 +163,26 @@ def test_folders_and_decoders_that_do_not_work_are_refused(
 def test_it_runs_where_there_is_no_torch(exported: Path, tmp_path: Path) -> None:
     """As docs/onnx.md says, in an environment of its own."""
     page = (ROOT / "docs/onnx.md").read_text(encoding="utf-8")
-    commands = [line for line in page.splitlines() if line.startswith("pip install --no-deps")]
+    assert "\npip install --no-deps captioner\n" in page
     (install,) = (line for line in page.splitlines() if line.startswith("pip install onnxruntime"))
-    assert commands
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment.pop("PIP_FIND_LINKS", None)
+    without = ("PYTHONPATH", "PIP_FIND_LINKS")
+    environment = {name: value for name, value in os.environ.items() if name not in without}
     python = tmp_path / "environment/bin/python"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "environment"], check=True)
-    for words in (install.split()[2:], ["--no-deps", str(ROOT)]):
-        subprocess.run([python, "-m", "pip", "install", "-q", *words], check=True, env=environment)
     code = f"""
 import importlib.util, captioner.onnx
 assert importlib.util.find_spec("torch") is None
-caption = captioner.onnx.load({str(exported)!r}).caption({str(ROOT / "captioner/demo.jpg")!r})
+caption = captioner.onnx.load({str(exported)!r}).caption({str(DEMO)!r})
 caption.overlay("drawn.png")
 print(caption.text)
 """
-    command = [python, "-c", code]
-    shown = subprocess.run(
-        command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True
-    )
-    wanted = captioner.onnx.load(exported).caption(ROOT / "captioner/demo.jpg").text
-    assert shown.stdout.strip() == wanted
+    for command in (
+        [sys.executable, "-m", "venv", tmp_path / "environment"],
+        [python, "-m", "pip", "install", "-q", *install.split()[2:]],
+        [python, "-m", "pip", "install", "-q", "--no-deps", str(ROOT)],
+        [python, "-c", code],
+    ):
+        shown = subprocess.run(
+            command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+    assert shown.stdout.strip() == captioner.onnx.load(exported).caption(DEMO).text
     assert (tmp_path / "drawn.png").is_file()
-
-
-def test_a_folder_of_graphs_is_no_model_folder(exported: Path) -> None:
-    with pytest.raises(UserError, match=r"holds ONNX graphs, which captioner\.onnx\.load reads"):
-        captioner.load(exported)

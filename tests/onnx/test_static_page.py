@@ -1,34 +1,29 @@
 """The page without a server, in a browser: Python's captions, offline, wide and narrow."""
 
-import functools
-import http.server
 import io
 import json
 import shutil
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
+from chromium_samples import DESK, add, browser, needs_chromium, photo_file, serving
 from PIL import Image
-from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
-from samples import photo
+from playwright.sync_api import Browser, Error, Page, expect
 
 import captioner
 import captioner.onnx
 from captioner.onnx.export import export_captioner
 from captioner.onnx.page import write_page
 
-CHROMIUM = shutil.which("chromium")
+__all__ = ["browser"]
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.chromium,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
+    *needs_chromium,
     pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm"),
 ]
+DEMO = Path(captioner.__file__).parent / "demo.jpg"
 
 LOAD = """async () => {
   const ort = await import("./ort.wasm.min.mjs");
@@ -53,15 +48,6 @@ CAPTION = """async (bytes) => {
 }"""
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def end_headers(self) -> None:
-        self.send_header("Cache-Control", "max-age=600")
-        super().end_headers()
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
@@ -70,63 +56,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--disable-gpu", "--no-first-run"]
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """The address of a folder on a server of files."""
-    handler = functools.partial(_Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://localhost:{server.server_port}/"
-        server.shutdown()
-
-
 @pytest.fixture
 def page(folder: Path, browser: Browser) -> Iterator[Page]:
     """The open page; in the end, it asked its own server only."""
-    with serving(folder) as own:
-        context = browser.new_context(viewport={"width": 1280, "height": 860})
+    with serving(folder) as port:
+        own = f"http://localhost:{port}/"
+        context = browser.new_context(**DESK)
         page = context.new_page()
         elsewhere: list[str] = []
         problems: list[str] = []
         page.on("request", lambda request: elsewhere.append(request.url))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto(own)
+        ready(page)
         yield page
         assert [url for url in elsewhere if not url.startswith((own, "blob:", "data:"))] == []
         assert problems == []
         context.close()
 
 
-def png(seed: int, size: tuple[int, int]) -> bytes:
-    buffer = io.BytesIO()
-    photo(seed, size).save(buffer, "png")
-    return buffer.getvalue()
+def file(name: str, content: bytes) -> dict[str, object]:
+    return {"name": name, "mimeType": "image/png", "buffer": content}
 
 
 def ready(page: Page) -> None:
     expect(page.locator("#status")).to_contain_text("Ready", timeout=180_000)
 
 
-def add(page: Page, content: bytes) -> None:
-    earlier = page.locator("[data-state=done]").count()
-    page.set_input_files("#files", {"name": "a.png", "mimeType": "image/png", "buffer": content})
-    expect(page.locator("[data-state=done]")).to_have_count(earlier + 1, timeout=120_000)
-
-
-def test_fifty_photos_have_the_captions_of_python(folder: Path, page: Page) -> None:
-    ready(page)
+def test_photos_have_the_captions_of_python(folder: Path, page: Page) -> None:
     page.evaluate(LOAD)
     graphs = captioner.onnx.load(folder)
     sizes = [(224, 224), (300, 200), (1000, 700), (97, 400), (60, 50)]
-    for seed in range(50):
-        content = png(seed, sizes[seed % len(sizes)])
+    for seed in range(15):
+        content = photo_file(seed, size=sizes[seed % len(sizes)])["buffer"]
         found, wanted = page.evaluate(CAPTION, list(content)), graphs.caption(content)
         assert found["text"] == wanted.text
         assert found["score"] == pytest.approx(wanted.score, abs=1e-3)
@@ -135,32 +97,29 @@ def test_fifty_photos_have_the_captions_of_python(folder: Path, page: Page) -> N
         assert abs(maps - found["maps"]).max() < 1e-3
 
 
-def test_photos_get_sentences_and_maps_also_without_a_network(page: Page, folder: Path) -> None:
-    ready(page)
+def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> None:
     assert page.evaluate("crossOriginIsolated")  # With threads, on any server of files.
-    content = (Path(captioner.__file__).parent / "demo.jpg").read_bytes()
-    add(page, content)
-    words = page.locator(".word")
-    assert words.all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
-    words.last.hover()
-    expect(page.locator(".stage canvas")).to_be_visible()
-    for width in (1280, 390):
-        page.set_viewport_size({"width": width, "height": 844})
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.context.set_offline(True)
-    page.reload()
-    ready(page)
-    add(page, content)
-    assert page.locator(".word").all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
-    page.set_input_files("#files", {"name": "b.png", "mimeType": "image/png", "buffer": b"none"})
+    for offline in (False, True):
+        add(page, file("a.png", DEMO.read_bytes()))
+        words = page.locator(".word")
+        assert words.all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
+        words.last.hover()
+        expect(page.locator(".stage canvas")).to_be_visible()
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 844})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if not offline:
+            page.context.set_offline(True)
+            page.reload()
+            ready(page)
+    page.set_input_files("#files", file("b.png", b"none"))
     expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned")
 
 
 def test_large_turned_and_transparent_photos_are_read_as_in_python(
     page: Page, folder: Path
 ) -> None:
-    ready(page)
-    demo = Image.open(Path(captioner.__file__).parent / "demo.jpg")
+    demo = Image.open(DEMO)
     turned = Image.Exif()
     turned[0x0112] = 6  # Orientation: shown a quarter turn to the right.
     clear = demo.copy()
@@ -172,7 +131,7 @@ def test_large_turned_and_transparent_photos_are_read_as_in_python(
     ):
         buffer = io.BytesIO()
         image.save(buffer, "png", **options)
-        add(page, buffer.getvalue())
+        add(page, file("a.png", buffer.getvalue()))
         caption = page.locator(".words").first.inner_text()
         assert caption == graphs.caption(buffer.getvalue()).text
 
@@ -182,10 +141,9 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
 ) -> None:
     site = tmp_path / "site"
     shutil.copytree(folder, site)
-    (site / "photos").mkdir()
-    with serving(site) as own:
+    with serving(site) as port:
         page = browser.new_page()
-        page.goto(own)
+        page.goto(f"http://localhost:{port}/")
         ready(page)
         monkeypatch.setattr("captioner.onnx.page._write_runtime", lambda folder: None)
         worker = (site / "service_worker.js").read_bytes()
@@ -208,9 +166,7 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         page.context.set_offline(True)
         page.reload()
         page.wait_for_load_state()
-        content = (Path(captioner.__file__).parent / "demo.jpg").read_bytes()
-        photos = [{"name": "a.jpg", "mimeType": "image/jpeg", "buffer": content}] * 3
-        page.set_input_files("#files", photos)  # Before the model is loaded.
+        page.set_input_files("#files", [file("a.jpg", DEMO.read_bytes())] * 3)  # Still loading.
         expect(page.locator("[data-state=done]")).to_have_count(3, timeout=120_000)
         assert page.locator(".words").all_inner_texts() == ["a close up of a tiger"] * 3
         page.context.close()
