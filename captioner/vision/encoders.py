@@ -1,19 +1,253 @@
-"""The families of encoders, and building one with its weights."""
+"""The families of encoders, those of timm and torchvision among them, and building one.
+
+Timm: https://huggingface.co/docs/timm.
+"""
 
 from __future__ import annotations
 
+import copy
+import math
 import os
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from captioner.errors import did_you_mean, near_names
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from captioner.errors import UserError, did_you_mean, near_names
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.schema import choices
-from captioner.vision.encoder import WEIGHT_SUFFIXES, Encoder, EncoderConfig, read_weights
-from captioner.vision.network_encoder import NetworkConfig, TimmEncoder, TorchvisionEncoder
+from captioner.vision.encoder import (
+    WEIGHT_SUFFIXES,
+    Encoder,
+    EncoderConfig,
+    read_weights,
+    refused,
+    torchvision_weights,
+)
+from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.weight_files import fill
+
+_POOLINGS = {"avgpool", "adaptive_avg_pool2d", "mean"}
+"""Nodes of torchvision's networks behind the last feature map."""
+
+_TOKENS = "encoder.ln"
+"""The node of a ViT's tokens, the class token first."""
+
+_NORMALISE_AGAIN = {"googlenet", "inception_v3"}
+"""Networks whose published weights need another preprocessing than torchvision gives."""
+
+
+class NetworkConfig(EncoderConfig):
+    """A network by its name in a library, behind the name of the library: `timm/resnet101`."""
+
+    name: str = Field(
+        description='timm/ and a name of timm\'s, which needs "captioner[timm]", or torchvision/ '
+        "and a name of torchvision's classifiers"
+    )
+
+    @property
+    def library_name(self) -> str:
+        """Its name in the library."""
+        return self.name.partition("/")[2]
+
+
+class NetworkEncoder(Encoder):
+    """A network cut behind its last feature map, whose shape is measured."""
+
+    stages = 10
+    config: NetworkConfig
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__(config)
+        self._shapes: dict[tuple[int, int], tuple[int, ...]] = {}
+        # Not on `meta`: buffers that are not saved would stay there.
+        with torch.device("cpu"):
+            self.network = self.make_network()
+        published = self.published_preprocessing(config)
+        assert published is not None
+        self.annotation_size = self._measure(published.size, published.size)[0]
+
+    @abstractmethod
+    def make_network(self) -> nn.Module:
+        """The network with random weights."""
+
+    @abstractmethod
+    def feature_map(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, D)."""
+        return self.feature_map(images).flatten(start_dim=2).transpose(1, 2)
+
+    def map_shape(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns. Raises `UserError` for a size that the network cannot read."""
+        _, rows, columns = self._measure(height, width)
+        return rows, columns
+
+    def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a file in the library's names, or of a model folder."""
+        names = {name: f"network.{name.removeprefix('encoder.network.')}" for name in state}
+        own = self.state_dict().keys()
+        return {new: state[old] for old, new in names.items() if new in own}
+
+    @torch.no_grad()
+    def _measure(self, height: int, width: int) -> tuple[int, ...]:
+        """D, rows and columns of an image's feature map, by a pass without computing."""
+        if (height, width) not in self._shapes:
+            tensors = [*self.parameters(), *self.buffers()]
+            on_meta = copy.deepcopy(self, {id(tensor): tensor.to("meta") for tensor in tensors})
+            size = f"{height} x {width} pixels"
+            with refused(f"{self.config.name} cannot read images of {size}"), torch.device("meta"):
+                images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
+                shape = tuple(on_meta.feature_map(images).shape)
+            if len(shape) != 4:
+                raise UserError(f"{self.config.name} has no spatial feature map")
+            self._shapes[height, width] = shape[1:]
+        return self._shapes[height, width]
+
+
+class TimmEncoder(NetworkEncoder):
+    """A network of timm, without its class and register tokens.
+
+    Its final normalisation, if it has one before the pooling, is applied.
+    """
+
+    def make_network(self) -> nn.Module:
+        """The network, pruned."""
+        network: nn.Module = self._create(pretrained=False)
+        if not hasattr(network, "forward_intermediates"):
+            raise UserError(f"{self.config.name} has no spatial feature map")
+        self._has_norm = hasattr(network, "norm")
+        prune: Any = network.prune_intermediate_layers
+        self._last = prune([-1], prune_norm=not self._has_norm)
+        return network
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
+        network: Any = self.network
+        (feature_map,) = network.forward_intermediates(
+            images,
+            indices=self._last,
+            norm=self._has_norm,
+            output_fmt="NCHW",
+            intermediates_only=True,
+        )
+        return feature_map  # type: ignore[no-any-return]
+
+    @classmethod
+    def published_preprocessing(cls, config: Any) -> Preprocessing:
+        """As timm evaluates the network."""
+        timm = _timm(config)
+        published = timm.get_pretrained_cfg(config.library_name).to_dict()
+        data = timm.data.resolve_data_config(pretrained_cfg=published)
+        size = data["input_size"][-1]
+        return Preprocessing(
+            size=size,
+            resize="crop" if data["crop_mode"] == "center" else "squash",
+            resize_shorter=math.floor(size / data["crop_pct"]),
+            mean=data["mean"],
+            standard_deviation=data["std"],
+            interpolation=data["interpolation"],
+        )
+
+    def pretrained_weights(self) -> dict[str, Tensor]:
+        """Timm's, downloaded on first use."""
+        advice = "run this once with a network, or give a file of weights with timm's names"
+        with refused(f"the weights of {self.config.name} could not be downloaded", advice):
+            return dict(self._create(pretrained=True).state_dict())
+
+    def _create(self, pretrained: bool) -> Any:
+        timm, name = _timm(self.config), self.config.library_name
+        try:  # Position embeddings for images of any size.
+            return timm.create_model(name, pretrained=pretrained, dynamic_img_size=True)
+        except TypeError:  # It has none.
+            return timm.create_model(name, pretrained=pretrained)
+
+
+class TorchvisionEncoder(NetworkEncoder):
+    """A network of torchvision, cut before its pooling; a ViT without its class token."""
+
+    def make_network(self) -> nn.Module:
+        """The network up to its last feature map, by torchvision's feature extractor."""
+        from torchvision.models import get_model
+        from torchvision.models.feature_extraction import (
+            create_feature_extractor,
+            get_graph_node_names,
+        )
+        from torchvision.ops import StochasticDepth
+
+        name = self.config.library_name
+        is_transformer = name.startswith("vit_")
+        size = self.published_preprocessing(self.config).size
+        options = {"image_size": size} if is_transformer else {}
+        network = get_model(name, weights=None, **options)
+        # As a module it keeps its mode when it is frozen.
+        leaves = {"leaf_modules": [StochasticDepth]}
+        nodes = get_graph_node_names(network, leaves, suppress_diff_warning=True)[1]
+        ends = [before for before, after in pairwise(nodes) if after in _POOLINGS]
+        if not is_transformer and not ends:
+            raise UserError(f"{self.config.name} has no spatial feature map before a pooling")
+        node = _TOKENS if is_transformer else ends[0]
+        extractor: nn.Module = create_feature_extractor(
+            network, {node: "map"}, tracer_kwargs=leaves, suppress_diff_warning=True
+        )
+        return extractor
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
+        features: Tensor = self.network(images)["map"]
+        if features.ndim == 3:  # Tokens (B, 1 + L, D).
+            side = math.isqrt(features.shape[1] - 1)
+            features = features[:, 1:].transpose(1, 2).reshape(features.shape[0], -1, side, side)
+        return features
+
+    @classmethod
+    def published_preprocessing(cls, config: Any) -> Preprocessing:
+        """As torchvision evaluates the network."""
+        import torchvision.models
+
+        known = torchvision.models.list_models(module=torchvision.models)
+        _check_name(config, set(known) - _NORMALISE_AGAIN)
+        weights: Any = torchvision.models.get_model_weights(config.library_name)
+        transforms = weights.DEFAULT.transforms()
+        return Preprocessing(
+            size=transforms.crop_size[0],
+            resize_shorter=transforms.resize_size[0],
+            mean=tuple(transforms.mean),
+            standard_deviation=tuple(transforms.std),
+            interpolation=transforms.interpolation.value,
+        )
+
+    def pretrained_weights(self) -> dict[str, Tensor]:
+        """Torchvision's newest."""
+        return torchvision_weights(self.config.library_name)
+
+
+def _timm(config: NetworkConfig) -> Any:
+    """The package, which knows the network."""
+    try:
+        import timm
+    except ImportError:
+        raise UserError(
+            f'the encoder {config.name} needs the package timm: pip install "captioner[timm]"'
+        ) from None
+    _check_name(config, {*timm.list_models(), *timm.list_pretrained()})
+    return timm
+
+
+def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
+    if config.library_name not in known:
+        library = config.name.partition("/")[0]
+        near = near_names(config.library_name, sorted(known), count=5, cutoff=0)
+        nearest = did_you_mean([f"{library}/{name}" for name in near])
+        raise UserError(f"{library} has no network {config.library_name!r}{nearest}")
+
 
 PRETRAINED, IMAGENET, RANDOM = ("pretrained", "imagenet", "random")
 """Weights without a path. Pretrained and imagenet are the same: the published ones."""
@@ -52,7 +286,7 @@ def family_of(name: Any) -> Family:
 
 
 def encoder_config(values: Any) -> Any:
-    """Validate the fields of an encoder by the family of its name; for pydantic's validators."""
+    """Validate the fields of an encoder by the family of its name, for pydantic."""
     if not isinstance(values, Mapping):
         return values
     return family_of(values.get("name", "vgg19")).config.model_validate(dict(values))

@@ -36,12 +36,11 @@ def find_images(
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
-    in `IMAGE_SUFFIXES`, and those without a suffix that begin as a photo does. A pattern is
-    expanded as by a shell, sorted. A named file may have any suffix; a path that does not exist is
-    returned as it is, and fails on loading.
+    in `IMAGE_SUFFIXES`, and those without a suffix that begin as a photo does. A named file may
+    have any suffix; a path that does not exist is returned as it is, and fails on loading.
 
-    report: takes a sentence about a pattern that matches nothing, a folder without images, one that
-        cannot be read, and a link to a folder inside a folder, which is not followed.
+    report: takes a sentence about a pattern or a folder without images, a folder that cannot be
+        read, and a link to a folder inside a folder, which is not followed.
     passed_over: counts the videos, raw files and other pictures in folders.
     """
     counts = Counter() if passed_over is None else passed_over

@@ -45,7 +45,6 @@ IMAGE_SUFFIXES: frozenset[str] = frozenset(
 """Lower-case suffixes of the images taken from a folder."""
 
 IS_ADDRESS = "is an address; photos are not fetched, only read"
-"""The end of the sentence that refuses an address."""
 
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG2000", "DIB", "PCX")

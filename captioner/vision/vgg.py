@@ -7,7 +7,7 @@ table 1; used as the source of annotation vectors by Xu et al. 2015, section 3.1
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Literal
 
 import torch
@@ -88,7 +88,12 @@ class VGGEncoder(Encoder):
     def __init__(self, config: VGGConfig) -> None:
         super().__init__(config)
         self.features = nn.Sequential(*_layers(config))
-        self.context = nn.Sequential(*_context_layers(config))
+        sizes = (ANNOTATION_SIZE, ANNOTATION_SIZE)
+        context = [_convolution(config, *sizes, dilation=each) for each in config.context]
+        self.context = nn.Sequential(*chain(*context))
+        for layer in self.context:
+            if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
+                nn.init.dirac_(layer.weight)
 
     def stage_layers(self) -> list[list[nn.Module]]:
         """The layers of each of the five blocks, with the pooling or the context behind it."""
@@ -167,19 +172,6 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
             else:
                 layers += _convolution(config, channels_in, channels)
             channels_in = channels
-    return layers
-
-
-def _context_layers(config: VGGConfig) -> list[nn.Module]:
-    layers: list[nn.Module] = []
-    for dilation in config.context:
-        convolution, *others = _convolution(
-            config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation=dilation
-        )
-        assert isinstance(convolution, nn.Conv2d)
-        if not convolution.weight.is_meta:
-            nn.init.dirac_(convolution.weight)
-        layers += [convolution, *others]
     return layers
 
 

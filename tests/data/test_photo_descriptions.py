@@ -9,8 +9,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from captioner.cli.descriptions import write_xmp
 from captioner.data.example import Problems
-from captioner.data.photo_descriptions import photo_descriptions
 from captioner.data.readers import read_splits
+from captioner.data.table import photo_descriptions
 from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
 
