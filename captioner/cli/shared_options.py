@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from captioner.csv_tables import csv_text
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.files import check_writable, write_json
+from captioner.files import check_writable, write_json, write_text
 
 Search = TypeVar("Search", bound=SearchOptions)
 
@@ -194,4 +195,4 @@ def write_scores(scores: Any, arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_json(arguments.json, scores.to_dict())
     if getattr(arguments, "csv", None):
-        scores.write_csv(arguments.csv)
+        write_text(arguments.csv, csv_text(scores.rows()))

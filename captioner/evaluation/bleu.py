@@ -15,8 +15,6 @@ from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, IntAr
 _ADDED_ABOVE = 1e-15
 _ADDED_BELOW = 1e-9
 
-BLEU_NAMES = tuple(f"BLEU-{order}" for order in range(1, MAXIMUM_ORDER + 1))
-
 
 def bleu(corpus: Corpus) -> Metric:
     """BLEU-1 to BLEU-4 of a corpus, fractions of one, brevity penalty included.
@@ -37,7 +35,8 @@ def bleu(corpus: Corpus) -> Metric:
         "hypothesis_length": int(totals[8]),
         "reference_length": int(totals[9]),
     }
-    return Metric(BLEU_NAMES, bleu_of_totals(terms), terms, bleu_of_totals, details)
+    names = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4")
+    return Metric(names, bleu_of_totals(terms), terms, bleu_of_totals, details)
 
 
 def bleu_of_totals(totals: FloatArray) -> FloatArray:

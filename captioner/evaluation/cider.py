@@ -51,8 +51,7 @@ class DocumentFrequency:
 def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None) -> Metric:
     """CIDEr-D of a corpus, from 0 to 10 as in the COCO evaluation: 1.0 is printed as 100 in papers.
 
-    document_frequency: by default counted over these references, as the COCO evaluation does. With
-        a single image each n-gram would occur in every image, and the score would be 0.
+    document_frequency: by default counted over these references, as the COCO evaluation does.
     """
     if document_frequency is None and corpus.images == 1:
         raise UserError(

@@ -117,9 +117,8 @@ class Corpus:
         if all(len(word.split()) == 1 for word in self.vocabulary):
             return self
         captions = [" ".join(words).split() for words in self.captions]
-        return Corpus.of(
-            captions, ([" ".join(words).split() for words in each] for each in self.references)
-        )
+        references = [[" ".join(words).split() for words in each] for each in self.references]
+        return Corpus.of(captions, references)
 
     @cached_property
     def ngrams(self) -> list[Ngrams]:
@@ -136,10 +135,9 @@ class Corpus:
             ngram_at[places] = ngram
             examples = np.empty(len(codes), dtype=np.int64)
             examples[ngram] = places
-            pairs, number = np.unique(
-                ngram << _SENTENCE_BITS | sentence_of[places], return_counts=True
-            )
-            counted.append(Ngrams.of(self, order, examples, pairs, number))
+            pairs = ngram << _SENTENCE_BITS | sentence_of[places]
+            found = np.unique(pairs, return_counts=True)
+            counted.append(Ngrams.of(self, order, examples, *found))
         return counted
 
 

@@ -20,8 +20,6 @@ import numpy as np
 from captioner.errors import UserError
 from captioner.evaluation.corpus import Corpus, Metric, Tokens
 
-_SPICE_MODELS = "stanford-corenlp-3.6.0-models.jar"
-
 _JAVA_OPTIONS = "-Dfile.encoding=UTF-8 -Duser.language=en -Duser.country=US"
 """Without these METEOR reads ASCII only, and hangs in locales with a decimal comma."""
 
@@ -37,7 +35,8 @@ def check_java_metric(metric: str) -> None:
             f'{metric} needs the package pycocoevalcap (pip install "captioner[java]") and the '
             "program java"
         )
-    models = Path(package.submodule_search_locations[0], "spice", "lib", _SPICE_MODELS)
+    library = Path(package.submodule_search_locations[0], "spice", "lib")
+    models = library / "stanford-corenlp-3.6.0-models.jar"
     if metric == "SPICE" and not models.is_file():
         raise UserError(
             f"SPICE needs {models}; "

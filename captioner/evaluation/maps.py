@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from captioner.csv_tables import Row, csv_text, figures_table, text_table
+from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
 from captioner.evaluation.score import caption_examples
-from captioner.files import write_text
 from captioner.vision.images import original_size
 
 if TYPE_CHECKING:
@@ -310,19 +309,16 @@ def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def spread_table(found: Mapping[str, Any], rows: Sequence[Row] = ()) -> str:
-    """The figures of `map_spread` below other rows, with a warning if maps do not move."""
+def spread_table(found: Mapping[str, Any]) -> str:
+    """The figures of `map_spread`, with a warning if maps do not move."""
     wide = f"nats; as wide as {found['effective_places']:.1f} of {found['places']} places"
-    rows = [*rows, ("entropy", found["entropy"], wide)]
+    rows: list[Row] = [("entropy", found["entropy"], wide)]
     if found["divergence"] is not None:
         unit = "bits between two words of a caption (0 the same map, 1 nothing in common)"
         rows.append(("divergence", found["divergence"], unit))
     if found["moving"] is False:
-        warning = (
-            f"WARNING: the maps hardly move from word to word (divergence below "
-            f"{LEAST_DIVERGENCE:g}): whatever a word is, the model looks at the same places"
-        )
-        rows.append((warning,))
+        warning = f"the maps hardly move from word to word (divergence below {LEAST_DIVERGENCE:g})"
+        rows.append((f"WARNING: {warning}: the model looks at the same places for every word",))
     return text_table(rows)
 
 
@@ -347,15 +343,14 @@ class MapScores:
 
     def table(self) -> str:
         """The figures as text, a paragraph a kind."""
-        rows: list[Row] = [("photos", self.photos), ("words", len(self.words))]
-        if self.exact is not None:
-            rows.append(("exact match", self.exact))
-        table = spread_table(self.spread, rows)
-        return table if self.grounded is None else f"{table}\n\n{figures_table(self.grounded)}"
+        exact = {} if self.exact is None else {"exact match": self.exact}
+        own = figures_table({"photos": self.photos, "words": len(self.words), **exact})
+        grounded = "" if self.grounded is None else f"\n\n{figures_table(self.grounded)}"
+        return f"{own}\n{spread_table(self.spread)}{grounded}"
 
-    def write_csv(self, path: str) -> None:
-        """Write a row a word, with the fields of `WordMap`."""
-        write_text(path, csv_text([vars(word) for word in self.words]))
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a word, with the fields of `WordMap`."""
+        return [vars(word) for word in self.words]
 
 
 def score_maps(

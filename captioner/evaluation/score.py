@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from captioner.caption.photos import caption_photos
-from captioner.csv_tables import Row, csv_text, figures_table, text_table
+from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import CocoInstances
 from captioner.data.parallel import read_lines
@@ -31,7 +31,7 @@ from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import FEW_IMAGES, compare, confidence_intervals
 from captioner.evaluation.word_precision import word_precision
 from captioner.evaluation.wording import fluency, text_diversity
-from captioner.files import read_json, write_json, write_text
+from captioner.files import read_json, write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.text.ngrams import PeoplesNgrams
@@ -50,9 +50,9 @@ class CaptionScores:
     image_ids: names. corpus: of the captions and their references.
     metrics: by name, in the order of `METRICS`.
     details: by name, in JSON beside the scores. Always `references_without_caption`, the number of
-        further images with references; if asked for, `document_frequency`, `diversity`, `fluency`,
-        `hallucination`, `intervals` and `comparison` with their `confidence`, and `exact match`,
-        the share of captions that equal a reference.
+        further images with references; if asked for, `diversity`, `fluency`, `hallucination`,
+        `intervals` and `comparison` with their `confidence`, and `exact match`, the share of
+        captions that equal a reference.
     """
 
     image_ids: Sequence[ImageId]
@@ -69,7 +69,7 @@ class CaptionScores:
             for name, score in zip(metric.names, metric.scores.tolist(), strict=True)
         }
 
-    def per_image(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """A row an image, in order: `image_id`, `caption`, and the scores by name.
 
         None stands for the word precision of a caption without content words.
@@ -79,10 +79,6 @@ class CaptionScores:
             for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
                 columns[name] = [None if score != score else score for score in scores.tolist()]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-    def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows of `per_image`."""
-        write_text(path, csv_text(self.per_image()))
 
     def to_dict(self) -> dict[str, Any]:
         """The scores of `by_name` with their circumstances; lengths are in words."""
@@ -94,8 +90,7 @@ class CaptionScores:
         found = self.to_dict()
         few, comparison = found.pop("too_few_images", False), found.pop("comparison", None)
         intervals = found.pop("intervals", {})
-        names = ("diversity", "fluency", "hallucination")
-        sections = [found.pop(name) for name in names if name in found]
+        sections = [found.pop(n) for n in ("diversity", "fluency", "hallucination") if n in found]
         parts = [figures_table(found, intervals), *map(figures_table, sections)]
         if comparison is not None:
             first, second, scores = comparison.values()
@@ -149,10 +144,7 @@ def evaluate_captions(
         "SPICE": spice,
     }
     found = {name: score(corpus) for name, score in by_name.items() if name in metrics}
-    details: dict[str, Any] = {"references_without_caption": 0}
-    if document_frequency is not None and "CIDEr-D" in metrics:
-        details["document_frequency"] = {"images": document_frequency.images}
-    return CaptionScores(names, hypotheses, corpus, found, details)
+    return CaptionScores(names, hypotheses, corpus, found, {"references_without_caption": 0})
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
@@ -195,8 +187,6 @@ class Scorer:
 
     def __post_init__(self) -> None:  # Fails before a model writes captions.
         check_metrics(self.metrics)
-        if set(self.metrics) == {"METEOR"} and (self.confidence is not None or self.against):
-            raise UserError("METEOR has no interval and no comparison; choose another metric too")
         if self.confidence is not None and not 0 < self.confidence < 1:
             raise UserError(f"confidence {self.confidence} is not between 0 and 1")
         self.people = None
@@ -283,7 +273,7 @@ def score_results(
     found = scorer.read(references, split)
     known = {example.name: example for example in found}
     captions = read_results(results, found)
-    place = f"{references}" if split is None else f"the split {split!r} of {references}"
+    place = references if split is None else f"the split {split!r} of {references}"
     problems = Problems(scorer.on_problem, f"results file {results}")
     for name in captions:
         if name not in known:

@@ -41,8 +41,8 @@ class TranslationScores:
 
     def to_dict(self) -> dict[str, Any]:
         """The scores with their circumstances, for JSON."""
-        more = {"lengths": self.lengths, "truncated": len(self.truncated), "cut": len(self.cut)}
         plain = {"sentences": self.sentences, **self.scores, "signatures": self.signatures}
+        more = {"lengths": self.lengths, "truncated": len(self.truncated), "cut": len(self.cut)}
         return plain | {name: value for name, value in more.items() if value}
 
     def table(self) -> str:
@@ -94,8 +94,7 @@ def bleu_by_length(
     As in Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6. bleu: of sacrebleu.
 
     words: the first and the last length, between white space, whatever the model's tokens.
-    sentences: their number. BLEU: of them as a corpus, 0 to 100; noisy for few sentences.
-    brevity_penalty: 0 to 1, part of BLEU.
+    sentences: their number. BLEU, brevity_penalty: of them as a corpus; noisy for few sentences.
     """
     pairs: defaultdict[int, list[list[str]]] = defaultdict(list)
     for source, *pair in zip(sources, translations, references, strict=True):

@@ -6,6 +6,7 @@ Content words are those outside `FUNCTION_WORDS`. They are compared by stem, so 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -14,14 +15,12 @@ import numpy as np
 from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
 from captioner.text.languages import FUNCTION_WORDS
 
-WITH_NONE = "captions with none"
-"""The share of all captions without a content word that a reference has."""
-
 
 def word_precision(corpus: Corpus) -> Metric:
     """Score each caption against the references of its image.
 
-    The mean over captions that have content words, 0 where none has; and `WITH_NONE`.
+    The mean over captions that have content words, 0 where none has; and the share of all captions
+    without a content word that a reference has.
     """
     stems: dict[str, int] = {}
     stem_of = np.full(len(corpus.vocabulary), -1, dtype=np.int64)  # (V,), -1 for function words
@@ -46,7 +45,7 @@ def word_precision(corpus: Corpus) -> Metric:
         return np.stack((precision, without_match / corpus.images), axis=-1)
 
     per_image = np.where(has_content, shares, np.nan)  # (I,)
-    return Metric(("word-precision", WITH_NONE), per_image, terms, of_totals)
+    return Metric(("word-precision", "captions with none"), per_image, terms, of_totals)
 
 
 def content_share(caption: Tokens, references: Sequence[Tokens]) -> float | None:
@@ -54,11 +53,8 @@ def content_share(caption: Tokens, references: Sequence[Tokens]) -> float | None
 
     A word that occurs twice counts twice.
     """
-    stems = content_stems(caption)
-    if not stems:
-        return None
-    known = {stem for reference in references for stem in content_stems(reference)}
-    return sum(stem in known for stem in stems) / len(stems)
+    share = float(word_precision(Corpus.of([caption], [references])).per_image[0])
+    return None if math.isnan(share) else share
 
 
 def content_stems(words: Sequence[str]) -> list[str]:

@@ -107,7 +107,7 @@ def test_all_real_captions_scored_against_each_other() -> None:
         expected.append(score)
         columns.append(per_image)
     found = evaluate_captions(captions, references)
-    by_image_found = found.per_image()
+    by_image_found = found.rows()
     for name, score, column in zip(NAMES, expected, columns, strict=True):
         assert found.by_name()[name] == pytest.approx(score, abs=1e-9), name
         assert [row[name] for row in by_image_found] == pytest.approx(list(column), abs=1e-9), name

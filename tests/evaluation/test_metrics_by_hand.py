@@ -59,7 +59,7 @@ def test_word_precision() -> None:
     assert nothing.scores.tolist() == [0, 1]
     scores = evaluate_captions(CAPTIONS, REFERENCES, metrics=["word-precision"])
     assert scores.by_name() == {"word-precision": pytest.approx(0.5), "captions with none": 0.5}
-    assert [row["word-precision"] for row in scores.per_image()] == [0.75, 0.0, None, 0.75]
+    assert [row["word-precision"] for row in scores.rows()] == [0.75, 0.0, None, 0.75]
 
 
 # Wording
