@@ -51,7 +51,7 @@ def shell_commands() -> list[str]:
 NOT_RUN = {
     "pip": "installs: the clean environment that runs the tests was made so",
     "pytest": "is what runs this",
-    "docker": "tests/serve/test_deployment.py runs the steps of the Dockerfile",
+    "docker": "tests/serve/test_server.py runs the steps of the Dockerfile",
     "jupyter": "opens a window; tests/notebooks runs the notebooks",
     "mkdir": "the fixtures make these folders",
     "for": "downloads",

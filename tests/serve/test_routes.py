@@ -1,7 +1,8 @@
-"""Captions and translations by requests are those of the package."""
+"""Captions, drawings and translations by requests are those of the package."""
 
 import base64
 import io
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,14 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
+from samples import photo as picture
 from serve_samples import (
     SENTENCES,
     as_directly,
     asking,
     caption,
+    far,
     files,
     make_captioner,
     make_translator,
@@ -23,22 +26,17 @@ from serve_samples import (
 )
 
 from captioner.caption.caption import Caption
-from captioner.caption.photos import Captioned
 from captioner.decoding.options import SAMPLING
-from captioner.serve.messages import CaptionsAnswer, photo_answer
+from captioner.render.animation import frames
+from captioner.render.page import PageCaption, PageItem, html_page
+from captioner.render.panels import panels
+from captioner.serve.messages import confidence_in_words
 from captioner.serve.service import UNDETERMINED, Service
-
-
-def preview_of(photo: dict[str, Any]) -> Image.Image:
-    head, _, encoded = photo["preview"].partition(",")
-    assert head == "data:image/jpeg;base64"
-    return Image.open(io.BytesIO(base64.b64decode(encoded)))
 
 
 def test_captions_are_those_of_the_captioner(client: httpx.Client) -> None:
     sent = files(0, 1, 2)
     direct = make_captioner().caption([content for _, (_, content) in sent])
-    assert len({round(each.log_probability, 2) for each in direct}) == 3
     photos = caption(client, sent)
     assert [photo["name"] for photo in photos] == ["0.png", "1.png", "2.png"]
     for photo, expected in zip(photos, direct, strict=True):
@@ -56,8 +54,8 @@ def test_the_search_is_the_one_asked_for(client: httpx.Client) -> None:
     texts = [each["caption"] for each in photo["captions"]]
     assert texts == [direct.text, direct.alternatives[0].text]
     assert "maps" not in photo["captions"][0]
-    (photo,) = caption(client, files(3), n_best="5")  # More than the model's own beam of three.
-    assert len(photo["captions"]) == 5
+    (wide,) = caption(client, files(3), n_best="5")  # More than the model's own beam of three.
+    assert len(wide["captions"]) == 5
     own = client.get("/api/model").json()["captioner"]["search"]
     given = {name: str(own[name]) for name in own if name not in SAMPLING}
     assert caption(client, files(0), **given) == caption(client, files(0))
@@ -93,35 +91,25 @@ def test_captions_are_translated_and_keep_the_original(client: httpx.Client) -> 
     assert caption(client, files(0, 1), n_best="2", language="EN") == plain
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "HEIF"])
-def test_a_preview_is_the_photo_as_the_model_has_it(client: httpx.Client, kind: str) -> None:
-    if kind == "HEIF":
-        pytest.importorskip("pillow_heif", reason="no pillow-heif").register_heif_opener()
-    photo = Image.new("RGB", (40, 20), "red")
-    photo.paste("blue", (0, 0, 20, 20))
+def test_a_large_photo_on_its_side_is_shown_upright_and_described_in_its_own_pixels(
+    client: httpx.Client,
+) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # Held on its side: turned by a quarter, the blue half is on top.
+    exif[0x0112] = 6  # To be turned by a quarter.
     buffer = io.BytesIO()
-    photo.save(buffer, kind, exif=exif.tobytes(), quality=95)
-    (found,) = caption(client, [("photo", ("side", buffer.getvalue()))], preview="true")
-    assert (found["width"], found["height"]) == (20, 40)
-    preview = preview_of(found)
-    assert preview.size == (20, 40)
-    top, bottom = preview.getpixel((10, 5)), preview.getpixel((10, 35))
-    assert top[2] > 200 > 60 > top[0]
-    assert bottom[0] > 200 > 60 > bottom[2]
-
-
-def test_a_large_photo_is_described_in_its_own_pixels(client: httpx.Client) -> None:
-    sent = [("photo", ("large.jpg", photo_bytes(0, (2400, 2200), "JPEG")))]
+    Image.open(io.BytesIO(photo_bytes(0, (2400, 2200)))).save(buffer, "JPEG", exif=exif.tobytes())
+    sent = [("photo", ("large.jpg", buffer.getvalue()))]
     (found,) = caption(client, sent)
-    assert (found["width"], found["height"]) == (2400, 2200)
-    region = make_captioner().preprocessing.region(2400, 2200)
+    assert (found["width"], found["height"]) == (2200, 2400)
+    region = make_captioner().preprocessing.region(2200, 2400)
     assert found["region"] == pytest.approx(region)
     (shown,) = caption(client, sent, preview="true")
-    assert (shown["width"], shown["region"]) == (2400, found["region"])
-    assert shown["captions"] == found["captions"]  # The model sees the same pixels.
-    assert preview_of(shown).size == (1000, 917)
+    head, _, encoded = shown.pop("preview").partition(",")
+    assert shown == found  # The model sees the same pixels.
+    assert head == "data:image/jpeg;base64"
+    preview = Image.open(io.BytesIO(base64.b64decode(encoded)))
+    assert preview.size == (917, 1000)
+    assert far(preview, ImageOps.exif_transpose(Image.open(buffer))) < 2
     assert client.post("/api/overlay", files=sent).status_code == 200
 
 
@@ -133,10 +121,10 @@ def test_a_bad_photo_is_named_and_the_others_are_captioned(client: httpx.Client)
     assert photos[1]["error"].startswith(f"{short} is not an image")
     assert photos[0]["captions"]
     assert photos[2]["captions"]
-    for address, refused in (("caption", sent[1:2]), ("overlay", sent)):
-        answer = client.post(
-            f"/api/{address}", files=refused, data={"format": "html"} if refused is sent else {}
-        )
+    for answer in (
+        client.post("/api/caption", files=sent[1:2]),
+        client.post("/api/overlay", files=sent, data={"format": "html"}),
+    ):
         assert problem(answer, 422).startswith(f"{short} is not an image")
 
 
@@ -152,9 +140,8 @@ def test_translations_are_those_of_the_translator(client: httpx.Client) -> None:
         assert best["translation"] == expected.text
         assert best["tokens"] == list(expected.tokens)
         assert best["source_tokens"] == list(expected.source_tokens)
-        shape = (len(expected.tokens), len(expected.source_tokens))
-        weights = np.array(best["alignment"]).reshape(shape)
-        np.testing.assert_allclose(weights, expected.alignment.numpy(), atol=1e-3)
+        weights = np.ravel(best["alignment"])
+        np.testing.assert_allclose(weights, expected.alignment.numpy().ravel(), atol=1e-3)
     assert [each["source"] for each in found] == asked["sentences"]
     assert [len(each["translations"]) for each in found] == [2, 2, 2, 1, 2]
     assert found[4]["translations"][0]["truncated"] == 20
@@ -168,11 +155,9 @@ def test_each_language_has_its_translator_and_captions_need_its_maps() -> None:
     }
     with asking(Service(make_captioner(), translators)) as client:
         model = client.get("/api/model").json()
-        assert model["captioner"]["map"] == [4, 4]
-        assert not model["captioner"]["confidence"]
-        assert list(model["translators"]) == ["de", "fr", UNDETERMINED]
-        attends = [each["attends"] for each in model["translators"].values()]
-        assert attends == [True, False, True]
+        assert (model["captioner"]["map"], model["captioner"]["confidence"]) == ([4, 4], False)
+        attends = {tag: each["attends"] for tag, each in model["translators"].items()}
+        assert attends == {"de": True, "fr": False, "und": True}
         assert model["languages"] == ["de"]
         for asked, right in (({}, "de"), ({"language": "FR"}, "fr")):
             answer = client.post("/api/translate", json={"sentences": SENTENCES, **asked})
@@ -187,31 +172,82 @@ def test_each_language_has_its_translator_and_captions_need_its_maps() -> None:
         assert "no translation model" in problem(answer, 404)
 
 
-@pytest.mark.parametrize(
-    ("confidence", "said", "in_german"),
-    [
-        (None, None, None),
-        (0.01, "not sure: people would use hardly any of its words", "nicht sicher"),
-        (0.25, "somewhat sure: people would use about 2 in 10 of its words", "einigermaßen sicher"),
-        (0.41, "fairly sure: people would use about 4 in 10 of its words", "ziemlich sicher"),
-        (1.0, "quite sure: people would use nearly all of its words", "sehr sicher"),
-    ],
-)
-def test_a_caption_has_only_the_fields_that_are_known(
-    confidence: float | None, said: str | None, in_german: str | None
-) -> None:
-    sure = None if confidence is None else confidence >= 0.25
-    maps = torch.tensor([[[0.25, 0.75]], [[1 / 3, 2 / 3]]])
-    words, terms = ("a", "dog"), (-1.0, -1.5)
-    region, photo = (0.0, 0.0, 8.0, 8.0), Image.new("RGB", (8, 8))
-    made = Caption("a dog", words, -3.0, terms, maps, region, (), -2.0, confidence, sure, photo)
-    for language, wanted in ((None, said), ("de", in_german)):
-        one = photo_answer(Captioned("a.png", replace(made, language=language)), True, False)
-        (photo_found,) = CaptionsAnswer(photos=[one]).model_dump(exclude_none=True)["photos"]
-        (found,) = photo_found["captions"]
-        assert found["maps"] == [[[0.25, 0.75]], [[0.33333, 0.66667]]]
-        assert found.get("confidence_in_words") == wanted
-        fields = {"caption", "words", "score", "log_probability", "word_log_probabilities", "maps"}
-        if confidence is not None:
-            fields |= {"confidence", "sure", "confidence_in_words"}
-        assert set(found) == fields
+def test_confidence_is_said_in_words() -> None:
+    maps = torch.ones(1, 1, 1)
+    for confidence, sure, said, in_german in (
+        (0.01, False, "not sure: people would use hardly any of its words", "nicht sicher"),
+        (0.25, True, "somewhat sure: people would use about 2 in 10", "einigermaßen sicher"),
+        (0.41, True, "fairly sure: people would use about 4 in 10", "ziemlich sicher"),
+        (1.0, True, "quite sure: people would use nearly all of its words", "sehr sicher"),
+    ):
+        made = Caption("dog", ("dog",), -3.0, (-1.0,), maps, confidence=confidence, sure=sure)
+        assert said in (confidence_in_words(made) or "")
+        assert confidence_in_words(replace(made, language="de")) == in_german
+
+
+def drawn(client: httpx.Client, *seeds: int, **fields: Any) -> Any:
+    """The text of a page, or the picture of another format."""
+    answer = client.post("/api/overlay", files=files(*seeds), data=fields)
+    assert answer.status_code == 200, answer.text
+    kind = fields.get("format", "png")
+    assert answer.headers["content-type"].startswith({"html": "text/"}.get(kind, "image/") + kind)
+    assert answer.headers["content-disposition"] == f'attachment; filename="captions.{kind}"'
+    return answer.text if kind == "html" else Image.open(io.BytesIO(answer.content))
+
+
+REGION = make_captioner().preprocessing.region(120, 90)
+
+
+def test_a_picture_is_that_of_the_package(client: httpx.Client) -> None:
+    best = caption(client, files(1))[0]["captions"][0]
+    expected = panels(
+        picture(1),
+        best["words"],
+        np.array(best["maps"]),
+        REGION,
+        title="1.png",
+        probabilities=np.exp(best["word_log_probabilities"]).tolist(),
+        strength=0.6,
+    )
+    for given in ({}, {"captions": json.dumps([best])}):
+        assert far(drawn(client, 1, strength="0.6", **given), expected) < 0.5
+        assert far(drawn(client, 1, strength="0.1", **given), expected) > 2
+
+
+def test_an_animation_has_a_frame_for_each_word(client: httpx.Client) -> None:
+    best = caption(client, files(2))[0]["captions"][0]
+    shown = drawn(client, 2, format="gif", captions=json.dumps([best]))
+    assert shown.n_frames == len(best["words"])
+    expected = frames(picture(2), best["words"], np.array(best["maps"]), REGION)
+    for number, frame in enumerate(expected):
+        shown.seek(number)
+        assert far(shown, frame) < 6  # Of 256 colours.
+
+
+def test_a_page_holds_all_photos_and_captions(client: httpx.Client) -> None:
+    given = [each["captions"] for each in caption(client, files(1, 2), n_best="2")]
+    given[0][0]["words"][0] = "</script><script>alert(1)</script>"
+    page = drawn(client, 1, 2, format="html", captions=[json.dumps(each) for each in given])
+    items = [
+        PageItem.of(
+            picture(seed),
+            REGION,
+            [PageCaption(each["words"], np.array(each["maps"])) for each in of_photo],
+            f"{seed}.png",
+        )
+        for seed, of_photo in zip((1, 2), given, strict=True)
+    ]
+    assert page == html_page(items)
+    assert "<script>alert" not in page
+
+
+def test_doubt_and_the_language_are_drawn(client: httpx.Client) -> None:
+    def of(kind: str, **changed: Any) -> Any:
+        good = {"words": ["Der", "Hund"], "maps": [[[0.5, 0.5]], [[0.0, 1.0]]]}
+        return drawn(client, 0, format=kind, captions=json.dumps([{**good, **changed}]))
+
+    page = of("html", sure=False, language="de")
+    assert '<span class="doubt">nicht sicher</span>' in page
+    assert 'class="words" dir="auto" lang="de"' in page
+    for kind in ("png", "gif"):
+        assert of(kind).height < of(kind, sure=False).height

@@ -8,8 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
 from samples import Refused
-from serve_samples import asking, caption, files, make_captioner, photo_bytes, problem
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from serve_samples import Running, asking, caption, files, make_captioner, photo_bytes, problem
 
 from captioner.errors import UserError
 from captioner.serve import Limits
@@ -22,32 +26,26 @@ JSON, FORM = "application/json", "multipart/form-data; boundary=x"
 FIELDS = [
     ({"beam": "0"}, "beam '0' is not at least 1"),
     ({"beam": "21"}, "beam '21' is not at most 20"),
-    ({"n_best": "21"}, "n_best '21' is not at most 20"),
     ({"beam": "9" * 5000}, "beam unable to parse input string as an integer"),
     ({"n_best": "3", "beam": "2"}, "n_best 3"),
-    ({"maximum_length": "1000"}, "maximum_length '1000' is not at most 100"),
     ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
     ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
     ({"nbest": "3"}, "unknown field 'nbest'; did you mean 'n_best'?"),
     ({"photo": "text"}, "photo[0]: Expected UploadFile"),
     ({"language": "fr"}, "'language' should be en or de"),
     ({"format": "svg"}, "format 'svg' is not one of png, gif, html"),
-    ({"strength": "1.5"}, "strength '1.5' is not at most 1"),
     ({"maps": "true"}, "unknown field 'maps'"),
-    ({"captions": ["[]"] * 2}, "captions[0] should have at least 1 item"),
     ({"captions": [json.dumps([GOOD])] * 2}, "once for each photo"),
     ({"captions": "[[["}, "captions[0] invalid JSON"),
 ]
 CAPTIONS = [
     ({}, "captions[0] should be a valid list"),
     ([GOOD] * 21, "captions[0] should have at most 20 items"),
-    ([{**GOOD, "words": []}], "captions[0][0].words should have at least 1 item"),
     ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
     ([{**GOOD, "maps": []}], "shape (T, rows, columns)"),
     ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "2 words but 1 attention maps"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "weights >= 0 that sum to 1"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "expected sequence of length 2"),
-    ([{**GOOD, "word_log_probabilities": [1, 1]}], "[0] 1 is not at most 0"),
     ([{**GOOD, "word_log_probabilities": [-1]}], "not as many"),
     ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "should be a finite number"),
 ]
@@ -55,22 +53,15 @@ FORMS = [
     (b"{}", JSON, 422, "'photo' is missing"),
     (b"\xff\xd8=", "application/x-www-form-urlencoded", 422, "'photo' is missing"),
     (b"", "multipart/form-data", 400, "boundary"),
-    (b"nonsense", FORM, 400, "Invalid multipart data"),
     (b"--x\r\n\r\nvalue\r\n--x--", FORM, 400, "must be provided"),
-    (b"--x\r\n" + b"a" * 70_000, FORM, 400, "Invalid"),
-    (b"--x", f"{FORM}; charset=nonsense", 422, "'photo' is missing"),
 ]
 TRANSLATIONS = [
     (b"", 422, "a JSON object"),
     (b"{", 422, "a JSON object"),
     (b"[" * 5000, 400, "error parsing the body"),
-    (b"[]", 422, "a JSON object"),
     (b"{}", 422, "'sentences' is missing"),
-    (b'{"sentences": []}', 422, "sentences should have at least 1 item"),
     (b'{"sentences": ["\\ud800"]}', 422, "sentences[0] should be"),
     (json.dumps({"sentences": ["x" * 2001]}).encode(), 422, "at most 2000 characters"),
-    (json.dumps({"sentences": ["x"] * 17}).encode(), 422, "should have at most 16 items"),
-    (b'{"sentences": ["a"], "beam": "3"}', 422, "beam should be a valid integer"),
     (b'{"sentences": ["a"], "beam": 21}', 422, "beam 21 is not at most 20"),
     (b'{"sentences": ["a"], "coverage_penalty": NaN}', 422, "finite"),
     (b'{"sentences": ["a"], "language": "it"}', 422, "field 'language' should be de"),
@@ -78,10 +69,8 @@ TRANSLATIONS = [
 ADDRESSES = [
     ("GET", "/api/nothing", 404),
     ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
-    ("GET", "/static/index.html", 404),
     ("GET", "/api/caption", 405),
     ("POST", "/api/health", 405),
-    ("POST", "/", 405),
 ]
 
 
@@ -152,4 +141,42 @@ def test_a_server_that_cannot_start_says_why(
     monkeypatch.setenv("CAPTIONER_TOKEN", " ")
     assert "CAPTIONER_TOKEN should hold a token" in refused(["serve"])
     monkeypatch.setitem(sys.modules, "captioner.serve.app", None)
-    assert 'captioner serve needs pip install "captioner[serve]"' in refused(["serve"])
+    assert 'more packages: pip install "captioner[serve]"' in refused(["serve"])
+
+
+SETTINGS = settings(
+    max_examples=60, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+DESCRIBED = {
+    *(("/api/caption", "POST"), ("/api/overlay", "POST"), ("/api/translate", "POST")),
+    *(("/api/health", "GET"), ("/api/model", "GET")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "method", "mode"),
+    [
+        (path, method, mode)
+        for path, method in sorted(DESCRIBED)
+        for mode in GenerationMode
+        if method == "POST" or not mode.is_negative  # Nothing to be wrong in.
+    ],
+)
+def test_answers_are_as_described(
+    server: Running, path: str, method: str, mode: GenerationMode
+) -> None:
+    """Valid and invalid requests get only answers that the description has, and no status 500.
+
+    A valid request may be refused: that a file is no photo is not in the description.
+    """
+    described = schemathesis.openapi.from_url(f"{server.address}api/openapi.json")
+    paths = described.raw_schema["paths"]
+    assert {(each, name.upper()) for each, names in paths.items() for name in names} == DESCRIBED
+
+    @SETTINGS
+    @given(case=described[path][method].as_strategy(generation_mode=mode))
+    def run(case: Any) -> None:
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    run()

@@ -1,24 +1,33 @@
-"""The server as a process: addresses, signals, and sixty requests at once."""
+"""The server as a process: addresses, signals, sixty requests, Docker's steps, proxy, service."""
 
 import asyncio
+import configparser
+import json
+import os
+import re
+import shlex
+import shutil
 import signal
 import socket
+import subprocess
+import sys
+import sysconfig
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from serve_samples import Running, files, photo_bytes, running
+from serve_samples import ROOT, Running, files, photo_bytes, running, started
 
+from captioner import load
 from captioner.caption.folder import load_model
+from captioner.cli.main import build_parser
+from captioner.demo import DEMO_PHOTO
 from captioner.serve.server import listen
 
 
 @pytest.mark.slow
-def test_it_serves_the_page_and_both_models_and_answers_head_as_get(server: Running) -> None:
+def test_it_answers_head_as_get(server: Running) -> None:
     with httpx.Client(base_url=server.address) as client:
-        assert "<title>captioner</title>" in client.get("/").text
-        assert list(client.get("/api/model").json()["translators"]) == ["de"]
         for address in ("/", "/demo.jpg", "/viewer.js", "/api/model"):
             whole, head = client.get(address), client.head(address)
             assert (head.status_code, head.content) == (200, b""), address
@@ -37,11 +46,9 @@ def test_none_of_sixty_is_lost(server: Running, saved_models: tuple[Path, Path])
 
     answers = asyncio.run(all_at_once())
     expected = load_model(saved_models[0]).caption([photo_bytes(seed) for seed in range(60)])
-    assert len({caption.log_probability for caption in expected}) == 60
-    for seed, (answer, caption) in enumerate(zip(answers, expected, strict=True)):
+    for answer, caption in zip(answers, expected, strict=True):
         assert answer.status_code == 200
         (photo,) = answer.json()["photos"]
-        assert photo["name"] == f"{seed}.png"
         (own,) = photo["captions"]
         assert own["caption"] == caption.text
         assert own["log_probability"] == pytest.approx(caption.log_probability, abs=1e-4)
@@ -97,16 +104,94 @@ def test_the_address_of_a_listener_is_that_of_the_page(monkeypatch: pytest.Monke
         assert shown in listener.names
 
 
+def block(language: str) -> str:
+    page = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_the_service_starts_a_command_that_there_is() -> None:
+    service = configparser.ConfigParser()
+    service.optionxform = str  # type: ignore[assignment, method-assign]
+    service.read_string(block("ini"))
+    program, *words = shlex.split(service["Service"]["ExecStart"])
+    assert Path(program).name == "captioner"
+    assert build_parser().parse_args(words).public_url == "https://photos.example.org/captions/"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_listening_everywhere_it_names_an_address_to_be_opened_from_elsewhere(
-    host: str, saved_models: tuple[Path, Path]
-) -> None:
-    if ":" in host and not Path("/proc/net/if_inet6").exists():
-        pytest.skip("needs version 6 of the protocol")
-    with running(saved_models[0], "--host", host) as server:
-        own = urlsplit(server.address)
-        assert own.hostname not in ("0.0.0.0", "::", "127.0.0.1", "::1")
-        headers = {"Host": own.netloc, "Origin": server.address.rstrip("/")}
-        address = f"http://127.0.0.1:{server.port}/api/health"
-        assert httpx.get(address, headers=headers).status_code == 200
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs Debian's nginx-light")
+def test_nginx_leads_to_the_page(tiny_model: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port = int(opened.getsockname()[1])
+    public = ("--public-url", "https://photos.example.org/captions/")
+    with running(tiny_model, "--no-translator", "--access-log", *public) as server:
+        section = block("nginx").replace("listen 80;", f"listen 127.0.0.1:{port};")
+        section = section.replace("127.0.0.1:8765", f"127.0.0.1:{server.port}")
+        places = "".join(
+            f"{name}_temp_path {tmp_path}/{name};\n"
+            for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        config = tmp_path / "nginx.conf"
+        user = "user root; " if os.getuid() == 0 else ""  # Otherwise nobody, who owns no folder.
+        config.write_text(
+            f"{user}daemon off; pid {tmp_path}/pid; error_log {tmp_path}/log; events {{}}\n"
+            f"http {{ access_log off; {places} {section} }}"
+        )
+        proxy = subprocess.Popen(["nginx", "-e", str(tmp_path / "log"), "-c", str(config)])
+        headers = {"Host": "photos.example.org", "Origin": "https://photos.example.org"}
+        transport = httpx.HTTPTransport(retries=10)  # Until it listens.
+        address = f"http://127.0.0.1:{port}/captions"
+        try:
+            with httpx.Client(base_url=address, headers=headers, transport=transport) as client:
+                assert "<title>captioner</title>" in client.get("/").text
+                assert client.post("/api/caption", files=files(0)).status_code == 200
+                foreign = {"Origin": "https://evil.example"}
+                assert client.get("/api/model", headers=foreign).status_code == 403
+        finally:
+            proxy.terminate()
+            proxy.wait()
+        server.process.terminate()
+        lines = server.process.communicate(timeout=60)[1].splitlines()
+    requests = ["GET / ", "POST /api/caption ", "GET /api/model "]
+    assert all(part in line for part, line in zip(requests, lines, strict=True))
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_dockerfile_make_a_server_that_captions(tmp_path: Path) -> None:
+    """In a new environment that finds the dependencies in that of the tests: no index is asked."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    steps = [line.split(" ", 1) for line in lines if line and not line.startswith("#")]
+    words = dict(steps)
+    assert words["USER"] not in ("root", "0")
+    assert words["EXPOSE"] == "8765"  # The default of --port.
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        "PATH": f"{venv}/bin:{os.environ['PATH']}",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # The value of `build_isolation`.
+        "CAPTIONER_TOKEN": "of-the-container",
+    }
+    for instruction, rest in steps:
+        if instruction == "COPY":
+            *sources, target = rest.split()
+            subprocess.run(["cp", "-r", *sources, tmp_path / target], cwd=ROOT, check=True)
+        elif instruction == "RUN" and rest.startswith("pip "):
+            install = [str(venv / "bin/python"), "-m", *shlex.split(rest)]
+            subprocess.run(install, cwd=tmp_path, env=environment, check=True)
+    command = [*json.loads(words["ENTRYPOINT"]), *json.loads(words["CMD"]), "--port", "0"]
+    command[0] = str(venv / "bin" / command[0])
+    health = json.loads(words["HEALTHCHECK"].removeprefix("CMD"))
+    with started(command, environment, tmp_path) as server:
+        health = [part.replace(":8765/", f":{server.port}/") for part in health]
+        assert subprocess.run(health, env=environment).returncode == 0
+        address = f"http://127.0.0.1:{server.port}/api/caption"
+        sent = {"photo": DEMO_PHOTO.read_bytes()}
+        assert httpx.post(address, files=sent).status_code == 401
+        bearer = {"Authorization": "Bearer of-the-container"}
+        answer = httpx.post(address, files=sent, headers=bearer, timeout=None).json()
+        assert answer["photos"][0]["captions"][0]["caption"] == load().caption(DEMO_PHOTO).text

@@ -2,8 +2,8 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -25,7 +25,7 @@ from captioner.decoding.options import SearchOptions
 from captioner.serve import Limits
 from captioner.serve.service import Batcher, Service
 
-PLAIN = SearchOptions()
+PLAIN, SAMPLING = SearchOptions(), SearchOptions(sample=True)
 
 
 def until(condition: Any) -> None:
@@ -34,61 +34,32 @@ def until(condition: Any) -> None:
         threading.Event().wait(0.01)
 
 
-@contextmanager
-def held_batcher() -> Iterator[tuple[list[tuple[list[int], str]], Batcher]]:
-    """A queue of batches of four that doubles numbers, and its batches.
-
-    Its thread works on item 0, so that later items wait; 13 is an error.
-    """
-    batches: list[tuple[list[int], str]] = []
+def test_waiting_jobs_share_batches_of_four_and_get_their_own_results() -> None:
+    """They stay whole and in order, and a larger one goes by itself."""
+    batches: list[list[int]] = []
     begun, go = threading.Event(), threading.Event()
 
-    def work(items: Sequence[int], search: SearchOptions, key: str) -> list[int]:
-        batches.append((list(items), key))
+    def work(items: Sequence[int], search: SearchOptions, language: str) -> list[int]:
+        batches.append(list(items))
         begun.set()
         go.wait()
         return [2 * item // (item != 13) for item in items]
 
     batcher = Batcher(work, 4)
     batcher.submit([0], PLAIN, "a")
-    begun.wait()
-    yield batches, batcher
+    begun.wait()  # Its thread is at work, and what comes now waits.
+    jobs = [[1], [1], [1, 2], [1, 2, 3], [4], [5, 6, 7], [8, 9], list(range(20, 30)), [10]]
+    good = [batcher.submit(items, PLAIN, "a") for items in jobs]
+    bad = batcher.submit([13], PLAIN, "b")
+    assert batcher.submit([11], PLAIN, "a").cancel()
+    for search in (PLAIN, PLAIN, PLAIN.replace(beam=2), SAMPLING, SAMPLING):
+        batcher.submit([12], search, "a")  # Samples share no batch.
     go.set()
     batcher.close()
-
-
-def test_waiting_jobs_share_a_batch_and_get_their_own_results() -> None:
-    """They stay whole and in order, and a larger one goes by itself."""
-    jobs = [[1], [1], [1, 2], [1, 2, 3], [4], [5, 6, 7], [8, 9], list(range(20, 30)), [10]]
-    with held_batcher() as (batches, batcher):
-        promises = [batcher.submit(items, PLAIN, "a") for items in jobs]
-    assert [promise.result() for promise in promises] == [[2 * n for n in job] for job in jobs]
-    assert [len(items) for items, _ in batches] == [1, 4, 4, 3, 2, 10, 1]
-
-
-def test_a_batch_has_one_search_and_language_and_samples_have_their_own() -> None:
-    sampling = SearchOptions(sample=True)
-    with held_batcher() as (batches, batcher):
-        for number, key in enumerate("aabba", start=1):
-            batcher.submit([number], PLAIN, key)
-        batcher.submit([6], PLAIN.replace(beam=2), "a")
-        batcher.submit([7], sampling, "a")
-        batcher.submit([8], sampling, "a")
-    numbers = [items for items, _ in batches]
-    assert numbers == [[0], [1, 2], [3, 4], [5], [6], [7], [8]]
-
-
-def test_a_cancelled_job_is_skipped_and_an_error_ends_its_batch_and_no_other() -> None:
-    with held_batcher() as (batches, batcher):
-        jobs = ((1, "a"), (2, "a"), (13, "b"), (4, "a"))
-        cancelled, good, bad, last = [batcher.submit([item], PLAIN, key) for item, key in jobs]
-        assert cancelled.cancel()
-    with pytest.raises(CancelledError):
-        cancelled.result()
+    assert [promise.result() for promise in good] == [[2 * n for n in job] for job in jobs]
+    assert [len(items) for items in batches] == [1, 4, 4, 3, 2, 10, 1, 1, 2, 1, 1, 1]
     with pytest.raises(ZeroDivisionError):
         bad.result()
-    assert (good.result(), last.result()) == ([4], [8])
-    assert [items for items, _ in batches] == [[0], [2], [13], [4]]
 
 
 class Held:

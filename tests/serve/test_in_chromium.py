@@ -1,0 +1,389 @@
+"""The page in a real browser: photos, sentences, screens of all sizes, the token, other pages."""
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chromium_samples import (
+    DESK,
+    TELEPHONE,
+    Open,
+    add,
+    captioned,
+    downloaded,
+    needs_chromium,
+    photo_file,
+    picture,
+    serving,
+    words_of,
+)
+from PIL import Image
+from playwright.sync_api import Browser, Dialog, expect
+from samples import save_photo
+from serve_samples import Running, far, photo_bytes, running
+
+from captioner.caption.folder import load_model
+from captioner.cli.main import main
+from captioner.data.readers import read_examples
+from captioner.render.overlay import overlay
+
+pytestmark = needs_chromium
+
+
+def test_a_photo_gets_its_caption_and_a_word_its_map(
+    open_page: Open, saved_models: tuple[Path, Path]
+) -> None:
+    page = open_page()
+    card = add(page, photo_file(1))
+    (expected,) = load_model(saved_models[0]).caption([photo_bytes(1, (240, 180))])
+    assert words_of(card) == list(expected.words)
+    expect(card.locator("canvas")).to_be_hidden()
+    for number in (0, len(expected.words) - 1):
+        word = card.locator(".word").nth(number)
+        word.hover()
+        expect(card.locator("canvas")).to_be_visible()
+        expect(word).to_have_class("word shown")
+        drawn = picture(card.locator("canvas").evaluate("each => each.toDataURL('image/png')"))
+        preview = picture(card.locator("img").get_attribute("src") or "")
+        region = tuple(edge * drawn.width / preview.width for edge in expected.region or ())
+        large = preview.resize(drawn.size, Image.Resampling.BICUBIC)
+        maps = expected.attention[number]
+        right, late, low = (
+            far(drawn, overlay(large, each.numpy(), region))  # type: ignore[arg-type]
+            for each in (maps, maps.roll(1, 1), maps.roll(1, 0))
+        )
+        assert right < 1 < 4 < min(late, low)
+        share = np.exp(expected.word_log_probabilities[number])
+        expect(card.locator(".probability")).to_have_text(
+            f"“{expected.words[number]}”: {100 * share:.0f} % likely"
+        )
+    page.mouse.move(5, 5)
+    expect(card.locator("canvas")).to_be_hidden()
+
+
+def test_it_works_with_the_keyboard_alone(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1), photo_file(2))
+    words = card.locator(".word")
+    last = words.count() - 1
+    page.locator("#clear").focus()
+    page.keyboard.press("Tab")
+    expect(words.nth(0)).to_be_focused()
+    assert words.nth(0).evaluate("word => getComputedStyle(word).outlineStyle") == "solid"
+    expect(card.locator("canvas")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(words.nth(1)).to_have_class("word shown")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    expect(words.nth(last)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Tab")  # A caption is one stop.
+    expect(card.locator(".play").first).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("ArrowDown")
+    other = page.locator(".item").nth(1).locator(".word")
+    expect(other.nth(min(last, other.count() - 1))).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(".word.shown")).to_have_count(0)
+    expect(card.locator("canvas")).to_be_hidden()
+
+
+def test_beam_captions_and_temperature_are_used(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1))
+    page.evaluate(
+        "() => { const real = window.fetch; window.asked = [];"
+        "window.fetch = (address, how) => {"
+        "  if (how.body) window.asked.push(Object.fromEntries(how.body));"
+        "  return real(address, how); }; }"
+    )
+    for name, value, other in (("captions", "4", "beam"), ("beam", "2", "captions")):
+        page.locator(f"#{name}").fill(value)
+        page.locator(f"#{name}").dispatch_event("change")
+        expect(page.locator(f"#{other}-shown")).to_have_text(value)  # A beam holds as many.
+        expect(card.locator(".caption")).to_have_count(int(value))
+    page.locator("label", has_text="sampling").click()
+    page.locator("#temperature").fill("1.7")
+    page.locator("#temperature").dispatch_event("change")
+    page.locator("#resample").click()
+    common = {"photo": {}, "preview": "true"}
+    drawn = {**common, "sample": "true", "n_best": "2", "temperature": "1.7", "seed": "1"}
+    while (asked := page.evaluate("window.asked"))[-1] != drawn:
+        page.wait_for_timeout(50)  # A setting is used when it has stayed as it is for a moment.
+    plain = {**common, "sample": "false"}
+    assert asked[:2] == [{**plain, "n_best": each, "beam": each} for each in ("4", "2")]
+    captioned(page, 1)
+
+
+def test_photos_are_dropped_pasted_and_taken(open_page: Open) -> None:
+    page = open_page()
+    carried = page.evaluate_handle(
+        """encoded => {
+          const bytes = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0));
+          const carried = new DataTransfer();
+          for (const name of ["one.png", "two.png"]) {
+            carried.items.add(new File([bytes], name, { type: "image/png" }));
+          }
+          return carried;
+        }""",
+        base64.b64encode(photo_bytes(1)).decode(),
+    )
+    page.dispatch_event("body", "dragenter", {"dataTransfer": carried})
+    expect(page.locator("#veil")).to_be_visible()
+    page.dispatch_event("body", "drop", {"dataTransfer": carried})
+    expect(page.locator("#veil")).to_be_hidden()
+    captioned(page, 2)
+    page.evaluate(
+        "carried => document.body.dispatchEvent(new ClipboardEvent("
+        "'paste', { clipboardData: carried, bubbles: true, cancelable: true }))",
+        carried,
+    )
+    captioned(page, 4)
+    assert page.locator(".file").all_inner_texts() == ["one.png", "two.png"] * 2
+    page.locator("#photograph").click()
+    expect(page.locator("#camera")).to_be_visible()
+    page.wait_for_timeout(500)  # The first picture of the camera.
+    page.locator("#release").click()
+    captioned(page, 5)
+    assert page.locator("#view").evaluate("view => view.srcObject") is None
+    telephone = open_page(**TELEPHONE)  # It has its own camera program.
+    with telephone.expect_file_chooser() as chooser:
+        telephone.locator("#photograph").tap()
+    assert chooser.value.element.get_attribute("capture") == "environment"
+
+
+def test_captions_in_another_language_and_a_reload_keeps_them(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1, "one.png"), photo_file(2, "two.png"))
+    english = words_of(card)
+    choice = page.get_by_label("Language")
+    assert choice.locator("option").all_text_contents() == ["English", "Deutsch"]
+    for language, value in (("de", "de"), ("en", "")):
+        choice.select_option(value)
+        expect(page.locator(f".words[lang={language}]")).to_have_count(2)
+        captioned(page, 2)
+        original = expect(card.locator(".score"))
+        (original.to_contain_text if value else original.not_to_contain_text)("“")
+        words = words_of(card)
+        assert (words == english) == (language == "en")
+        page.reload()
+        captioned(page, 2)
+        expect(page.locator(f".words[lang={language}]")).to_have_count(2)
+        expect(choice).to_have_value(value)
+        assert words_of(card) == words
+    card.locator(".remove").click()
+    page.reload()
+    captioned(page, 1)
+    assert page.locator(".file").all_inner_texts() == ["two.png"]
+
+
+def test_downloads_are_the_files_of_the_package(open_page: Open) -> None:
+    page = open_page()
+    card = add(page, photo_file(1, "my dog.png"))
+    words = words_of(card)
+    contents = {}
+    for kind in ("png", "gif", "html", "json"):
+        name, contents[kind] = downloaded(page, card.locator(f"[data-format={kind}]"))
+        assert name == f"my dog-captions.{kind}"
+    for kind in ("png", "gif"):
+        assert (Image.open(io.BytesIO(contents[kind])).format or "").lower() == kind
+    assert contents["html"].count(b'class="word"') == len(words)
+    record = json.loads(contents["json"])
+    assert record["captions"][0]["words"] == words
+    assert "preview" not in record
+
+
+@pytest.mark.parametrize("most", [2, 16])
+def test_all_as_a_page_holds_more_photos_than_a_request(
+    open_page: Open, saved_models: tuple[Path, Path], tmp_path: Path, most: int
+) -> None:
+    files = [photo_file(seed, f"<main> {seed}.png") for seed in range(8)]
+    limit = 1.1 * max(len(each["buffer"]) for each in files) / 1024**2
+    limits = ("--max-photos", str(most), "--max-upload", str(limit))
+    with running(saved_models[0], *limits) as server:
+        page = open_page(server.address)
+        bad = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no photo"}
+        page.set_input_files("#files", [*files, bad])
+        captioned(page, 8)
+        reason = page.locator("[data-state=failed] .state")
+        expect(reason).to_contain_text("notes.txt is not an image that can be read")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        name, content = downloaded(page, page.locator("#all-html"))
+    sentence = "8 of 9 photos are in the file: the others have no caption"
+    expect(page.locator("#error-message")).to_have_text(sentence)
+    assert len(json.loads(downloaded(page, page.locator("#all-json"))[1])) == 8
+    assert sum(url.endswith("/api/overlay") for url in asked) > 1
+    (tmp_path / name).write_bytes(content)
+    page.goto((tmp_path / "captions.html").as_uri())
+    assert page.locator("figcaption").all_inner_texts() == [each["name"] for each in files]
+    for number in (0, 7):  # Of the first request and of the last.
+        card = page.locator(f"#item-{number}")
+        card.locator(".word").first.hover()
+        expect(card.locator("canvas")).to_be_visible()
+
+
+@pytest.mark.parametrize("how", [DESK, TELEPHONE, {"viewport": {"width": 320, "height": 640}}])
+def test_it_fits_every_screen_shows_names_as_text_and_tells_screen_readers(
+    open_page: Open, how: dict[str, Any]
+) -> None:
+    page = open_page(**how)
+    too_wide = "document.documentElement.scrollWidth > innerWidth"
+    assert not page.evaluate(too_wide)
+    name = "<img src=x onerror=window.bad=1>" + "a-name-without-a-space-" * 8 + ".png"
+    card = add(page, photo_file(1, name), photo_file(2))
+    text = " ".join(words_of(card))
+    expect(page.locator("#announcements")).to_contain_text(".png: ")
+    assert page.locator("#announcements").get_attribute("aria-live") == "polite"
+    assert card.locator("img").get_attribute("alt") == text
+    expect(card.locator(".file")).to_have_text(name)
+    card.locator(".word").first.click()
+    expect(card.locator(".word").first).to_have_attribute("aria-pressed", "true")
+    expect(card.locator("canvas")).to_be_visible()
+    page.locator("#captions").fill("3")
+    page.locator("#captions").dispatch_event("change")
+    expect(card.locator(".caption")).to_have_count(3)
+    captioned(page, 2)
+    lowest = card.locator(".caption").nth(2).locator(".word").first
+    lowest.click()
+    photo, word = card.locator(".stage").bounding_box(), lowest.bounding_box()
+    if how is TELEPHONE:  # The photo stays in sight and above the word.
+        assert 0 <= photo["y"] < word["y"] - photo["height"]
+    assert not page.evaluate(too_wide)
+    page.locator("#tab-sentences").click()
+    page.fill("#text", "<img src=x onerror=window.bad=1> The dog sees a man, and runs. " * 3)
+    page.keyboard.press("Enter")
+    expect(page.locator(".translation")).to_have_count(1)
+    assert page.locator(".translation img").count() == 0
+    assert page.evaluate("window.bad") is None
+    assert not page.evaluate(too_wide)
+    for one in page.locator("button, input, textarea, [role=tab], [role=group], section").all():
+        assert one.evaluate(
+            "one => Boolean(one.ariaLabel || one.textContent.trim() || one.labels?.length"
+            " || document.getElementById(one.getAttribute('aria-labelledby')))"
+        ), one.evaluate("one => one.outerHTML")
+
+
+def test_a_sentence_is_translated_and_its_alignment_shown(open_page: Open) -> None:
+    page = open_page()
+    page.locator("#tab-photos").focus()
+    page.keyboard.press("ArrowRight")
+    page.locator("#translations-wanted").fill("2")
+    page.locator("#translations-wanted").dispatch_event("change")
+    page.fill("#text", "The dog sees a man.\nDogs run!")
+    with page.expect_response("**/api/translate") as answered:
+        page.get_by_role("button", name="Translate").click()
+    translations = answered.value.json()["translations"]
+    cards = page.locator(".translation")
+    expect(cards).to_have_count(2)
+    for card, found in zip(cards.all(), translations, strict=True):
+        for place, version in enumerate(found["translations"]):
+            card.locator(".alternative").nth(place).click()
+            expect(card.locator(".best")).to_have_text(version["translation"])
+            assert card.locator(".target .token").all_inner_texts() == version["words"]
+            cells = [float(cell) for cell in card.locator(".cell").all_inner_texts()]
+            weights = [weight for row in version["word_alignment"] for weight in row]
+            assert cells == pytest.approx(weights, abs=0.0101)
+    card, row = cards.first, translations[0]["translations"][1]["word_alignment"][1]
+    card.locator(".target .token").nth(1).focus()
+    lit = card.locator(".source .token").evaluate_all(
+        "tokens => tokens.map((token) => parseFloat(token.style.getPropertyValue('--weight')))"
+    )
+    assert lit == pytest.approx([100 * weight for weight in row], abs=0.51)
+    assert json.loads(downloaded(page, card.locator("[data-format=json]"))[1]) == translations[0]
+
+
+ASK = """async ([address, token]) => {
+  const body = new FormData();
+  body.append("photo", new Blob(["no photo"]), "a.txt");
+  const headers = { Authorization: `Bearer ${token}` };
+  try {
+    const answer = await fetch(address, { method: "POST", body, headers });
+    return [answer.status, (await answer.json()).error];
+  } catch (error) {
+    return [0, error.message];
+  }
+}"""
+
+
+def test_the_page_asks_for_the_token_once_and_an_allowed_site_sends_it(
+    open_page: Open, browser: Browser, saved_models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A server that a site at 127.0.0.1 may use and none at localhost, and no translator."""
+    (tmp_path / "index.html").touch()
+    (tmp_path / "token").write_text("right\n")
+    access = ("--no-translator", "--token-file", str(tmp_path / "token"))
+    with serving(tmp_path) as port:
+        site = ("--allow-origin", f"http://127.0.0.1:{port}/")
+        with running(saved_models[0], *access, *site) as server:
+            page = open_page()
+            answers, asked = iter(["wrong", "right "]), []
+
+            def answer(dialog: Dialog) -> None:
+                asked.append(dialog.message)
+                dialog.accept(next(answers))
+
+            page.on("dialog", answer)
+            page.goto(server.address)
+            page.wait_for_selector("html[data-ready=yes]", state="attached")
+            expect(page.locator("#tabs")).to_be_hidden()
+            page.click("#example")
+            captioned(page, 1)
+            page.reload()
+            captioned(page, 1)
+            assert asked == ["The token of this server"] * 2
+            other = browser.new_page()
+            address = f"{server.address}api/caption"
+            other.goto(f"http://127.0.0.1:{port}/")
+            status, sentence = other.evaluate(ASK, [address, "right"])
+            assert (status, "a.txt is not an image" in sentence) == (422, True)
+            assert other.evaluate(ASK, [address, "wrong"])[0] == 401
+            other.goto(f"http://localhost:{port}/")
+            assert other.evaluate(ASK, [address, "right"]) == [0, "Failed to fetch"]
+            other.close()
+        page.set_input_files("#files", [photo_file(1)])
+        expect(page.locator("[data-state=failed] .state")).to_contain_text("still running?")
+
+
+def test_the_description_is_shown(open_page: Open, server: Running) -> None:
+    page = open_page()
+    page.goto(f"{server.address}docs")
+    expect(page.locator(".opblock-summary-path")).to_have_count(5)
+    page.get_by_text("/api/caption").first.click()
+    expect(page.get_by_text("image files", exact=True)).to_be_visible()
+
+
+def test_edits_of_a_written_page_are_a_table_that_training_reads(
+    browser: Browser, saved_models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    names = ["1.png", "2.png", "a trip/3 #é%20.png", "a trip/4.png"]
+    photos = [save_photo(tmp_path / "photos" / name, number) for number, name in enumerate(names)]
+    page_file = tmp_path / "the page" / "page.html"
+    command = ["caption", str(tmp_path / "photos"), "--model", str(saved_models[0]), "--quiet"]
+    assert main([*command, "--html", str(page_file)]) == 0
+    page = browser.new_page()
+    page.goto(page_file.as_uri())
+    assert page.locator("h2").all_inner_texts() == ["a trip"]
+    items, save = page.locator(".item"), page.locator("#save")
+    expect(save).to_be_hidden()
+    captions = [items.nth(number).locator(".words").inner_text() for number in range(4)]
+    for number, text in ((0, ' My "red", big\n dog '), (1, "A mistake"), (2, None), (3, " ")):
+        items.nth(number).locator(".edit").click()
+        field = items.nth(number).locator(".edited")
+        expect(field).to_have_value(captions[number])
+        if text is not None:
+            field.fill(text)
+    items.nth(1).locator(".edit").click()
+    expect(save).to_have_text("Save edits (2)")
+    name, content = downloaded(page, save)
+    (tmp_path / name).write_bytes(content)
+    edited = {each.path: each.captions for each in read_examples(None, tmp_path / "edits.csv")}
+    assert edited == {photos[0]: ('My "red", big dog',), photos[2]: (captions[2],)}
+    page.fill("#search", "4.png")
+    expect(items.first).to_be_hidden()
+    expect(items.last).to_be_visible()
+    page.close()
