@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from captioner.devices import choose_device, has_bfloat16, use_fast_kernels
+from captioner.devices import choose_device, use_fast_kernels
 from captioner.errors import UserError
 from captioner.training.distributed import Engine
 
@@ -35,25 +35,6 @@ def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, r
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UserError, match=f"device '{name}' {reason}"):
         choose_device(name)
-
-
-@pytest.mark.parametrize(
-    ("known", "avx512", "avx512_bf16", "expected"),
-    [(False, True, True, False), (True, True, False, False), (True, False, False, True)],
-)
-def test_a_processor_that_emulates_bfloat16_does_not_have_it(
-    monkeypatch: pytest.MonkeyPatch, known: bool, avx512: bool, avx512_bf16: bool, expected: bool
-) -> None:
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: known)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_supported", lambda: avx512)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
-    assert has_bfloat16(torch.device("cpu")) is expected
-
-
-def test_a_gpu_has_bfloat16_from_its_eighth_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    for capability, expected in (((7, 5), False), ((8, 0), True)):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
-        assert has_bfloat16(torch.device("cuda")) is expected
 
 
 @pytest.mark.parametrize("use", [use_fast_kernels, Engine])

@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,18 +38,6 @@ def test_a_failing_block_leaves_the_old_file_or_model_and_nothing_else(tmp_path:
         raise RuntimeError
     assert [found.name for found in tmp_path.rglob("*")] == ["model", "file.txt"]
     assert path.read_text() == "old"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
-def test_permissions_are_those_of_any_other_file_and_stay(tmp_path: Path) -> None:
-    path = tmp_path / "shared.xmp"
-    write_text(path, "old")
-    (tmp_path / "plain").touch()
-    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
-    for mode in (0o600, 0o664, 0o444):
-        path.chmod(mode)
-        write_text(path, "new")
-        assert path.stat().st_mode & 0o777 == mode
 
 
 def test_places_that_cannot_be_written_are_named(
@@ -136,27 +123,6 @@ def test_a_locked_folder_is_refused_or_waited_for(tmp_path: Path) -> None:
         order.append("first")
     waiting.join(60)
     assert order == ["first", "second"]
-
-
-def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
-    real, link = tmp_path / "there" / "real.json", tmp_path / "link.json"
-    write_text(real, "old")
-    link.symlink_to(real)
-    write_text(link, "new")
-    assert link.is_symlink()
-    assert real.read_text() == "new"
-    assert [file.name for file in real.parent.iterdir()] == ["real.json"]
-
-
-def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(pipe.read_text)
-        write_text(pipe, "through")
-        assert reading.result(timeout=20) == "through"
-    assert pipe.is_fifo()
-    assert list(tmp_path.iterdir()) == [pipe]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot flush folders")

@@ -12,7 +12,6 @@ import captioner
 from captioner.caption.folder import load_model
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
-from captioner.model_folders import model_folder
 
 
 def test_the_package_lists_what_is_for_users() -> None:
@@ -40,17 +39,6 @@ def test_a_translator_is_found_by_name_or_folder(tiny_model: Path) -> None:
         captioner.load_translator("english_klingon")
 
 
-def test_the_folder_of_a_training_run_stands_for_its_model(tiny_model: Path) -> None:
-    run = tiny_model.parent / "run"
-    run.mkdir()
-    (run / "config.json").write_text("{}")
-    tiny_model.rename(run / "model")
-    assert captioner.load(run).vocabulary == captioner.load(run / "model").vocabulary
-    # A model with a folder named model in it is itself.
-    (run / "model" / "model").mkdir()
-    assert model_folder(run / "model") == run / "model"
-
-
 def test_captions_are_in_the_language_asked_for(tiny_model: Path) -> None:
     model = captioner.load(tiny_model)
     english = model.caption(DEMO_PHOTO)
@@ -65,21 +53,6 @@ def test_captions_are_in_the_language_asked_for(tiny_model: Path) -> None:
         model.caption(DEMO_PHOTO, language="it")
     with pytest.raises(UserError, match=r"captions in English only: captioner\.load gives one"):
         load_model(tiny_model).caption(DEMO_PHOTO, language="de")
-
-
-def test_models_are_float32_whatever_torch_s_default_type(tiny_model: Path) -> None:
-    expected = captioner.load(tiny_model, precision="float32").caption(DEMO_PHOTO).text
-    translated = captioner.load_translator(precision="float32").translate("A dog runs.").text
-    before = torch.get_default_dtype()
-    for default in (torch.float64, torch.float16):
-        torch.set_default_dtype(default)
-        try:
-            caption = captioner.load(tiny_model, precision="float32").caption(DEMO_PHOTO)
-            translation = captioner.load_translator(precision="float32").translate("A dog runs.")
-        finally:
-            torch.set_default_dtype(before)
-        assert (caption.text, translation.text) == (expected, translated)
-        assert caption.attention.dtype == translation.alignment.dtype == torch.float32
 
 
 @given(st.data())

@@ -22,8 +22,6 @@ from translate.translation_samples import CONFIGS, SIZE
 import captioner
 from captioner.caption.folder import decoder_config, make_decoder
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
-from captioner.decoding.constraints import Constraints
-from captioner.decoding.loop import decode
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
@@ -151,29 +149,3 @@ def test_models_work_on_the_gpu_until_the_first_read_of_a_search(
             captions.to(DEVICE).caption([photo, photo])
         with pytest.raises(AssertionError, match="a value is read"):
             translations.to(DEVICE).translate(["A dog runs.", "A man."])
-
-
-@pytest.mark.parametrize("length", [2, 9])
-def test_each_step_of_a_search_is_one_transfer_and_its_hypotheses_are_two(
-    length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a CPU: fake tensors have no values to end a search with."""
-    calls: list[str] = []
-
-    def count(name: str) -> None:
-        original = getattr(Tensor, name)
-
-        def counted(self: Tensor) -> Any:
-            calls.append(name)
-            return original(self)
-
-        monkeypatch.setattr(Tensor, name, counted)
-
-    for name in ("tolist", "cpu", "nonzero"):
-        count(name)
-    decoder = make_decoder(decoder_config({**LSTM, "memory_size": 6}), WORDS).eval()
-    options = Constraints(minimum_length=length, maximum_length=length)
-    decode(decoder, decoder.remember(torch.rand(2, 9, 6)), start=1, end=2, constraints=options)
-    # The last makes a list of what is on the CPU.
-    assert calls[-3:] == ["tolist", "cpu", "tolist"]
-    assert len(calls) == length + 1 + 3

@@ -7,7 +7,6 @@ import torch
 
 from captioner.outcomes import (
     MOST_WORKERS,
-    even_batch_size,
     in_background,
     loading_workers,
     workers_for,
@@ -47,13 +46,6 @@ def test_workers_compute_at_once_and_share_the_threads_of_the_processor() -> Non
         torch.set_num_threads(threads)
 
 
-def test_an_error_is_raised_in_its_place() -> None:
-    results = in_background(lambda item: 1 // (1 - item), range(4), 2)
-    assert next(results) == 1
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-
-
 def test_one_batch_takes_all_cores_and_a_gpu_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
@@ -62,12 +54,6 @@ def test_one_batch_takes_all_cores_and_a_gpu_one_worker(monkeypatch: pytest.Monk
     assert workers_for(torch.device("cuda"), 17, 16) == 1
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert workers_for(cpu, 17, 16) == 2
-
-
-def test_batches_are_as_large_for_every_worker() -> None:
-    assert [even_batch_size(items, 16, 2) for items in (17, 32, 33, 49, 64)] == [9, 16, 9, 13, 16]
-    assert even_batch_size(17, 16, 4) == 5
-    assert even_batch_size(17, 16, 1) == 9
 
 
 def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(

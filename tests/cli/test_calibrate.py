@@ -79,17 +79,3 @@ def test_photos_that_chose_the_epoch_are_reported(folder: Path, capsys: Output) 
     assert main(["calibrate", "run", *COMMAND[2:]]) == 0
     said = "2 photos of val chose the epoch of this model: its confidence may be too high"
     assert said in capsys.readouterr().err
-
-
-def test_records_that_cannot_be_used_are_left_out_if_asked(folder: Path, capsys: Output) -> None:
-    with (folder / "captions.csv").open("a") as table:
-        table.write("\nphotos/gone.png,a dog,val\nphotos/1.png,,val\n")
-    assert main(COMMAND) == 2
-    assert "(--on-problem skip" in capsys.readouterr().err
-    assert main([*COMMAND, "--on-problem", "skip"]) == 2
-    printed = capsys.readouterr()
-    assert printed.out.splitlines()[-1] == "written into tiny-model"
-    assert printed.err.count("left out 1 empty caption (line 83 has no words), 1 missing") == 1
-    Path("photos/3.png").write_bytes(b"not a photo")
-    assert main([*COMMAND, "--on-problem", "skip"]) == 2
-    assert "3.png" in capsys.readouterr().err.splitlines()[-1]

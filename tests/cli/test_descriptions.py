@@ -80,22 +80,6 @@ def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == text
 
 
-def test_what_was_written_is_known_again_and_a_description_by_hand_is_kept(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "photo.xmp"
-    for caption, language in (("a dog", "en"), ("ein Hund", "de"), ("a cat", "en"), ("Mau", "de")):
-        write_xmp(path, caption, ["dog"], language)
-    text = path.read_text()
-    assert [f">{each}<" in text for each in ("a cat", "a dog", "ein Hund")] == [True, False, False]
-    path.write_text(text.replace('"x-default">Mau', '"x-default">Our Rex'))
-    assert not write_xmp(path, "a boat", ["boat"])  # It still gets the keywords.
-    text = path.read_text()
-    assert [f">{each}<" in text for each in ("Our Rex", "a boat", "boat")] == [True, False, True]
-    assert write_xmp(path, "a cat", ["cat"], overwrite=True)
-    assert "Our Rex" not in path.read_text()
-
-
 LAUGHS = "".join(f"<!ENTITY a{n} '{f'&a{n - 1};' * 10}'>" for n in range(1, 10))
 
 

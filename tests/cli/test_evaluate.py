@@ -5,15 +5,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from coco_samples import write_captions, write_instances
 from samples import Output, Patch, save_photo
 
-from captioner.cli import shared_options
 from captioner.cli.main import main
-from captioner.runs.captioning_recipe import DataConfig
 
 VAL = ["evaluate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
 VAL += ["--split", "val"]
@@ -58,8 +55,8 @@ def test_kept_captions_score_the_same(capsys: Output) -> None:
     assert first.keys() < second.keys()
     assert all(second[name] == first[name] for name in first if name != "diversity")
     assert second["diversity"]["seen_in_training"] == 0
-    last = capsys.readouterr().out.splitlines()[-5].split()
-    assert (last[0], last[3:]) == ("CIDEr-D", ["0.0000", "[0.0000,", "0.0000]", "1.0000"])
+    *_, last = (line for line in capsys.readouterr().out.splitlines() if "CIDEr-D" in line)
+    assert last.split()[3:] == ["0.0000", "[0.0000,", "0.0000]", "1.0000"]
 
 
 @pytest.mark.parametrize("command", ["evaluate", "maps"])
@@ -85,10 +82,6 @@ def test_what_cannot_be_read_is_refused_or_left_out(command: list[str], capsys: 
     assert "1.png is not an image" in errors
     assert "1 of 3 photos could not be read and do not count" in errors
     assert read("s.json")["images" if command is VAL else "photos"] == 2
-
-
-def test_the_formats_are_those_of_training() -> None:
-    assert get_args(DataConfig.model_fields["format"].annotation) == shared_options.FORMATS
 
 
 def test_everything_about_a_results_file(capsys: Output) -> None:
@@ -144,4 +137,5 @@ def test_the_maps_of_a_data_set_with_instances(capsys: Output) -> None:
     assert grounded["photos"] == 1
     assert grounded["mass_inside"]["attention"] == pytest.approx(1.0)
     assert grounded["mass_inside"]["uniform"] == pytest.approx(1.0)
+    assert set(grounded["by_word"]) <= {"dog", "man"}
     assert "mass inside     attention 1.0000, uniform 1.0000" in capsys.readouterr().out

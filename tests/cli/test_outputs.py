@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 from samples import Output, Patch, save_photo
-from shard_samples import content_of_photo, write_parquet, write_tar
+from shard_samples import content_of_photo, write_tar
 
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs, output_names
@@ -201,31 +201,6 @@ def test_one_file_that_fails_does_not_take_the_others_along(
     assert failed["error"] in errors
     assert written["files"] == {"overlay": "maps/=b.png", "gif": "gifs/=b.gif"}
     assert Path("out.html").is_file()
-
-
-def test_photos_of_shards_are_captioned_as_files_are(folder: Path, capsys: Output) -> None:
-    members = {f"{number:02}.png": content_of_photo(number) for number in range(9)}
-    names = list(members)
-    for name, content in members.items():
-        Path("photos", name).write_bytes(content)
-    for shard in range(3):
-        kept = names[3 * shard : 3 * shard + 3]
-        write_tar(Path(f"s/{shard:05}.tar"), {name: members[name] for name in kept})
-    cells = [{"bytes": content, "path": None} for content in members.values()]
-    write_parquet(Path("s/p.parquet"), {"image": cells})
-    write_parquet(Path("photos/q.parquet"), {"file_name": names})
-    found = []
-    files = [f"photos/{name}" for name in names]
-    tars = ["s/{00000..00001}.tar", "s/*2.tar"]
-    for paths in (files, tars, ["s/p.parquet"], ["photos/q.parquet"]):
-        assert main([*CAPTION, *paths, "--format", "{path}\t{caption}"]) == 0
-        printed = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-        found.append([list(column) for column in zip(*printed, strict=True)])
-    paths, captions = zip(*found, strict=True)
-    assert len({*captions[0]}) > 1
-    assert captions[0] == captions[1] == captions[2] == captions[3]
-    assert paths[0] == paths[3] == files
-    assert (paths[1][3], paths[2][7]) == ("s/00001.tar/03.png", "s/p.parquet/7")
 
 
 def test_shards_are_resumed_and_drawn_and_a_broken_one_does_not_stop_the_others(

