@@ -1,16 +1,25 @@
-"""What holds for every translation model."""
+"""What holds for every translation model, on a CPU and on a GPU."""
 
 import pytest
 import torch
+from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, precisions
 from translation_samples import CONFIGS, SIZE, make, ragged, tokens
 
+import captioner
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import decode
 from captioner.decoding.protocol import TeacherForced, select_rows
-from captioner.text.token_batches import TranslationBatch
+from captioner.text.token_batches import TranslationBatch, decoder_inputs
 from captioner.translate.model import TranslationLoss, TranslationObjective
 
 every_model = pytest.mark.parametrize("name", list(CONFIGS))
+
+
+def batch() -> TranslationBatch:
+    source, source_mask = ragged(6, 4, 1)
+    targets = tokens(3, 7, seed=3)
+    mask = torch.arange(7) < torch.tensor([[7], [2], [3]])
+    return TranslationBatch(source, source_mask, decoder_inputs(targets), targets, mask)
 
 
 def assert_near(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -65,28 +74,20 @@ def test_every_weight_is_trained_and_saved_once(name: str) -> None:
     model = make(name).train()
     tensors = model.state_dict()
     assert len({each.data_ptr() for each in tensors.values()}) == len(tensors)
-    source, mask = ragged(6, 4)
-    targets = tokens(2, 7, seed=3)
-    inputs = torch.cat([torch.ones(2, 1, dtype=torch.long), targets[:, :-1]], dim=1)
-    batch = TranslationBatch(source, mask, inputs, targets, torch.ones(2, 7, dtype=torch.bool))
-    TranslationLoss(model).loss(batch)["loss"].backward()
+    TranslationLoss(model).loss(batch())["loss"].backward()
     for parameter_name, parameter in model.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert bool(parameter.grad.abs().sum() > 0) or "key_projection.bias" in parameter_name
 
 
 def test_the_loss_is_a_mean_over_tokens() -> None:
-    model = make("dot")
-    source, mask = ragged(4, 5)
-    inputs, targets = tokens(2, 3, seed=1), tokens(2, 3, seed=2)
-    seen = torch.tensor([[True, True, True], [True, False, False]])
-    logits = model(model.remember(source, mask), inputs.unsqueeze(1)).logits[:, 0]
+    model, pairs = make("dot"), batch()
+    logits = model(model.remember(*pairs[:2]), pairs.inputs.unsqueeze(1)).logits[:, 0]
     terms = logits.log_softmax(dim=-1)
-    plain = -terms.gather(-1, targets.unsqueeze(-1)).squeeze(-1)[seen]
-    batch = TranslationBatch(source, mask, inputs, targets, seen)
-    torch.testing.assert_close(TranslationLoss(model).loss(batch)["loss"], plain.mean())
-    smoothed = TranslationLoss(model, TranslationObjective(label_smoothing=0.1)).loss(batch)
-    expected = 0.9 * plain.mean() - 0.1 * terms[seen].mean()
+    plain = -terms.gather(-1, pairs.targets.unsqueeze(-1)).squeeze(-1)[pairs.mask]
+    torch.testing.assert_close(TranslationLoss(model).loss(pairs)["loss"], plain.mean())
+    smoothed = TranslationLoss(model, TranslationObjective(label_smoothing=0.1)).loss(pairs)
+    expected = 0.9 * plain.mean() - 0.1 * terms[pairs.mask].mean()
     torch.testing.assert_close(smoothed["loss"], expected)
     torch.testing.assert_close(smoothed["cross_entropy"], plain.mean())
 
@@ -94,15 +95,45 @@ def test_the_loss_is_a_mean_over_tokens() -> None:
 @every_model
 def test_it_is_trained_and_searched_in_bfloat16(name: str) -> None:
     model = make(name).train()
-    source, mask = ragged(6, 4)
-    given = tokens(2, 7)
-    batch = TranslationBatch(source, mask, given, given, torch.ones(2, 7, dtype=torch.bool))
-    plain = TranslationLoss(model).loss(batch)["loss"]
+    plain = TranslationLoss(model).loss(batch())["loss"]
     with torch.autocast("cpu", torch.bfloat16):
-        loss = TranslationLoss(model).loss(batch)["loss"]
+        loss = TranslationLoss(model).loss(batch())["loss"]
         loss.backward()
-        memory = model.remember(source, mask)
+        memory = model.remember(*batch()[:2])
         found = decode(model, memory, start=1, end=2, constraints=Constraints(maximum_length=4))
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(plain.item(), rel=0.05)
-    assert len(found) == 2
+    assert len(found) == 3
+
+
+@needs_gpu[0]
+@needs_gpu[1]
+@every_model
+@precisions
+def test_the_loss_its_gradient_and_a_search_are_those_of_the_cpu(name: str, precision: str) -> None:
+    models, limit = [make(name), make(name).to(DEVICE)], Constraints(maximum_length=6)
+    searched = []
+    with exact_products():
+        for model, device in zip(models, (torch.device("cpu"), DEVICE), strict=True):
+            memory = model.remember(batch().source.to(device), batch().source_mask)
+            searched.append(decode(model, memory, start=1, end=2, constraints=limit))
+            TranslationLoss(model.train()).loss(batch().to(device))["loss"].backward()
+    for one, other in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-3, atol=1e-4)
+    for here, there in zip(*searched, strict=True):
+        assert there[0].score == pytest.approx(here[0].score, abs=1e-3)
+        assert there[0].tokens == here[0].tokens
+    first, last = losses_of_ten_steps(TranslationLoss(models[1]), batch(), precision)
+    assert last < first
+
+
+@needs_gpu[0]
+@needs_gpu[1]
+def test_the_packaged_model_gives_the_translations_of_the_cpu() -> None:
+    sentences = ["Two dogs run on a beach.", "A man.", "A woman rides her bike down the street."]
+    found = []
+    for device in (torch.device("cpu"), DEVICE):
+        model = captioner.load_translator("english_german", device, "float32")
+        with exact_products():
+            found.append([each.text for each in model.translate(sentences)])
+    assert found[0] == found[1]

@@ -1,15 +1,19 @@
-"""The recurrent models by their papers' equations, their parts by torch's own."""
+"""The models by their papers' equations, and their parts and the Transformer by torch's own."""
 
+import math
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from translation_samples import make, ragged, tokens
+from torch import Tensor, nn
+from torch_transformer import copy_attention, copy_decoder_layer, copy_network
+from translation_samples import SIZE, make, ragged, tokens
 
 from captioner.attention.memory import Memory
+from captioner.attention.transformer import sinusoidal_positions
 from captioner.translate.model import Embeddings
 from captioner.translate.recurrent import FedCell, RecurrentNetwork, reverse_tokens
+from captioner.translate.transformer import Transformer, TransformerConfig
 
 PARTS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
 
@@ -18,10 +22,10 @@ def softmax(scores: list[Tensor]) -> Tensor:
     return torch.softmax(torch.stack(scores), dim=0)
 
 
-def torch_cell(kind: str, weights: Any) -> torch.nn.Module:
+def torch_cell(kind: str, weights: Any) -> nn.Module:
     """torch's own cell of these weights."""
     hidden, size = weights[1].shape[1], weights[0].shape[1]
-    cell = (torch.nn.GRUCell if kind == "gru" else torch.nn.LSTMCell)(size, hidden)
+    cell = (nn.GRUCell if kind == "gru" else nn.LSTMCell)(size, hidden)
     for name, weight in zip(PARTS, weights, strict=True):
         getattr(cell, name).copy_(weight)
     return cell
@@ -216,3 +220,62 @@ def test_a_source_is_reversed_before_its_padding() -> None:
     assert reverse_tokens(given, given > 0).tolist() == [[2, 6, 5, 4], [2, 7, 0, 0]]
     assert reverse_tokens(given[:1], None).tolist() == [[2, 6, 5, 4]]
     assert FedCell("lstm", 2, 2, 3).known.bias[3:6].tolist() == [1, 1, 1]  # An open forget gate.
+
+
+# The Transformer
+
+
+@torch.no_grad()
+def copy_weights(own: Transformer, other: nn.Transformer) -> None:
+    for layer, from_layer in zip(own.encoder, other.encoder.layers, strict=True):
+        copy_attention(layer.self_attention, from_layer.self_attn)
+        copy_network(layer.feed_forward, from_layer)
+        layer.around_attention.norm.load_state_dict(from_layer.norm1.state_dict())
+        layer.around_network.norm.load_state_dict(from_layer.norm2.state_dict())
+    for layer, from_layer in zip(own.decoder, other.decoder.layers, strict=True):
+        copy_decoder_layer(layer, from_layer)
+    if own.config.final_norm:
+        own.encoder_norm.load_state_dict(other.encoder.norm.state_dict())
+        own.decoder_norm.load_state_dict(other.decoder.norm.state_dict())
+    else:
+        other.encoder.norm = other.decoder.norm = None
+
+
+@pytest.mark.parametrize("final_norm", [True, False])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_it_is_torchs_with_the_same_weights(norm_first: bool, final_norm: bool) -> None:
+    torch.manual_seed(0)
+    layers: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 3}
+    norms: dict[str, Any] = {"norm_first": norm_first, "final_norm": final_norm}
+    sizes: dict[str, Any] = {"embedding_size": 12, "heads": 3, "inner_size": 20, "dropout": 0.0}
+    config = TransformerConfig(**layers, **norms, **sizes)
+    own = Transformer(config, SIZE, SIZE)
+    other = nn.Transformer(12, 3, 2, 3, 20, 0.0, batch_first=True, norm_first=norm_first)
+    for parameter in other.parameters():  # Norms and biases among them.
+        nn.init.normal_(parameter, std=0.4)
+    copy_weights(own, other)
+    source, mask = ragged(6, 3, 1)
+    fed = tokens(3, 1, 5)
+    forced = own(own.remember(source, mask), fed)
+
+    def placed(embedding: nn.Embedding, given: Tensor) -> Tensor:
+        embedded = embedding(given) * math.sqrt(12)
+        return embedded + sinusoidal_positions(0, given.shape[1], embedded)
+
+    padding = torch.zeros(3, 6).masked_fill(~mask, float("-inf"))
+    expected = other(
+        placed(own.embeddings.source_embedding, source),
+        placed(own.embeddings.target_embedding, fed[:, 0]),
+        tgt_mask=nn.Transformer.generate_square_subsequent_mask(5),
+        src_key_padding_mask=padding,
+        memory_key_padding_mask=padding,
+    )
+    logits = own.embeddings.logits(expected)
+    torch.testing.assert_close(forced.logits[:, 0], logits, atol=1e-5, rtol=1e-4)
+    assert forced.weights.shape == (3, 1, 5, 6)
+
+
+def test_positions_by_numbers() -> None:
+    codes = sinusoidal_positions(1, 2, torch.zeros(4))
+    expected = [[math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)] for p in (1, 2)]
+    assert codes.tolist() == [pytest.approx(row, abs=1e-6) for row in expected]

@@ -1,8 +1,15 @@
+"""Pictures of panels, and GIFs."""
+
+import itertools
+from pathlib import Path
+
 import numpy as np
+import numpy.typing as npt
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 from render_samples import PHOTO, REGION, attention
 
+from captioner.render.animation import HIGHLIGHT, MARGIN, frames, save_gif
 from captioner.render.overlay import overlay
 from captioner.render.panels import panels
 from captioner.render.region import fit
@@ -51,19 +58,6 @@ def test_function_words_of_the_language_have_small_panels() -> None:
     assert counts == [[1, 1, 1], [0, 1, 1], [1, 1, 0]]
 
 
-def test_word_is_written_above_its_panel() -> None:
-    maps = attention(3)
-    one = panels(PHOTO, WORDS, maps, REGION)
-    other = panels(PHOTO, ["a", "cat", "runs"], maps, REGION)
-    changed = np.argwhere((np.asarray(one) != np.asarray(other)).any(axis=2))
-    large, region = fit(PHOTO, REGION, 260)
-    (left, top), *_ = _find(one, overlay(large, maps[1], region))
-    assert (changed[:, 0] < top).all()
-    changed = changed[changed[:, 0] > top - 40]  # The others are in the caption on top.
-    assert len(changed)
-    assert ((changed[:, 1] >= left) & (changed[:, 1] < left + 260)).all()
-
-
 @pytest.mark.parametrize(("count", "columns"), [(3, 4), (5, 3), (10, 4), (14, 5)])
 def test_rows_are_evenly_filled(count: int, columns: int) -> None:
     drawn = panels(PHOTO, ["word"] * count, attention(count), REGION)
@@ -99,3 +93,61 @@ def test_probabilities_title_and_doubt_are_written() -> None:
     assert (legend != 255).any()
     german = panels(*drawing, probabilities=[0.5, 1, 0], language="de")
     assert np.asarray(german)[-44:].tolist() != np.asarray(noted)[-44:].tolist()
+
+
+# GIFs
+
+SIX = [*WORDS, "over", "the", "grass"]
+
+
+def _read(path: Path) -> list[npt.NDArray[np.int64]]:
+    """The frames (height, width, 3) of a file."""
+    with Image.open(path) as written:
+        frames = ImageSequence.Iterator(written)
+        return [np.asarray(frame.convert("RGB")).astype(int) for frame in frames]
+
+
+def _highlighted_columns(frame: Image.Image) -> npt.NDArray[np.int64]:
+    values = np.asarray(frame.convert("RGB")).astype(int)
+    near = (np.abs(values - HIGHLIGHT).max(axis=2) < 25)[-40:]
+    return np.flatnonzero(near.any(axis=0))
+
+
+def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "a.gif"
+    maps = attention(6)[[0, 0, 1, 2, 3, 4]]  # The same word and map twice keeps its two frames.
+    drawing = PHOTO, ["a", *SIX[:5]], maps, REGION
+    save_gif(path, *drawing)
+    with Image.open(path) as written:
+        assert (written.format, written.info["loop"]) == ("GIF", 0)
+        durations = [frame.info["duration"] for frame in ImageSequence.Iterator(written)]
+    assert durations == [800] * 6
+    assert list(tmp_path.iterdir()) == [path]
+    for expected, frame in zip(frames(*drawing), _read(path), strict=True):
+        assert np.abs(frame - np.asarray(expected)).mean() < 8
+
+
+def test_highlight_walks_through_the_words() -> None:
+    drawn = frames(PHOTO, SIX, attention(6), REGION)
+    assert len({frame.size for frame in drawn}) == 1
+    spans = [_highlighted_columns(frame) for frame in drawn]
+    for before, after in itertools.pairwise(spans):
+        assert before.min() < after.min()
+        assert before.max() < after.max()
+
+
+def test_doubt_stands_below_the_caption() -> None:
+    sure = frames(PHOTO, SIX, attention(6), REGION)
+    unsure = frames(PHOTO, SIX, attention(6), REGION, doubt="not sure")
+    for one, other in zip(sure, unsure, strict=True):
+        above = one.height - MARGIN
+        assert (np.asarray(one)[:above] == np.asarray(other)[:above]).all()
+        assert (np.asarray(other)[above:] == DOUBT_INK).all(axis=2).any()
+
+
+@pytest.mark.parametrize(("width", "drawn"), [(1200, (480, 160)), (36_000, (960, 11))])
+def test_a_panorama_is_drawn_larger(width: int, drawn: tuple[int, int]) -> None:
+    photo = Image.new("RGB", (width, 400), "red")
+    frame = np.asarray(frames(photo, ["a"], attention(1), (0, 0, width, 400), strength=0)[0])
+    is_photo = (frame == (255, 0, 0)).all(axis=2)
+    assert (is_photo.any(axis=0).sum(), is_photo.any(axis=1).sum()) == drawn
