@@ -66,18 +66,17 @@ class Problems:
     """The problems of one source: sentences by kind, such as "line 12 has no words".
 
     on_problem: for `settle`. skipping: the options that skip them, for its refusal.
-    source: the file's name, set by the reader. note: which splits were drawn. counts: of the photos
-    in a folder, in words. by_captioner: whether captions count that captioner wrote in a folder.
+    source: the file's name, set by the reader. notes: which splits were drawn, which photos a
+    folder has. by_captioner: whether captions count that captioner wrote in a folder.
     draws_splits: `train` and `val` of a source without splits; otherwise either is all of it.
     """
 
     on_problem: OnProblem = "refuse"
     source: str = ""
     skipping: str = f"--on-problem skip, {IN_TRAINING},"
-    note: str = ""
-    counts: str = ""
     by_captioner: bool = False
     draws_splits: bool = True
+    notes: list[str] = field(default_factory=list)
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, kind: str, sentence: str) -> None:
@@ -88,9 +87,8 @@ class Problems:
 
     @property
     def sentences(self) -> list[str]:
-        """The counts, the note and the summary; empty if there is nothing to say."""
-        counts = f"{self.source}: {self.counts}" if self.counts else ""
-        return list(filter(None, (counts, self.note, self.summary() if self.kinds else "")))
+        """The notes, and the summary of the problems, if any."""
+        return self.notes + [self.summary()] * bool(self.kinds)
 
     def summary(self) -> str:
         """One sentence: the source, the count of each kind, and the first few of each."""
@@ -201,10 +199,10 @@ class Collector:
             if not examples:
                 where = "" if split is None else f" in split {split!r}"
                 others = ", ".join(sorted(filter(None, present))) or "none"
-                facts = (f"splits: {others}", self.problems.counts, self.problems.note)
+                facts = [f"splits: {others}", *self.problems.notes]
                 raise UserError(
                     f"no photo with a caption is left{where} of {self.problems.summary()} "
-                    f"({'; '.join(filter(None, facts))})"
+                    f"({'; '.join(facts)})"
                 )
         return found
 
@@ -227,7 +225,7 @@ class Collector:
             for place, photo in enumerate(photos):
                 photo.split = VALIDATION if place < count else TRAIN
             few = "" if count else ", too few to validate on"
-            self.problems.note = (
+            self.problems.notes.append(
                 f"{self.problems.source} has no splits: {count:,} of its {len(photos):,} photos"
                 f"{few}, drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
             )

@@ -143,7 +143,7 @@ def _add_coco(file: Path, images: Path, split: str | None, collector: Collector)
     for image in document.images:
         found = _FOLDER.search(image["file_name"])
         path = folder_of(found and found.group()) / image["file_name"]
-        name = Path(os.path.relpath(path, images)).as_posix()
+        name = None if split else Path(os.path.relpath(path, images)).as_posix()
         collector.add_image(image["id"], path, f"image {image['id']}", split, name)
     for entry in document.annotations:
         collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")

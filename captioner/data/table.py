@@ -105,8 +105,8 @@ def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
     for photo in find_images([folder]):
         image, text = photo.relative_to(folder).as_posix(), photo.with_suffix(".txt")
         lines = read_text(text).split("\n") if text.is_file() else []
-        if own := [_Row(f"{text}", image, line, None) for line in lines if line.strip()]:
-            kind, rows_of[image] = "with a text beside them", own
+        if beside := [_Row(f"{text}", image, line, None) for line in lines if line.strip()]:
+            kind, rows_of[image] = "with a text beside them", beside
         elif table is not None and image in rows_of:
             kind = f"in {table.name}"
         else:
@@ -122,9 +122,8 @@ def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
                 rows_of[image] = [_Row(f"{photo}", image, description, None)]
         counts[kind] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    problems.counts = f"{counted(counts.total(), 'photo')}, {listed}"
-    if left_out:
-        problems.counts += f"; captions by captioner left out: {left_out:,}"
+    own = f"; captions by captioner left out: {left_out:,}" if left_out else ""
+    problems.notes.append(f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}{own}")
     return [row for rows in rows_of.values() for row in rows]
 
 

@@ -2,7 +2,6 @@ import gzip
 from pathlib import Path
 
 import pytest
-from data_samples import REAL
 
 from captioner.data.parallel import (
     SentencePair,
@@ -12,8 +11,6 @@ from captioner.data.parallel import (
     read_parallel,
 )
 from captioner.errors import UserError
-from captioner.text.plain_text import plain_text
-from captioner.text.vocabulary import join_words, split_words
 
 
 def write(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
@@ -73,21 +70,3 @@ def test_pairs() -> None:
         assert number_in_words(int(pair.target.replace(" ", ""))) == pair.source
     assert pairs == number_pairs(50, seed=3, largest=99)
     assert pairs != number_pairs(50, seed=4, largest=99)
-
-
-@pytest.mark.slow
-@pytest.mark.data
-@pytest.mark.skipif(not (REAL / "multi30k").is_dir(), reason="no ../shared/data")
-@pytest.mark.parametrize("language", ["de", "fr"])
-def test_the_real_text(language: str) -> None:
-    """Both sides of a pair are cut into words and put together again, every line of them."""
-    folder = REAL / "multi30k"
-    read = read_parallel(folder / "train.en.gz", folder / f"train.{language}.gz", "skip")
-    assert len(read.pairs) + len(read.problems) == 29_000
-    assert len(read.problems) < 10
-    for pair in read.pairs:
-        for text in (pair.source, pair.target):
-            plain = plain_text(text)
-            assert join_words(split_words(plain)) == plain
-    read = read_parallel(folder / "val.en.gz", folder / f"val.{language}.gz")
-    assert len(read.pairs) == 1014

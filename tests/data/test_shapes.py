@@ -66,7 +66,6 @@ def test_boxes_hold_the_named_colour_and_nothing_lies_outside(config: ShapesConf
 
 @pytest.mark.parametrize(
     ("shape", "share"),
-    # Area of the shape in its box: a circle pi/4, an equilateral triangle half, a cross 5/9.
     [("circle", np.pi / 4), ("square", 1.0), ("triangle", 0.5), ("cross", 5 / 9)],
 )
 def test_shapes_cover_their_share_of_the_box(

@@ -144,7 +144,7 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
         f"folder {tmp_path}: 5 photos, 2 with a text beside them, 1 in metadata.jsonl, 2 without; "
         "captions by captioner left out: 1"
     ]
-    sentence = r"left in split 'val' of folder .*; 5 photos, .* 0 of its 3 photos, too few to valid"
+    sentence = r"left in split 'val' of folder .* 5 photos, .* 0 of its 3 photos, too few to valid"
     with pytest.raises(UserError, match=sentence):
         read_splits(None, tmp_path, None, ["train", "val"], Problems())
     (tmp_path / "metadata.jsonl").write_text('{"file_name": "gone.jpg", "text": "A fox"}')
@@ -168,8 +168,8 @@ def test_validation_photos_of_a_table_without_splits_are_drawn(
     assert train == set(names) - val
     images, problems = read("table", file, split="val", check_files=False)
     assert {image.image_id for image in images} == val
-    assert f"has no splits: {share} of its {count} photos, drawn with seed 0" in problems.note
-    assert read("table", file, check_files=False).problems.note == ""
+    assert f"has no splits: {share} of its {count} photos, drawn with seed 0" in problems.notes[0]
+    assert read("table", file, check_files=False).problems.notes == []
     # Other photos, another order: each keeps its split, but for one at most that is crowded out.
     assert len(val - drawn(["more.jpg", *names[::-1]])[1]) <= 1
 

@@ -61,25 +61,13 @@ def test_patterns(here: Path) -> None:
         ("missing/*.jpg", "missing/*.jpg matches no file"),
         ("photos/[", "photos/[ matches no file"),
         ("empty", "folder empty holds no images"),
-        ("secret", "cannot read folder secret: Permission denied"),
         ("linked", "folder linked/up is a symbolic link and was not entered"),
     ],
 )
-def test_problems_are_reported_and_the_rest_is_found(
-    here: Path, monkeypatch: pytest.MonkeyPatch, path: str, problem: str
-) -> None:
+def test_problems_are_reported_and_the_rest_is_found(here: Path, path: str, problem: str) -> None:
     Path("linked").mkdir()
     os.symlink("..", "linked/up")
     Path("linked/a.jpg").write_bytes(b"x")
-    Path("secret").mkdir()
-    scan = os.scandir
-
-    def scandir(path: str) -> object:
-        if os.fspath(path) == "secret":
-            raise PermissionError(13, "Permission denied", path)
-        return scan(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
     reports: list[str] = []
     found = find_images(["photos/b.jpg", path], reports.append)
     assert found == [Path("photos/b.jpg"), *Path("linked").glob("a.jpg")][: 1 + (path == "linked")]
