@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from PIL import Image
 
 from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Example, ImageId
@@ -373,13 +372,12 @@ def score_maps(
     words: list[WordMap] = []
     maps, unknown, right = [], 0, 0
     for row, caption in caption_examples(captioner, examples, search, batch_size, left_out):
-        image, targets = examples[row].image_id, None
+        image, targets, size = examples[row].image_id, None, (1, 1)
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
             unknown += image not in grounding
+            size = original_size(captioner.preprocessing.load(examples[row].path))
         assert caption.region is not None  # Its photo is known.
-        assert isinstance(caption.photo, Image.Image)
-        size = original_size(caption.photo)
         words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)
         maps.append(caption.attention)
         right += list(caption.words) in examples[row].words

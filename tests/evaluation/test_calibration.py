@@ -72,11 +72,3 @@ def test_the_mean_confidence_is_the_share_observed() -> None:
         report = calibrate(model, examples(0, 24), {"all": examples(100, 40, words)})
         found = report.splits["all"]
         assert found["expected"] == pytest.approx(found["observed"], abs=0.15)
-
-
-def test_the_same_again_gives_the_same() -> None:
-    models = make_captioner(), make_captioner()
-    for model in (*models, models[0]):  # The first one had a confidence the second time.
-        calibrate(model, examples(0, 24), {"all": examples(100, 20)})
-    first, again = models
-    assert first.confidence == again.confidence

@@ -65,19 +65,6 @@ def test_word_precision() -> None:
 # Wording
 
 
-@pytest.mark.parametrize(
-    ("caption", "repeated"),
-    [
-        ("a b a", (0, 0, 0, 0)),
-        ("a a a", (1, 1, 0, 0)),  # "a a" from the first word and from the second
-        ("a b c d x a b c d", (0, 1, 1, 1)),
-        ("", (0, 0, 0, 0)),
-    ],
-)
-def test_what_counts_as_a_repetition(caption: str, repeated: tuple[int, ...]) -> None:
-    assert tuple(text_diversity([caption.split()]).values())[-4:] == repeated
-
-
 def test_diversity() -> None:
     captions = split(["a dog on a a mat", *["a dog on a mat"] * 2, "a cat and a cat"])
     training = iter(split(["a dog on a mat", "a cat", ""]))
@@ -143,13 +130,3 @@ def test_hallucination() -> None:
     }
     nothing = chair([["a", "house"]], [[["a", "house"]]], [[]], SYNONYMS, KNOWN)
     assert list(nothing.values())[:3] == [None, 0.0, None]
-
-
-def test_what_could_not_be_annotated_does_not_count() -> None:
-    captions = split(["a dog and a cat", "a hot dog and a man"])
-    references = [split(["a house"]), split(["a hot dog"])]
-    found = chair(captions, references, [["dog"], []], SYNONYMS, frozenset({"dog", "person"}))
-    # Cats are not annotated, and neither are hot dogs, which are no dogs for it.
-    assert (found["mentions"], found["present"]) == (2, 1)
-    assert found["most_hallucinated"] == {"person": 1}
-    assert (found["categories"], found["dropped_categories"]) == (2, ["hot dog", "cat"])

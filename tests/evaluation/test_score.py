@@ -21,7 +21,6 @@ from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.score import (
     CaptionScores,
     Scorer,
-    caption_examples,
     evaluate_captions,
     read_results,
     score_model,
@@ -29,7 +28,6 @@ from captioner.evaluation.score import (
     write_results,
 )
 from captioner.evaluation.significance import NOTHING
-from captioner.vision.images import original_size
 
 # Strings
 
@@ -103,16 +101,6 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(
     with pytest.raises(UserError, match="CIDEr-D"):  # Written before they are scored.
         score_model(make_captioner(), examples[:1], results=kept)
     assert list(read_results(kept)) == ["0.png"]
-
-
-def test_few_pixels_of_a_photo_are_kept(tmp_path: Path) -> None:
-    """A batch holds all of its photos; maps lie on the photo as it was."""
-    example = Example("large", save_photo(tmp_path / "large.jpg", size=(1600, 1203)))
-    captioner = make_captioner()
-    ((_, caption),) = caption_examples(captioner, [example])
-    assert original_size(caption.photo) == (1600, 1203)
-    assert caption.region == captioner.preprocessing.region(1600, 1203)
-    assert caption.photo.width * caption.photo.height < 100
 
 
 # Results files
@@ -218,25 +206,22 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
     turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
     other = saved(tmp_path / "other.json", turned)
     scores = score_results(results, references, Scorer(confidence=0.9, against=other))
-    found = scores.to_dict()
-    assert found["confidence"] == 0.9
+    found, second = scores.to_dict(), scored(turned).by_name()
+    assert (found["confidence"], found["too_few_images"]) == (0.9, True)
     assert list(found["intervals"]) == list(scores.by_name())
     low, high = found["intervals"]["ROUGE-L"]
     assert low < found["ROUGE-L"] < high
     comparison = found["comparison"]
     assert (comparison["first"], comparison["second"]) == (str(results), str(other))
-    second = scored(turned).by_name()
     for name, each in comparison["scores"].items():
-        assert each["first"] == pytest.approx(found[name])
-        assert each["second"] == pytest.approx(second[name])
+        assert (each["first"], each["second"]) == pytest.approx((found[name], second[name]))
         assert each["difference"] == pytest.approx(found[name] - second[name], abs=NOTHING)
         assert each["interval"][0] <= each["difference"] <= each["interval"][1]
-        assert each["p_bootstrap"] > 0
-    lines = scores.table().splitlines()
-    beside = f"{found['ROUGE-L']:.4f}  [{low:.4f}, {high:.4f}]"
-    assert lines[4] == f"ROUGE-L                     {beside}"
-    assert "first second difference 90 % p bootstrap" in [" ".join(line.split()) for line in lines]
-    assert sum(line.startswith("CIDEr-D ") for line in lines) == 2
+    table = scores.table()
+    assert f"ROUGE-L                     {found['ROUGE-L']:.4f}  [{low:.4f}, {high:.4f}]" in table
+    assert table.splitlines()[-1].startswith(
+        "NOTE: 4 images are too few for intervals and p values"
+    )
     json.dumps(found, allow_nan=False)
 
 
@@ -265,14 +250,3 @@ def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Pa
     found = score_results(results, references, options).details["hallucination"]
     assert (found["mentions"], found["categories"]) == (1, 1)
     assert found["dropped_categories"] == ["lion"]
-
-
-def test_few_images_are_said_to_be_no_evidence(tmp_path: Path) -> None:
-    note = "NOTE: 29 images are too few for intervals and p values to be evidence: there should be"
-    for images, few in ((29, True), (30, False)):
-        other = saved(tmp_path / "other.json", dict.fromkeys(range(images), "a cat"))
-        captions = {n: f"a dog {n}" for n in range(images)}
-        texts = captions, [["a dog"]] * images, "the captions"
-        scores = Scorer(confidence=0.95, against=other).score(*texts)
-        assert scores.to_dict()["too_few_images"] is few
-        assert scores.table().count(note) == few
