@@ -98,9 +98,10 @@ class Problems:
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self.kinds and self.on_problem == "refuse":
-            raise UserError(
-                f"{self.source} has {self._listing()} ({self.skipping} leaves them out)"
-            )
+            advice = f"{self.skipping} leaves them out"
+            if "missing image" in self.kinds:
+                advice += "; --images, in training data.images, names the folder of the photos"
+            raise UserError(f"{self.source} has {self._listing()} ({advice})")
 
     def _listing(self) -> str:
         parts = []

@@ -69,8 +69,7 @@ class Grounding:
 _Side = Annotated[int, Field(ge=1, le=20_000)]
 """Pixels; masks are as large as the photo."""
 
-_Number = Annotated[float, Field(gt=-1e9, lt=1e9)]
-_Box = Annotated[tuple[_Number, _Number, _Number, _Number], Field(strict=False)]
+_Box = Annotated[tuple[float, float, float, float], Field(strict=False)]
 
 
 @with_config(RECORD)

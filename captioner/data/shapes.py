@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,14 +77,27 @@ class ShapesObject:
 
 @dataclass(frozen=True)
 class ShapesExample:
-    """A picture, the words of its only right caption, and its objects in order of mention.
-
-    image: RGB, `image_size` pixels square.
-    """
+    """A square RGB picture, and its objects in order of mention."""
 
     image: Image.Image
-    words: tuple[str, ...]
     objects: tuple[ShapesObject, ...]
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The words of its only right caption: "a red circle above a blue square".
+
+        The relation to the next object is by the larger distance of centres.
+        """
+        words: list[str] = []
+        for item, following in itertools.zip_longest(self.objects, self.objects[1:]):
+            words += ["a", item.colour, item.shape]
+            if following:
+                across, down = _distances(item.box, following.box)
+                if abs(across) > abs(down):
+                    words += ["left" if across > 0 else "right", "of"]
+                else:
+                    words.append("above" if down > 0 else "below")
+        return tuple(words)
 
     @property
     def caption(self) -> str:
@@ -136,8 +150,7 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
     image = _background(random, config.image_size)
     for item, outline in drafts:
         _draw(image, item, outline, random)
-    objects = tuple(item for item, _ in drafts)
-    return ShapesExample(image, _describe(objects), objects)
+    return ShapesExample(image, tuple(item for item, _ in drafts))
 
 
 def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
@@ -151,23 +164,6 @@ def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
 def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
     """Generated pictures of image_size x image_size that no training set has."""
     return generate(count, UNSEEN_SEED, ShapesConfig(image_size=image_size))
-
-
-def _describe(objects: Sequence[ShapesObject]) -> tuple[str, ...]:
-    """The words of a picture's caption: "a red circle above a blue square".
-
-    The relation to the next object is by the larger distance of centres.
-    """
-    words: list[str] = []
-    for item, following in itertools.zip_longest(objects, objects[1:]):
-        words += ["a", item.colour, item.shape]
-        if following:
-            across, down = _distances(item.box, following.box)
-            if abs(across) > abs(down):
-                words += ["left" if across > 0 else "right", "of"]
-            else:
-                words.append("above" if down > 0 else "below")
-    return tuple(words)
 
 
 def _draft(

@@ -227,7 +227,10 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few(on_problem: OnP
         problems.on_problem = "refuse"
     with pytest.raises(UserError) as caught:
         problems.settle()
-    advice = "--on-problem skip, in training --set data.on_problem=skip, leaves them out"
+    advice = (
+        "--on-problem skip, in training --set data.on_problem=skip, leaves them out; --images, in "
+    )
+    advice += "training data.images, names the folder of the photos"
     assert str(caught.value) == f"table t.csv has {listed} ({advice})"
 
 

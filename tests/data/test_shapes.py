@@ -122,7 +122,7 @@ def test_captions_say_what_the_boxes_show() -> None:
 
 CIRCLE = ShapesObject("red", "circle", (2.0, 3.0, 12.0, 13.0))
 SQUARE = ShapesObject("blue", "square", (20.0, 30.0, 50.0, 60.0))
-PICTURE = ShapesExample(Image.new("RGB", (64, 64)), (), (CIRCLE, SQUARE))
+PICTURE = ShapesExample(Image.new("RGB", (64, 64)), (CIRCLE, SQUARE))
 GROUNDING = shapes_grounding({"x": PICTURE})
 
 
