@@ -2,7 +2,7 @@
 
 import json
 import os
-import sys
+import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from power_loss import Disk
 
 from captioner.errors import UserError
 from captioner.files import (
@@ -125,28 +124,6 @@ def test_a_locked_folder_is_refused_or_waited_for(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot flush folders")
-def test_a_power_loss_at_any_moment_leaves_the_old_model_or_the_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "model"
-
-    def save(version: str) -> None:
-        with saving(folder) as files:
-            for name in ("config.json", "vocabulary.json"):
-                write_json(files / name, version)
-
-    save("old")
-    disk = Disk(folder)
-    disk.record(monkeypatch, lambda: save("new"))
-    found = [
-        [json.loads(path.read_text()) for path in complete_folder(state).glob("*.json")]
-        for state in disk.states(tmp_path / "states")
-    ]
-    assert len(found) > 10
-    assert list(dict.fromkeys(map(tuple, found))) == [("old", "old"), ("new", "new")]
-
-
 def test_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     with atomic_path(tmp_path / "a.json") as temporary:
         left = temporary.with_name(f"{temporary.name}x")
@@ -174,3 +151,38 @@ def test_a_locked_file_is_refused_and_nothing_stays_beside_it(tmp_path: Path) ->
     assert list(file.parent.iterdir()) == []
     with file_lock(os.devnull), file_lock(os.devnull):
         pass
+
+
+def test_a_stop_at_any_moment_leaves_the_old_model_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replays a saving: a copy of the folder after each change of names that it makes."""
+    folder, copies = tmp_path / "model", tmp_path / "copies"
+
+    def save(version: str) -> None:
+        with saving(folder) as files:
+            for name in ("config.json", "vocabulary.json"):
+                write_json(files / name, version)
+
+    def recorded(change: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> None:
+            change(*arguments, **options)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "mkdir", make_folder)
+                shutil.copytree(folder, copies / f"{len(list(copies.iterdir())):03}")
+
+        return call
+
+    save("old")
+    copies.mkdir()
+    make_folder = os.mkdir
+    with monkeypatch.context() as patch:
+        for name in ("replace", "rename", "unlink", "rmdir", "mkdir"):
+            patch.setattr(os, name, recorded(getattr(os, name)))
+        save("new")
+    found = [
+        tuple(json.loads(path.read_text()) for path in complete_folder(copy).glob("*.json"))
+        for copy in sorted(copies.iterdir())
+    ]
+    assert len(found) > 5
+    assert list(dict.fromkeys(found)) == [("old", "old"), ("new", "new")]

@@ -24,16 +24,6 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], []])
-def test_help_teaches(arguments: list[str], capsys: Output) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
-    assert all(command in text for command in COMMANDS)
-    assert "captioner caption --demo" in text
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_on_a_screen(command: str, monkeypatch: Patch, capsys: Output) -> None:
     columns, rows = 100, 58 if command == "caption" else 45
