@@ -62,13 +62,8 @@ class Standardisation(nn.Module):
             self.deviation.fill_(1.0)
 
     def fit(self, photos: Iterable[Tensor]) -> None:
-        """Estimate mean and deviation from batches of annotation vectors (B, L, D).
-
-        The deviation of a nearly constant channel is raised to a twentieth of the median.
-        """
-        count = 0
-        total = torch.zeros(len(self.mean), dtype=torch.float64)  # (D,)
-        squares = torch.zeros_like(total)  # (D,)
+        """Estimate mean and deviation from batches (B, L, D); no deviation is nearly 0."""
+        count, (total, squares) = 0, torch.zeros(2, len(self.mean), dtype=torch.float64)  # (D,)
         for vectors in photos:
             flat = vectors.detach().flatten(end_dim=1).cpu().double()  # (B * L, D)
             count += len(flat)
@@ -76,8 +71,6 @@ class Standardisation(nn.Module):
             squares += flat.square().sum(dim=0)
         mean = total / count  # (D,)
         deviation = (squares / count - mean.square()).clamp(min=0).sqrt()  # (D,)
-        if not deviation.max() > 0:
-            raise UserError("annotation vectors cannot be standardised: all are alike")
         deviation = deviation.clamp(min=0.05 * float(deviation[deviation > 0].median()))
         self.mean.copy_(mean)
         self.deviation.copy_(deviation)
@@ -111,11 +104,8 @@ class CaptionDecoder(nn.Module, Decoder):
         if self.standardisation is not None:
             annotations = self.standardisation(annotations)
         if self.training and self.config.memory_dropout > 0:
-            mask = functional.dropout(
-                annotations.new_ones(annotations.shape[0], 1, annotations.shape[2]),
-                self.config.memory_dropout,
-            )  # (B, 1, D)
-            annotations = annotations * mask
+            ones = torch.ones_like(annotations[:, :1])  # (B, 1, D)
+            annotations = annotations * functional.dropout(ones, self.config.memory_dropout)
         return annotations
 
 

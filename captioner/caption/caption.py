@@ -47,21 +47,19 @@ class Caption:
     """A caption with an attention map for every word.
 
     text: the sentence of the T words; 's and n't are attached.
-    log_probability: natural, including the end.
-    word_log_probabilities: T.
-    attention: (T, rows, columns), float32 on the CPU, each map summing to one; 14x14 for VGG at
-        224x224. An array from captioners that compute without torch.
+    log_probability: natural, including the end. word_log_probabilities: T.
+    attention: (T, rows, columns), float32 on the CPU, each map summing to one. An array from
+        captioners that compute without torch.
     region: left, top, right, bottom of what the model saw, in pixels of the photo; the maps cover
         it. None for captions of annotation vectors.
     alternatives: the other captions (n-best), best first.
-    score: log-probability after length normalisation, by which a search ranks; None without search.
+    score: log-probability after length normalisation, by which a search ranks.
     confidence: expected share of its content words that people use for the photo; see
         `captioner.caption.confidence`. None without calibration or search.
     sure: whether the confidence is at least the model's limit. None without confidence.
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
         given and read again; of other photos a small copy is kept.
-    language: tag of the language of a translated caption, such as "de". None for others.
-    original: what a translated caption was translated from.
+    language, original: of a translated caption, its tag, such as "de", and the English one.
 
     Equality ignores the maps and the photo.
     """
@@ -110,10 +108,7 @@ class Caption:
         save_gif(path, *self.drawn(), strength, doubt=self.drawn_doubt)
 
     def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
-        """Write a page on which to point at words, of the alternatives as well.
-
-        title: the line under the photo.
-        """
+        """Write a page on which to point at words. title: the line under the photo."""
         save_html(path, [self.page_item(title)], strength=strength)
 
     def panels(self, title: str = "", strength: float = 0.8) -> Image.Image:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy
 import torch
 from PIL import Image
 from torch import Tensor
@@ -30,8 +29,7 @@ class Captioner(PhotoCaptioner):
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
     search: the default options. card: the text of the model card. confidence: of a calibrated model
-        (`captioner calibrate`). ngrams: keys of the 4-grams of tokens that people wrote, to which
-        the search keeps, and of words that never stand together; see `Constraints`.
+        (`captioner calibrate`). ngrams: of `Constraints`, to which the search keeps.
     """
 
     encoder: Encoder
@@ -85,10 +83,7 @@ class Captioner(PhotoCaptioner):
         return self
 
     def caption_pixels(
-        self,
-        pixels: numpy.ndarray[Any, Any],
-        search: SearchOptions,
-        draws: torch.Generator | None = None,
+        self, pixels: Any, search: SearchOptions, draws: torch.Generator | None = None
     ) -> list[Caption]:
         """See `PhotoCaptioner`."""
         normalised = self.preprocessing.normalise(torch.from_numpy(pixels).to(self.device))
@@ -115,8 +110,7 @@ class Captioner(PhotoCaptioner):
         """
         if not len(annotations):
             return []
-        options = self.search if search is None else search
-        vocabulary = self.vocabulary
+        options, vocabulary = search or self.search, self.vocabulary
         results = decode(
             self.decoder,
             self.decoder.remember(annotations.to(self.device)),
@@ -143,10 +137,8 @@ class Captioner(PhotoCaptioner):
         vocabulary lacks is fed and scored as the unknown-word token, as in training.
         """
         vocabulary = self.vocabulary
-        rows = [
-            torch.tensor([vocabulary.start, *vocabulary.encode(words), vocabulary.end])
-            for words in captions
-        ]
+        start, end = vocabulary.start, vocabulary.end
+        rows = [torch.tensor([start, *vocabulary.encode(words), end]) for words in captions]
         tokens = pad_sequence(rows, batch_first=True).to(self.device)  # (B, T + 2)
         memory = self.decoder.remember(annotations.to(self.device))
         output = self.decoder(memory, tokens[:, None, :-1])  # one row a photo

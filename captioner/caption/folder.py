@@ -71,10 +71,7 @@ def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionD
 
 
 class ModelConfig(Config):
-    """The fields of `config.json`, which has them all.
-
-    A field added later has the default that older models mean; never change such a default.
-    """
+    """The fields of `config.json`. A later one has the default that older models mean, for good."""
 
     format: str
     encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
@@ -87,10 +84,7 @@ class ModelConfig(Config):
 def save_model(
     captioner: Captioner, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Write a captioner to a folder; whenever it is stopped, the old model loads or the new one.
-
-    dtype: of the stored weights.
-    """
+    """Write a captioner to a folder; whenever it is stopped, the old model loads or the new one."""
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     if captioner.ngrams is not None:
         ngrams = ngrams_of_keys(captioner.ngrams.cpu(), len(captioner.vocabulary))  # (N, ORDER)
@@ -156,11 +150,10 @@ def describe(captioner: Captioner, folder: Path) -> str:
         f"vocabulary     {len(captioner.vocabulary):,} words",
         f"runs on        {choose_device()}",
     ]
-    parts = {"encoder": captioner.encoder, "decoder": captioner.decoder}
     for name, fields in _sections(captioner).items():
         count = ""
-        if name in parts:
-            count = f"{sum(each.numel() for each in parts[name].parameters()):,} parameters"
+        if isinstance(part := getattr(captioner, name), nn.Module):
+            count = f"{sum(each.numel() for each in part.parameters()):,} parameters"
         lines += ["", f"{name:<15}{count}".rstrip()]
         lines += [f"  {field}: {value}" for field, value in flat(fields).items()]
     if captioner.card:
@@ -170,11 +163,6 @@ def describe(captioner: Captioner, folder: Path) -> str:
 
 def _sections(captioner: Captioner) -> dict[str, dict[str, Any]]:
     """The fields of `ModelConfig` beside `format`; `confidence` of a calibrated model only."""
-    configs = {
-        "encoder": captioner.encoder.config,
-        "decoder": captioner.decoder.config,
-        "preprocessing": captioner.preprocessing,
-        "search": captioner.search,
-        "confidence": captioner.confidence,
-    }
+    parts = {name: getattr(captioner, name) for name in list(ModelConfig.model_fields)[1:]}
+    configs = {name: getattr(part, "config", part) for name, part in parts.items()}
     return {name: to_mapping(each) for name, each in configs.items() if each is not None}

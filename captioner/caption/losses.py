@@ -67,8 +67,8 @@ class ObjectiveConfig(Config):
     """The training objective: Xu et al. 2015, section 4.
 
     With one draw a caption, the paper's, its reward is compared with the moving average of others;
-    with more, with the mean of its other draws, which removes nearly all of the noise (Kool et al.
-    2019). The weights of hard attention are those of the authors' code.
+    with more, with the mean of its other draws (Kool et al. 2019). The weights of hard attention
+    are those of the authors' code.
     """
 
     doubly_stochastic: Weight = Field(1.0, description="lambda of equation 14; soft attention only")
@@ -96,28 +96,13 @@ class ObjectiveConfig(Config):
         None, description="train on the reward of the decoder's own captions; soft attention only"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.self_critical is not None and self.self_critical.cross_entropy_weight == 0:
-            for name in ("label_smoothing", "scheduled_sampling", "grounding"):
-                if getattr(self, name) > 0:
-                    raise ValueError(f"{name} needs a self_critical.cross_entropy_weight above 0")
-        return self
-
     def check_selection(self, selection: str) -> None:
-        """Refuse a field that was set for the other kind of attention."""
-        other = "hard" if selection == "soft" else "soft"
-        for name in _FIELDS_FOR[other]:
-            if getattr(self, name) not in (type(self).model_fields[name].default, 0):
+        """Refuse what hard attention does not train."""
+        for name in ("grounding", "self_critical"):
+            if selection == "hard" and getattr(self, name):
                 raise UserError(
-                    f"objective.{name} is for {other} attention, not decoder.selection {selection}"
+                    f"objective.{name} is for soft attention, not decoder.selection hard"
                 )
-
-
-_FIELDS_FOR = {
-    "soft": ("doubly_stochastic", "grounding", "self_critical"),
-    "hard": ("reward_weight", "entropy_weight", "baseline_decay", "semi_sampling", "draws"),
-}
 
 
 class CaptioningBatch(NamedTuple):
@@ -161,9 +146,9 @@ class CaptioningBatch(NamedTuple):
         vectors: Tensor = self.source if encoder is None else encoder(self.source)  # (P, L, D)
         if self.photos is None:
             return vectors
-        if vectors.device.type == "cpu":  # Its gradient is deterministic with several threads.
-            return vectors.index_select(0, self.photos)  # (B, L, D)
-        return vectors[self.photos]  # (B, L, D)
+        # The gradient of `index_select` is deterministic with several threads of a CPU.
+        on_cpu = vectors.device.type == "cpu"
+        return vectors.index_select(0, self.photos) if on_cpu else vectors[self.photos]
 
 
 class CaptioningLoss(nn.Module):
@@ -177,9 +162,7 @@ class CaptioningLoss(nn.Module):
         super().__init__()
         assert decoder.config.selection == self.selection
         objective.check_selection(self.selection)
-        self.decoder = decoder
-        self.encoder = encoder
-        self.objective = objective
+        self.decoder, self.encoder, self.objective = decoder, encoder, objective
 
     def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
         """The loss of a batch under the key `loss`, and quantities to report.
@@ -214,14 +197,9 @@ class CaptioningLoss(nn.Module):
     def fed_words(self, batch: CaptioningBatch, memory: Memory) -> Tensor:
         """The words (B, T) to feed: the batch's inputs, after scheduled sampling.
 
-        Bengio et al. 2015, *Scheduled Sampling for Sequence Prediction with Recurrent Neural
-        Networks*, section 2.4. Each word after `<start>` is replaced, independently and with a
-        probability that rises with `progress`, by one drawn from the decoder's distribution after
-        the words fed so far.
-
-        The decoder runs in evaluation mode: hard attention takes the most probable position, and
-        dropout is off, except that in the memory (`memory_dropout`). As in the paper no gradient
-        passes through a drawn word, so the loss is teacher forcing of the returned words.
+        Bengio et al. 2015, section 2.4. Each word after `<start>` is replaced, independently and
+        with a probability that rises with `progress`, by one drawn from the decoder's distribution
+        after the words fed so far, in evaluation mode. No gradient passes through a drawn word.
         """
         inputs, probability = batch.inputs, self.objective.scheduled_sampling * batch.progress
         if probability == 0:
@@ -248,10 +226,9 @@ _SAMPLING_SEED = 0x5343484544
 
 
 def doubly_stochastic_penalty(weights: Tensor, mask: Tensor) -> Tensor:
-    """Unevenness of the attention over a photo: (B,), sum over positions of (1 - sum_t alpha)^2.
+    """Sum over positions of (1 - sum_t alpha)^2: (B,). Xu et al. 2015, equation 14, second term.
 
-    weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out. In
-    float32 at least. Xu et al. 2015, equation 14, second term: summed over the L positions.
+    weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
     """
     weights = at_least_float32(weights)
     mass = (weights * mask.unsqueeze(-1)).sum(dim=1)  # (B, L)
@@ -279,20 +256,16 @@ class HardAttentionLoss(CaptioningLoss):
     each word of a caption; the gradient is the paper's learning rule, which follows equation 12.
     Choices that the paper leaves open:
 
-    - The reward of a draw is log p(y | s, a) of the whole caption without padding, the same for
-      each of its positions. Label smoothing applies to all of equation 10: log p(y | s, a) is then,
-      in the baseline too, minus the smoothed cross-entropy.
+    - The reward of a draw is log p(y | s, a) of the whole caption, the same for each of its
+      positions. With label smoothing it is, in the baseline too, minus the smoothed cross-entropy.
     - The baseline b is in nats a word, and a caption of T words is compared with T b, as longer
-      captions are less probable. For captions of one length, as in the authors' code, this is the
-      paper's. It is updated after use, from the captions drawn in the batch: a draw compared with
-      itself would bias the gradient. It starts at -log V, the value of an untrained decoder. Where
-      gradients are accumulated it is updated after each part.
-    - With several draws a caption (`ObjectiveConfig.draws`) each is compared with the mean of the
-      others instead of b.
+      captions are less probable; for captions of one length this is the paper's. It starts at
+      -log V, the value of an untrained decoder, and is updated after use, from the captions drawn
+      in the batch: a draw compared with itself would bias the gradient.
+    - With several draws a caption each is compared with the mean of the others instead of b.
     - The entropy is that of each word's distribution over positions, given the earlier draws.
     - Semi-sampling is drawn once a caption. A caption with expected values has no draw, no score
-      function and no part in the baseline: its gradient is that of soft attention. (In the
-      authors' code its score function is sample / alpha = 1 everywhere, which softmax maps to 0.)
+      function and no part in the baseline: its gradient is that of soft attention.
 
     baseline: a buffer, so that checkpoints contain it.
     """
@@ -301,13 +274,8 @@ class HardAttentionLoss(CaptioningLoss):
     decoder: ShowAttendTellDecoder
     baseline: Tensor
 
-    def __init__(
-        self,
-        decoder: ShowAttendTellDecoder,
-        objective: ObjectiveConfig,
-        encoder: Encoder | None = None,
-    ) -> None:
-        super().__init__(decoder, objective, encoder)
+    def __init__(self, decoder: ShowAttendTellDecoder, *others: Any) -> None:
+        super().__init__(decoder, *others)
         words = decoder.embedding.num_embeddings
         self.register_buffer("baseline", torch.tensor(-math.log(words)))
 
@@ -315,9 +283,8 @@ class HardAttentionLoss(CaptioningLoss):
         """The loss of a batch under the key `loss`, and quantities to report.
 
         `loss`: mean over captions of minus the lower bound, less the entropy term, in nats a
-            caption; its gradient is minus the learning rule. `cross_entropy`: nats a word, without
-            smoothing. `entropy`: of the distribution over positions, nats a word. `baseline`:
-            before this batch, nats a word.
+        caption; its gradient is minus the learning rule. `cross_entropy`, without smoothing,
+        `entropy`, over positions, and `baseline`, before this batch: nats a word.
         """
         device = batch.inputs.device
         generator = torch.Generator(device).manual_seed(batch.seed)
@@ -361,10 +328,7 @@ class HardAttentionLoss(CaptioningLoss):
 
     @torch.no_grad()
     def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
-        """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a), a word: the mean over the draws of all ranks.
-
-        reward, drawn (B, N), words (B, 1).
-        """
+        """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a) a word, over the draws (B, N) of all ranks."""
         sums = torch.stack([(reward * drawn).sum(), (words * drawn).sum().to(reward.dtype)])  # (2,)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(sums)
@@ -375,10 +339,7 @@ class HardAttentionLoss(CaptioningLoss):
 
 
 Reward = Callable[[Tensor, Sequence[Sequence[Sequence[int]]]], Tensor]
-"""Maps the rows (B,) of photos and K captions of each, as tokens, to rewards (B, K).
-
-`<end>` is the last token of captions that ended.
-"""
+"""Rows (B,) of photos and K captions of each, as tokens, `<end>` included -> rewards (B, K)."""
 
 
 class SelfCriticalLoss(CaptioningLoss):
@@ -387,23 +348,17 @@ class SelfCriticalLoss(CaptioningLoss):
     Rennie et al. 2017, *Self-Critical Sequence Training for Image Captioning*, sections 3 and 4;
     Luo 2020, *A Better Variant of Self-Critical Sequence Training*, section 2.
 
-    Samples captions of each photo with the decoder loop, without a gradient, and rewards them.
-    Teacher forcing then gives their log-probabilities; the gradient is that of -(r - b) log p with
-    reward r and baseline b, Rennie et al., equation 7. log p includes the end token, except for
-    captions cut at the maximum length, which did not draw it.
-
-    Both passes run without dropout, so that the gradient is in expectation that of the expected
-    reward. An encoder that is trained too stays in training mode for both.
+    Samples captions of each photo, without a gradient, and rewards them. Teacher forcing then gives
+    their log-probabilities; the gradient is that of -(r - b) log p with reward r and baseline b,
+    Rennie et al., equation 7. log p includes the end token, except for captions cut at the maximum
+    length, which did not draw it. Both passes run without dropout, so that the gradient is in
+    expectation that of the expected reward.
     """
 
     def __init__(
-        self,
-        decoder: CaptionDecoder,
-        objective: ObjectiveConfig,
-        reward: Reward,
-        encoder: Encoder | None = None,
+        self, decoder: CaptionDecoder, objective: ObjectiveConfig, reward: Reward, *others: Any
     ) -> None:
-        super().__init__(decoder, objective, encoder)
+        super().__init__(decoder, objective, *others)
         assert objective.self_critical is not None
         self.config = objective.self_critical
         self.reward = reward
@@ -412,9 +367,8 @@ class SelfCriticalLoss(CaptioningLoss):
         """The loss of a batch under the key `loss`, and quantities to report.
 
         `loss`: mean over photos and samples of -(r - b) log p, plus the weighted loss of the
-            reference captions; only its gradient has a meaning. `reward`, `length`: means over the
-            samples. `greedy_reward`: where it is the baseline. `finished`: share of the samples
-            that ended before the maximum.
+        reference captions; only its gradient has a meaning. `reward`, `length`, `finished` (before
+        the maximum): means over the samples. `greedy_reward`: where it is the baseline.
         """
         config = self.config
         assert batch.rows is not None
@@ -446,11 +400,8 @@ class SelfCriticalLoss(CaptioningLoss):
         return {"loss": loss, **{name: value.detach() for name, value in report.items()}}
 
     def _captions(self, memory: Memory, strategy: Strategy) -> list[list[list[int]]]:
-        """Generate captions of each photo, as tokens; `<end>` is the last of those that ended.
-
-        No token is forbidden: the model's probability of a forbidden token is not 0.
-        """
-        longest = self.config.maximum_length
+        """Generate captions of each photo, as tokens; `<end>` is the last of those that ended."""
+        longest = self.config.maximum_length  # The only limit: no token has a probability of 0.
         decoded = decode(
             self.decoder,
             memory,
@@ -467,9 +418,8 @@ class SelfCriticalLoss(CaptioningLoss):
         """log p (B, K) of the captions of `_captions`, with its gradient."""
         rows = [torch.tensor(caption) for each in captions for caption in each]
         targets = pad_sequence(rows, batch_first=True, padding_value=-1)  # (B * K, T)
-        targets, mask = targets.clamp(min=0), targets >= 0
-        device = memory.values.device
-        targets, mask = (each.to(device, non_blocking=True) for each in (targets, mask))
+        pair, device = (targets.clamp(min=0), targets >= 0), memory.values.device
+        targets, mask = (each.to(device, non_blocking=True) for each in pair)
         inputs = decoder_inputs(targets).view(len(captions), -1, targets.shape[1])  # (B, K, T)
         logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
         return -cross_entropies(logits, targets, mask)[0].view(inputs.shape[:2])  # (B, K)

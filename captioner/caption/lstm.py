@@ -37,16 +37,13 @@ class DecoderConfig(CaptionDecoderConfig):
     hidden_size: Size = Field(512, description="H, of the LSTM")
     attention_size: Size = Field(512, description="A, of the additive score")
     selection: Literal["soft", "hard"] = Field(
-        "soft",
-        description="soft: the expected annotation vector; hard: that of one place, drawn in "
-        "training and the likeliest otherwise",
+        "soft", description="soft: the expected annotation vector; hard: that of a drawn place"
     )
     gate: Literal["scalar", "vector", "none"] = Field(
         "scalar", description="beta, one a step (section 4.2.1) or one for each of D"
     )
     deep_output: bool = Field(
-        True,
-        description="equation 7, L_o(E y + L_h h + L_z z); without it the output layer sees only h",
+        True, description="equation 7, L_o(E y + L_h h + L_z z); without it the output sees only h"
     )
     output_tanh: bool = Field(False, description="a tanh before L_o")
     dropout: Fraction = Field(0.5, description="on embeddings, on the initial state and before L_o")
@@ -98,11 +95,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         return self.attention.remember(_autocast(self.standardised(annotations)))
 
     def start(self, memory: Memory) -> DecoderState:
-        """A memory of B sources -> the state before the first word, (B, 1, H).
-
-        Section 3.1.2: c_0 and h_0 are functions of the mean annotation vector.
-        """
-        assert memory.mask is None  # A photo has all its places.
+        """A memory of B sources -> the state before the first word, (B, 1, H). Section 3.1.2."""
         mean = self._drop(memory.values.mean(dim=1, keepdim=True))  # (B, 1, D)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
         cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
@@ -129,8 +122,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
     ) -> TeacherForced:
         """Teacher forcing: fed words (B, K, T), `<start>` first -> `TeacherForced`.
 
-        Only the recurrence runs step by step. Embeddings, their part of the LSTM's gates and the
-        output layer are one product each over all T steps.
+        Only the recurrence runs step by step; the rest is one product each over all T steps.
         generator: source of hard attention's draws.
         expected: (B, K) boolean, captions for which hard attention takes the expected value.
         """
@@ -206,11 +198,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         return hidden, attended
 
     def _drop(self, hidden: Tensor) -> Tensor:
-        """Dropout of (B, K, ...), with one mask for the K rows of a source.
-
-        The draws of hard attention are compared with each other, so dropout must not tell them
-        apart.
-        """
+        """Dropout of (B, K, ...), one mask for the K rows: draws are to differ by places only."""
         if hidden.shape[1] == 1 or not self.training:
             return self.dropout(hidden)  # type: ignore[no-any-return]
         mask = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
@@ -225,10 +213,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         return attended._replace(context=beta * attended.context)
 
     def _output_features(self, embedded: Tensor, hidden: Tensor, context: Tensor) -> Tensor:
-        """Embedding (..., E), state (..., H), context (..., D) -> input of L_o, (..., E).
-
-        Equation 7. Without deep output it is the state, (..., H).
-        """
+        """Embedding (..., E), state (..., H), context (..., D) -> input of L_o. Equation 7."""
         if self.config.deep_output:
             hidden = embedded + self.output_hidden(self._drop(hidden))  # (..., E)
             hidden = hidden + self.output_context(context)

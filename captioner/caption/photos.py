@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from itertools import chain
@@ -29,17 +28,8 @@ from captioner.outcomes import (
 )
 from captioner.text.languages import ENGLISH, language_tag
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.find_images import find_images
-from captioner.vision.images import (
-    IS_ADDRESS,
-    ImageSource,
-    image_name,
-    is_address,
-    original_size,
-    shrink,
-)
+from captioner.vision.images import ImageSource, image_name, original_size, shrink
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.shards import SHARD_SUFFIXES, CellReader, numbered, shard_photos
 
 Translate = Callable[[list[Caption]], list[Caption]]
 """Translates captions, such as `translate_captions` with its translator."""
@@ -53,11 +43,9 @@ class Captioned(NamedTuple):
 
 
 class PhotoCaptioner(ABC):
-    """Captions photos, however its networks are computed.
+    """Captions photos, however its networks are computed. search: the default options.
 
-    preprocessing: of photos. search: the default options. confidence: of a calibrated model.
-    load_translation: gives what translates captions into a language; of models from
-        `captioner.load`.
+    load_translation: gives what translates captions into a language; of `captioner.load`.
     """
 
     preprocessing: Preprocessing
@@ -73,40 +61,27 @@ class PhotoCaptioner(ABC):
 
     @abstractmethod
     def caption_pixels(
-        self, pixels: numpy.ndarray[Any, Any], search: SearchOptions, draws: Any = None
+        self, pixels: Any, search: SearchOptions, draws: Any = None
     ) -> list[Caption]:
         """Photos (B, 3, size, size), uint8 -> captions. draws: of `source_of_draws`."""
 
     def _caption(
-        self,
-        words: Sequence[str],
-        log_probabilities: Sequence[float],
-        attention: Any,
-        score: float | None = None,
+        self, words: Sequence[str], terms: Sequence[float], maps: Any, score: float | None = None
     ) -> Caption:
         """T words, T + 1 log-probabilities (the end's last), maps (T, L) -> a caption."""
-        return Caption(
-            text=sentence(words),
-            words=tuple(words),
-            log_probability=sum(log_probabilities),
-            word_log_probabilities=tuple(log_probabilities[: len(words)]),
-            attention=attention.reshape(-1, *self.map_shape),  # (T, rows, columns)
-            score=score,
-        )
+        maps = maps.reshape(-1, *self.map_shape)  # (T, rows, columns)
+        each = tuple(terms[: len(words)])
+        return Caption(sentence(words), tuple(words), sum(terms), each, maps, score=score)
 
     def _best_captions(self, results: Iterable[Sequence[Any]], n_best: int) -> list[Caption]:
         """Hypotheses of each photo, best first -> its caption with `n_best` - 1 alternatives."""
         captions = []
         for hypotheses in results:
-            best = [
-                self._caption(
-                    [self.vocabulary.words[token] for token in each.tokens],
-                    each.token_log_probabilities,
-                    each.attention,
-                    each.score,
-                )
-                for each in hypotheses[:n_best]
-            ]
+            best = []
+            for each in hypotheses[:n_best]:
+                words = [self.vocabulary.words[token] for token in each.tokens]
+                terms = each.token_log_probabilities
+                best.append(self._caption(words, terms, each.attention, each.score))
             if self.confidence is not None:
                 best = self.confidence.judge(best)
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
@@ -144,10 +119,9 @@ class PhotoCaptioner(ABC):
     ) -> Any:
         """Caption a photo, or photos in order.
 
-        photos: one photo gives one caption, a list or other collection gives a list, and an
-            iterator (such as a generator) gives an iterator, which reads it batch by batch. A photo
-            is a path, the content of a file, a binary file, a Pillow image, a NumPy array (H, W, 3)
-            or a tensor (3, H, W) of uint8 or of floats in [0, 1].
+        photos: one gives one caption, a collection a list, and an iterator an iterator, which reads
+            it batch by batch. A photo is a path, the content of a file, a binary file, a Pillow
+            image, a NumPy array (H, W, 3) or a tensor (3, H, W) of uint8 or floats in [0, 1].
         on_error: `raise` raises `UserError` for a photo that cannot be read; `skip` gives a
             `Failed` with the reason in place of its caption.
         language: of the captions, such as "de" or "fr"; by default English.
@@ -177,9 +151,8 @@ class PhotoCaptioner(ABC):
         if tag in (None, ENGLISH):
             return None
         if self.load_translation is None:
-            raise UserError(
-                "this model captions in English only: captioner.load gives one that translates"
-            )
+            only = "this model captions in English only"
+            raise UserError(f"{only}: captioner.load gives one that translates")
         return self.load_translation(tag)
 
 
@@ -193,10 +166,8 @@ def caption_photos(
 ) -> Iterator[Captioned | Failed]:
     """Caption photos in order. Of a list, several batches at once, and more read meanwhile.
 
-    photos: their names and sources. `-` is the name of standard input.
-    search: the captioner's own by default.
-    translate: applied to the captions of each batch.
-    are_files: whether several threads may load photos.
+    photos: their names and sources. `-` is the name of standard input. search: the captioner's own
+        by default. are_files: whether several threads may load photos.
     """
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
@@ -231,34 +202,6 @@ def caption_photos(
     batches = read_batches(photos, batch_size, read, readers)
     outcomes = in_background(lambda batch: with_results(batch, write), batches, workers)
     return chain.from_iterable(outcomes)
-
-
-def find_photos(
-    paths: Sequence[str], passed_over: Counter[str] | None = None
-) -> tuple[dict[str, ImageSource], list[Failed]]:
-    """The photos that files, folders, patterns and shards hold, by name; and names without a photo.
-
-    passed_over: for `find_images`.
-    """
-    photos: dict[str, ImageSource] = {}
-    failed: list[Failed] = []
-    reader = CellReader()
-    for path in paths:
-        if not path:
-            failed.append(Failed(path, "an empty path names no photo"))
-        elif path == "-":  # Standard input; a file of that name is ./-.
-            photos[path] = path
-        elif is_address(path) and not os.path.lexists(path):
-            failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
-        else:
-            problems: list[str] = []
-            for file in map(os.fspath, find_images(numbered(path), problems.append, passed_over)):
-                if file.lower().endswith(SHARD_SUFFIXES):
-                    photos.update(shard_photos(file, problems.append, reader))
-                else:
-                    photos[file] = file
-            failed += [Failed(path, problem) for problem in problems]
-    return photos, failed
 
 
 def _is_one_photo(photos: Any) -> bool:

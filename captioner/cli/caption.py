@@ -80,12 +80,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths, standard_input = _read_paths(arguments)
 
-    from captioner.caption.photos import find_photos
     from captioner.cli.outputs import opened_outputs
     from captioner.hub import pinned
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
     from captioner.vision.find_images import passed_over_in_words
+    from captioner.vision.shards import find_photos
 
     if arguments.format:
         formatted(arguments.format, dict.fromkeys(FIELDS))

@@ -24,11 +24,10 @@ class Constraints:
     forbidden: tokens that are never chosen (padding, start, unknown).
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
-    ngrams: (N,) keys of the 4-grams of tokens that people wrote, sorted; see `ngram_keys`. No other
-        4-gram occurs in a hypothesis, except before an end where nothing else is left. Only the
-        `LIKELIEST` tokens of a step are candidates, also in sampling. None allows all.
-        (a, `start`, `start`, b) of a word a is a clash: b never comes after a.
-    start: the token before the first one, three times, in `ngrams`.
+    ngrams: (N,) sorted `ngram_keys` of the 4-grams of tokens that people wrote. No other 4-gram
+        occurs in a hypothesis, except before an end where nothing else is left. Only the
+        `LIKELIEST` tokens of a step are candidates. (a, `start`, `start`, b) of a word a is a
+        clash: b never comes after a. start: the token before the first one, three times.
     """
 
     minimum_length: int = 0
@@ -43,8 +42,7 @@ class Constraints:
     def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
         """Set log-probabilities (B, K, V) of tokens ruled out by those so far (B, K, t) to -inf.
 
-        A row with every token blocked may end: its end token keeps its log-probability, but at
-        least `IMPOSSIBLE`. So every row has a token left.
+        A row with every token blocked may end, with a log-probability of at least `IMPOSSIBLE`.
         """
         length = history.shape[-1]
         ending = log_probabilities[..., end].clamp(min=IMPOSSIBLE)  # (B, K)
@@ -108,10 +106,7 @@ class Constraints:
 
 
 def ngram_keys(tokens: Iterable[Tensor | int], vocabulary_size: int) -> Tensor:
-    """A number for each n-gram of tokens (int64, broadcast), in lexicographic order.
-
-    tokens: the first ones, the second ones and so on, of vocabularies of up to 55,108 words.
-    """
+    """A number for each n-gram of up to 55,108 words, in their order. tokens: first, second, ..."""
     keys = torch.zeros((), dtype=torch.long)
     for each in tokens:
         keys = keys * vocabulary_size + each

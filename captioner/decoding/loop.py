@@ -1,8 +1,4 @@
-"""The one decoder loop, for captions and translations, with its strategies and its ranking.
-
-Beam search (greedy with a beam of 1) and sampling. Finished hypotheses are ranked by the length
-normalisation and the coverage penalty of GNMT.
-"""
+"""The one decoder loop, for captions and translations, with its strategies and its ranking."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,10 @@ from threading import Lock
 from typing import Any
 
 from captioner.errors import UserError
+from captioner.outcomes import Failed
 from captioner.parquet_tables import pyarrow_library
 from captioner.vision.find_images import find_images
-from captioner.vision.images import IMAGE_SUFFIXES
+from captioner.vision.images import IMAGE_SUFFIXES, IS_ADDRESS, ImageSource, is_address
 
 SHARD_SUFFIXES = (".tar", ".parquet")
 
@@ -133,6 +134,31 @@ def shard_photos(
             yield path, path
         else:
             report(f"{name} has no photo")
+
+
+def find_photos(
+    paths: Sequence[str], passed_over: Counter[str] | None = None
+) -> tuple[dict[str, ImageSource], list[Failed]]:
+    """The photos of files, folders, patterns and shards, by name; and names without a photo."""
+    photos: dict[str, ImageSource] = {}
+    failed: list[Failed] = []
+    reader = CellReader()
+    for path in paths:
+        if not path:
+            failed.append(Failed(path, "an empty path names no photo"))
+        elif path == "-":  # Standard input; a file of that name is ./-.
+            photos[path] = path
+        elif is_address(path) and not os.path.lexists(path):
+            failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
+        else:
+            problems: list[str] = []
+            for file in map(os.fspath, find_images(numbered(path), problems.append, passed_over)):
+                if file.lower().endswith(SHARD_SUFFIXES):
+                    photos.update(shard_photos(file, problems.append, reader))
+                else:
+                    photos[file] = file
+            failed += [Failed(path, problem) for problem in problems]
+    return photos, failed
 
 
 def numbered(pattern: str) -> list[str]:

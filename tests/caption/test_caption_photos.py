@@ -11,11 +11,12 @@ from samples import assert_same_captions, make_captioner, save_photo
 
 from captioner.caption import photos
 from captioner.caption.captioner import Captioner
-from captioner.caption.photos import Captioned, caption_photos, find_photos
+from captioner.caption.photos import Captioned, caption_photos
 from captioner.data.example import Example
 from captioner.evaluation.score import caption_examples
 from captioner.outcomes import Failed
 from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.shards import find_photos
 
 
 @pytest.fixture

@@ -94,7 +94,6 @@ def test_search_options_go_over_the_model_s_own_and_only_ordinary_words_are_said
         str,
         Path.read_bytes,
         lambda path: io.BytesIO(path.read_bytes()),
-        Image.open,
         lambda path: numpy.array([str(path)])[0],
         lambda path: numpy.array(Image.open(path)) / 255,
         lambda path: torch.tensor(numpy.array(Image.open(path))).permute(2, 0, 1).half() / 255,

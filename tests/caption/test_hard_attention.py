@@ -41,27 +41,23 @@ def make_loss(decoder: ShowAttendTellDecoder | None = None, **options: float) ->
     return HardAttentionLoss(decoder or make_decoder(), ObjectiveConfig(**fields)).double()  # type: ignore[arg-type]
 
 
-def loss_of(loss: HardAttentionLoss, batch: CaptioningBatch, places: Tensor) -> dict[str, Tensor]:
-    """What the loss says where the places (B, K, T) are given."""
+def with_places(
+    loss: HardAttentionLoss, batch: CaptioningBatch, places: Any, expected: Tensor | None = None
+) -> tuple[dict[str, Tensor], Any]:
+    """The loss's report, and its decoder's output, where the places (B, K, T) are given."""
+    places = torch.tensor(places)
     loss.decoder.attention.selection = Given(places)
-    return loss.loss(batch)
-
-
-def forced(
-    loss: HardAttentionLoss, batch: CaptioningBatch, places: Tensor, expected: Tensor | None = None
-) -> Any:
-    """What its decoder says where the places (B, K, T) are given."""
+    report = loss.loss(batch)
     loss.decoder.attention.selection = Given(places)
     fed = batch.inputs.unsqueeze(1).expand(-1, places.shape[1], -1)
-    return loss.decoder(loss.decoder.remember(batch.source), fed, None, expected)
+    return report, loss.decoder(loss.decoder.remember(batch.source), fed, None, expected)
 
 
-def with_places(
+def of_one_photo(
     loss: HardAttentionLoss, batch: CaptioningBatch, places: tuple[int, ...]
 ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """What the loss says where one photo's places are given, log p(y | s, a) and log p(s | a)."""
-    given = torch.tensor([[places]])
-    report, said = loss_of(loss, batch, given), forced(loss, batch, given)
+    """The report where one photo's places are given, log p(y | s, a) and log p(s | a)."""
+    report, said = with_places(loss, batch, [[places]])
     smoothing = loss.objective.label_smoothing
     entropies = cross_entropies(said.logits[:, 0], batch.targets, batch.mask, smoothing)
     log_words = -entropies[0].sum()
@@ -80,7 +76,7 @@ def enumerate_draws(loss: HardAttentionLoss, batch: CaptioningBatch) -> tuple[Te
     baseline = loss.baseline.clone()
     bound, mean, total = torch.zeros(()).double(), torch.zeros(1).double(), 0.0
     for places in itertools.product(range(PLACES), repeat=steps):
-        report, log_words, log_places = with_places(loss, batch, (*places, *padding))
+        report, log_words, log_places = of_one_photo(loss, batch, (*places, *padding))
         loss.baseline.copy_(baseline)  # Each draw is one that could come next.
         probability = log_places.detach().exp()
         bound = bound + log_places.exp() * log_words
@@ -124,30 +120,28 @@ def test_two_draws_have_the_same_mean_gradient() -> None:
     mean = torch.zeros_like(bound)
     every = [(*places, 0) for places in itertools.product(range(PLACES), repeat=2)]
     for draws in itertools.product(every, repeat=2):
-        given = torch.tensor([draws])  # (1, 2, 3)
-        said = forced(loss, batch, given)
+        report, said = with_places(loss, batch, [draws])  # (1, 2, 3)
         probability = (said.log_probability * batch.mask).sum().detach().exp()
-        gradient = gradients(loss_of(loss, batch, given)["loss"], loss.decoder)
+        gradient = gradients(report["loss"], loss.decoder)
         mean += probability * gradient
     assert_equal(mean, -bound)
     loss.baseline.fill_(40.0)  # That of single draws has no part.
-    assert_equal(gradients(loss_of(loss, batch, given)["loss"], loss.decoder), gradient)
+    report, _ = with_places(loss, batch, [draws])
+    assert_equal(gradients(report["loss"], loss.decoder), gradient)
 
 
 def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
     batch, places = make_batch(), (2, 2, 0)
-    plain, log_words, _ = with_places(make_loss(), batch, places)
+    loss = make_loss()
+    plain, log_words, _ = of_one_photo(loss, batch, places)
     torch.testing.assert_close(plain["loss"], -log_words)
     assert float(plain["cross_entropy"]) == pytest.approx(-float(log_words.detach()) / STEPS)
-    loss = make_loss(entropy_weight=0.4)
-    report, _, _ = with_places(loss, batch, places)
-    said = forced(loss, batch, torch.tensor([[places]]))
+    report, said = with_places(make_loss(loss.decoder, entropy_weight=0.4), batch, [[places]])
     entropy = -(said.weights * said.weights.log()).sum()
     assert float(report["entropy"]) == pytest.approx(float(entropy.detach()) / STEPS)
     torch.testing.assert_close(report["loss"], plain["loss"] - 0.4 * entropy)
     expected = gradients(entropy, loss.decoder)
-    bare, _, _ = with_places(make_loss(loss.decoder), batch, places)
-    found, without = (gradients(each["loss"], loss.decoder) for each in (report, bare))
+    found, without = (gradients(each["loss"], loss.decoder) for each in (report, plain))
     assert_equal(found - without, -0.4 * expected)
     assert expected.abs().max() > 0.01
 
@@ -165,25 +159,6 @@ def test_semi_sampling_of_everything_is_soft_attention(draws: int) -> None:
     assert loss.baseline.item() == pytest.approx(-math.log(WORDS), abs=1e-6)  # nothing was drawn
 
 
-def test_a_mixed_batch_is_its_captions_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch, places = make_batch(4), torch.tensor([[0, 1, 2], [2, 2, 1], [1, 0, 0], [0, 2, 0]])
-    expected = torch.tensor([True, False, False, True])
-    loss = make_loss(semi_sampling=0.5, entropy_weight=0.1)
-
-    def run(rows: slice) -> dict[str, Tensor]:
-        uniform = torch.where(expected, 0.0, 0.9)[rows]
-        monkeypatch.setattr(torch, "rand", lambda *_, **__: uniform)
-        part = CaptioningBatch(*(field[rows] for field in batch[:4]))
-        loss.baseline.fill_(-0.5)
-        return loss_of(loss, part, places[rows].unsqueeze(1))
-
-    together = run(slice(None))
-    alone = [run(slice(index, index + 1)) for index in range(4)]
-    torch.testing.assert_close(together["loss"], sum(one["loss"] for one in alone) / 4)
-    parts = torch.stack([gradients(one["loss"], loss.decoder) for one in alone])
-    assert_equal(gradients(together["loss"], loss.decoder), parts.mean(dim=0))
-
-
 def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -192,9 +167,8 @@ def test_the_baseline_is_a_moving_average_of_the_drawn_captions_a_word(
     loss.baseline.fill_(-2.0)
     # The second is given expected values.
     monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.tensor([0.9, 0.1, 0.9]))
-    places = torch.tensor([[[0, 1, 2]], [[2, 2, 1]], [[1, 0, 0]]])
-    report = loss_of(loss, batch, places)
-    said = forced(loss, batch, places, torch.tensor([[False], [True], [False]]))
+    places = [[[0, 1, 2]], [[2, 2, 1]], [[1, 0, 0]]]
+    report, said = with_places(loss, batch, places, torch.tensor([[False], [True], [False]]))
     rewards = -cross_entropies(said.logits[:, 0], batch.targets, batch.mask)[0]
     of_draws = float((rewards[0] + rewards[2]).detach()) / 6  # two captions of three words
     assert loss.baseline.item() == pytest.approx(0.9 * -2.0 + 0.1 * of_draws)

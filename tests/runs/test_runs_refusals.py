@@ -30,7 +30,6 @@ SHAPES = "data: {format: shapes}\n"
     ("text", "named"),
     [
         (SHAPES + "epochs: 3", "'epochs'; did you mean 'training.epochs'?"),
-        (SHAPES + "objective: {semi_sampling: 0.1}", "objective.semi_sampling is for hard"),
         (SHAPES + "objective: {grounding: 0.1}", "grounding and data.instances need each other"),
         (
             SHAPES + "decoder: {selection: hard}\n"
