@@ -48,8 +48,7 @@ def overlay(
 ) -> Image.Image:
     """Draw one attention map over its photo; returns an RGB image of the photo's size.
 
-    attention_map: (rows, columns), at least 0, with sum 1.
-    region: the part of the photo the map covers; the rest is dimmed and hatched.
+    attention_map: (rows, columns). region: what it covers; the rest is dimmed and hatched.
     strength: 0 leaves the photo unchanged, 1 leaves it almost dark where the model did not look.
 
     A dark photo is brightened, and what is dark under the light as well. The map is scaled by its

@@ -28,10 +28,7 @@ def printable(text: str) -> str:
 
 
 def font_for(text: str, size: int) -> Font:
-    """A font of `size` pixels: Pillow's for ASCII; DejaVu, bundled with matplotlib, for the rest.
-
-    Letters that it lacks are drawn as empty boxes.
-    """
+    """A font of `size` pixels: Pillow's for ASCII, else matplotlib's DejaVu, then boxes."""
     return _font(text.isascii(), size)
 
 

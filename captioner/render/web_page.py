@@ -35,8 +35,7 @@ def web_page(
 ) -> str:
     """An HTML document whose Content-Security-Policy forbids loading anything and other scripts.
 
-    title: plain text. styles: names of style sheets. body: HTML. script: a JavaScript
-    module that runs after the body. language: its tag.
+    styles: names of style sheets. body: HTML. script: a JavaScript module that runs after it.
     """
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     if script:

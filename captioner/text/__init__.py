@@ -4,5 +4,4 @@ from captioner.text.subword_vocabulary import SubwordVocabulary as SubwordVocabu
 from captioner.text.vocabulary import Vocabulary as Vocabulary
 from captioner.text.vocabulary import WordVocabulary as WordVocabulary
 
-TextVocabulary = WordVocabulary | SubwordVocabulary
-"""A vocabulary of a translator, of one or two languages."""
+TextVocabulary = WordVocabulary | SubwordVocabulary  # Of a translator: of one or two languages.

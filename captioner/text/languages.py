@@ -8,15 +8,11 @@ from pathlib import Path
 
 from captioner.errors import UserError
 
-ENGLISH = "en"
-"""The language of captions that are not translated."""
+ENGLISH = "en"  # The language of captions that are not translated.
 
 
 def language_tag(text: str, where: str) -> str:
-    """A tag of RFC 5646 in its usual case (section 2.1.1): "fr" for FR, "pt-BR" for pt-br.
-
-    where: names it in messages, such as "--language".
-    """
+    """A tag of RFC 5646 in its usual case (section 2.1.1): "pt-BR". where: its name in messages."""
     if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", text):
         raise UserError(f"{where} {text!r} is not a language tag such as de or pt-BR")
     language, *rest = text.lower().split("-")
@@ -54,18 +50,14 @@ def is_function_word(word: str, language: str) -> bool:
 
 
 def nouns(words: Sequence[str]) -> list[str]:
-    """The distinct words of a caption that are likely nouns, in order.
-
-    words: from `tokenize`.
-    """
+    """The distinct words of a caption, from `tokenize`, that are likely nouns, in order."""
     return [word for word in dict.fromkeys(words) if is_noun(word)]
 
 
 def is_noun(word: str) -> bool:
     """Whether a word of a caption is likely a noun; a rare verb or adjective passes for one.
 
-    No nouns are function words, frequent verbs, adjectives and numbers, and unknown words in -ing,
-    -ed and -ly.
+    No nouns are function words, `MODIFIERS`, and unknown words in -ing, -ed and -ly.
     """
     if word in FUNCTION_WORDS or word in MODIFIERS or not word.replace("-", "").isalpha():
         return False

@@ -1,7 +1,4 @@
-"""People's n-grams: the words that captions have in a row, and whether a sentence keeps to them.
-
-Articles, plurals and slips are found in English captions only; n-grams are of any language.
-"""
+"""People's n-grams, of any language, and misplaced articles and slips, of English captions."""
 
 from __future__ import annotations
 

@@ -17,12 +17,10 @@ def is_valid_unicode(text: str) -> bool:
 
 
 def plain_text(text: str, case: str = "keep") -> str:
-    """Return text in Unicode's NFC with single spaces, and none at the ends.
+    """Text in Unicode's NFC with single spaces, none at the ends. case: only `lower` changes it.
 
     The subword space mark becomes a space, the word joiner a square, and lone surrogates the
     replacement character.
-
-    case: `lower`; any other keeps upper case.
     """
     valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if case == "lower":
@@ -44,13 +42,10 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 def as_sentence(text: str, capitals: str = "titles") -> tuple[str, bool]:
     """Rewrite a line in upper case as a sentence; returns it, and whether it was in upper case.
 
-    capitals: one of `Capitals`. `keep`: no line is changed. `lines`: lines all in upper case, of
-    two words or more or one word of at least four letters ("STOP", but not "BBC"). `titles`: also
-    lines such as "A Man Is Playing the Guitar", where at least three words and three fifths of all
-    words are capitalised, among them all of more than three letters. Words with more upper-case
-    letters ("NYC") stay.
-
-    Names lose their capital. `titles` does not suit languages that capitalise nouns, as German.
+    capitals: `keep`: no line is changed. `lines`: those all in upper case, of two words or more or
+    one of at least four letters ("STOP", but not "BBC"). `titles`: also those such as "A Man Is
+    Playing the Guitar", where three words, three fifths of all and all of more than three letters
+    are capitalised; words such as "NYC" stay. That does not suit German. Names lose their capital.
     """
     if capitals == "keep":
         return text, False

@@ -131,10 +131,7 @@ class SubwordVocabulary:
 
 
 _WORD_END = re.compile(r"(?<=[^bB])((?=[A-Zsu])|(?<=[sSuU]))(?![bB]*$)|$(?!^)")
-"""A place between the letters of `_kind`: before a space, beside a sign or an unspaced letter.
-
-Blank units belong to the word after them, or to the last word.
-"""
+"""Before a space, beside a sign or an unspaced letter; blanks belong to the next or last word."""
 
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
@@ -151,10 +148,7 @@ def _units(tokens: Sequence[str]) -> Iterator[list[str]]:
 
 def _kind(piece: str, text: str) -> str:
     """A letter: b for a blank unit, s for signs, l for letters, u for letters of scripts without
-    spaces, or an apostrophe; a capital if a space is before it.
-
-    piece: the first of the unit. text: of the whole unit.
-    """
+    spaces, or an apostrophe; a capital if a space is before it. piece: the first of the unit."""
     if piece in ("'", "\N{RIGHT SINGLE QUOTATION MARK}"):
         return "'"
     kind = "b"

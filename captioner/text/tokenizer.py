@@ -1,8 +1,6 @@
 """Splits captions into words as the COCO caption evaluation does.
 
 The rules of the Penn Treebank were derived from the evaluation program's output, oddities included.
-Those that need what captions do not have, such as programming languages and tags with attributes,
-are left out.
 """
 
 from __future__ import annotations
@@ -125,8 +123,7 @@ def tokenize(caption: str) -> list[str]:
     brackets become words ("-lrb-"), emoji are dropped, a pound sign becomes "#", combining accents
     are not composed. A text without words gives an empty list.
 
-    The Java program reads all captions as one text. Here each is read as if one with "A" followed:
-    there, "reads K." and "no." keep their period where the next caption begins in certain ways.
+    The Java program reads all captions as one text; here each is read as if one with "A" followed.
     Here line ends are white space: there, some split a caption in two, and all captions after it
     are scored against the wrong image.
 
@@ -141,8 +138,7 @@ def tokenize(caption: str) -> list[str]:
 def tokenize_unsplit(caption: str) -> list[str]:
     """As `tokenize`, but a mixed number stays one word: "22 3/4" with a no-break space.
 
-    That is the raw output of the evaluation's tokeniser. BLEU, CIDEr-D and METEOR split such a
-    word, as `tokenize` does; ROUGE-L does not.
+    BLEU, CIDEr-D and METEOR split such a word, as `tokenize` does; ROUGE-L does not.
     """
     text = caption.replace("\xad", "")  # Soft hyphens.
     if "&" in text:

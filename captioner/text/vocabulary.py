@@ -21,12 +21,9 @@ SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
 
 
 class Vocabulary:
-    """A fixed list of V words: four special ones, then the ordinary ones.
+    """A fixed list of V words: four special ones, then the ordinary ones, by index.
 
-    Text never encodes to a special word other than `unknown`: a literal "<end>" is unknown, so that
-    no text can end or pad a caption.
-
-    ordinary_words: by index, from 4; each is new and not special. words: all V, by index.
+    A literal "<end>" encodes to `unknown`, so that no text can end or pad a caption.
     """
 
     pad, start, end, unknown = range(4)  # The indices of `SPECIAL_WORDS`.
@@ -42,10 +39,7 @@ class Vocabulary:
 
     @classmethod
     def build(cls, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
-        """Keep every word that occurs at least `minimum_count` times in the captions.
-
-        Words are sorted by falling count, then alphabetically.
-        """
+        """The words that occur at least `minimum_count` times, by falling count, then letters."""
         counts = Counter(chain.from_iterable(captions))
         kept = {word for word, count in counts.items() if count >= minimum_count}
         return cls(sorted(kept - set(SPECIAL_WORDS), key=lambda word: (-counts[word], word)))
@@ -60,7 +54,7 @@ class Vocabulary:
         return self.words[: len(other)] == other.words
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """Return the index of each word, or `unknown`; adds no start or end."""
+        """The index of each word, or `unknown`; adds no start or end."""
         return [self._index.get(word, self.unknown) for word in words]
 
     def decode(self, indices: Iterable[int]) -> list[str]:
@@ -113,13 +107,11 @@ class Word(NamedTuple):
 class WordVocabulary:
     """Words of one or two languages with spaces between them, split by `split_words`.
 
+    vocabulary: most frequent words first.
     case: `keep`; `lower`; or `sentence`: the first word of a text is lower-cased if the vocabulary
     has it more often in lower case ("The", but not "Hans"), and joined texts are capitalised.
 
-    `join(split(x))` is `plain_text(x, case)`, capitalised for `sentence`. By way of `indices` and
-    `tokens`, unknown words become "<unk>".
-
-    vocabulary: most frequent words first.
+    `join(split(x))` is `plain_text(x, case)`, capitalised for `sentence`; but for unknown words.
     """
 
     kind: ClassVar[str] = "words"

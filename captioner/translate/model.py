@@ -31,9 +31,8 @@ class Embeddings(nn.Module):
     tie: `none`; `target`: the output layer shares the matrix of the target embeddings (Press and
         Wolf 2017, *Using the Output Embedding to Improve Language Models*); or `all`: the source
         embeddings share it too (Vaswani et al. 2017, section 3.4).
-    scale: multiply embeddings by sqrt(E), as Vaswani et al. (section 3.4). The rows of a shared
-        matrix start with norm 1, which is small for a recurrent network: unscaled, training takes
-        twice as many steps.
+    scale: multiply embeddings by sqrt(E) (section 3.4). Unscaled, a recurrent network with a shared
+        matrix, whose rows start with norm 1, trains for twice as many steps.
     """
 
     def __init__(
@@ -62,8 +61,7 @@ class Embeddings(nn.Module):
         # A shared matrix is one parameter with one name, so that a saved model holds it once.
         self.output = cpu.Linear(output_size, target_size) if tie == "none" else None
         self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
-        # Rows shared with the output layer or multiplied by sqrt(E) start with norm 1.
-        deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1
+        deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1  # The first: norm 1.
         for table in (self.target_embedding, self.source_embedding):
             if table is not None and not table.weight.is_meta:
                 nn.init.normal_(table.weight, std=deviation)
@@ -125,11 +123,8 @@ class TranslationLoss(nn.Module):
         self.objective = objective or TranslationObjective()
 
     def loss(self, batch: TranslationBatch) -> dict[str, Tensor]:
-        """Return the loss of a batch under `loss`, and other values to report.
-
-        `loss`: mean over target tokens, including `<end>`, in nats. `cross_entropy`: the same
-        without label smoothing.
-        """
+        """Mean over target tokens, including `<end>`, in nats: `loss`, which is optimised, and
+        `cross_entropy`, without label smoothing."""
         memory = self.translation_model.remember(batch.source, batch.source_mask)
         outputs = self.translation_model(memory, batch.inputs.unsqueeze(1))  # one row a source
         logits = outputs.logits.squeeze(1)  # (B, T, V)

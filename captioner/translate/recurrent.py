@@ -100,9 +100,8 @@ class RecurrentNetwork(nn.Module):
         """Embeddings (B, S, E), mask (B, S) -> outputs (B, S, D), final states (B, layers, D).
 
         D is H, or 2H in both directions, the forward half first. Padding follows the tokens and has
-        no effect: the backward direction starts at each sentence's last token, final states are
-        those at its ends, and outputs at padding are 0. Torch raises `RuntimeError` for a source
-        without tokens.
+        no effect: each direction starts and ends at the tokens, and outputs at padding are 0. Torch
+        raises `RuntimeError` for a source without tokens.
         """
         if mask is None:
             mask = torch.ones(embedded.shape[:2], dtype=torch.bool)
@@ -121,9 +120,8 @@ class RecurrentNetwork(nn.Module):
     def _run(self, inputs: Any, state: RecurrentState | None = None) -> tuple[Any, RecurrentState]:
         """A tensor or `PackedSequence`, states (layers, B, H) -> outputs and states.
 
-        Autocast casts cuDNN's recurrent networks to float16, whatever its own type is: without
-        loss scaling their gradients vanish. oneDNN has no LSTM in bfloat16 for CPUs without
-        AVX-512, and fails.
+        Autocast casts cuDNN's recurrent networks to float16, whatever its own type is: their
+        gradients vanish. oneDNN has no LSTM in bfloat16 for CPUs without AVX-512, and fails.
         """
         weight = next(self.network.parameters())
         before: Any = state and tuple(each.to(weight.dtype) for each in state)
@@ -137,8 +135,7 @@ class RecurrentNetwork(nn.Module):
 class FedCell(nn.Module):
     """A GRU or LSTM cell with a precomputed input projection and a recurrent context input.
 
-    The known inputs (embeddings) of all steps are projected in one product; only the context
-    vector, which depends on the step before, is projected step by step.
+    The known inputs (embeddings) of all steps are projected in one product, contexts step by step.
 
     kind: `gru` or `lstm`. known_size: of the known input. fed_size: of the context input, or 0.
     """

@@ -1,8 +1,4 @@
-"""The recurrent translation models, in the order of their papers.
-
-Without attention, Bahdanau's and Luong's, and GNMT, whose search's penalties are in
-`captioner.decoding`.
-"""
+"""The recurrent translation models, in the order of their papers."""
 
 from __future__ import annotations
 

@@ -63,10 +63,7 @@ class TransformerConfig(Config):
 
 
 class Transformer(TranslationModel):
-    """Encoder and decoder of self-attention; its state is a `StackState`.
-
-    config: the layer and the head of the alignment may be changed at any time.
-    """
+    """Encoder and decoder of self-attention; its alignment may be changed at any time."""
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()

@@ -19,16 +19,13 @@ from captioner.text.vocabulary import Word
 class Translation:
     """A translation and its alignment; equality ignores alignments.
 
-    source_tokens: the S source tokens, the last of which is "<end>".
-    tokens: the T target tokens, words or subwords.
+    source_tokens: the S source tokens, the last of which is "<end>". tokens: the T target tokens.
     log_probability: of the translation with its end, in nats.
     token_log_probabilities: of each of the T tokens.
     alignment: (T, S), float32 on the CPU: row t is the attention at token t. (T, 0) for a model
         without attention.
-    source_words, words: the words of the tokens, each with the number of its tokens; the source's
-        include "<end>".
-    score: ranks translations: the log-probability after length normalisation, plus the coverage
-        penalty.
+    source_words, words: the words of the tokens, each with the number of its tokens.
+    score: the log-probability after length normalisation, plus the coverage penalty.
     truncated: number of tokens cut from the end of a source that was too long.
     cut: whether the translation reached the maximum length although the model preferred going on.
     alternatives: the other n-best translations, best first.
@@ -70,9 +67,8 @@ class Translation:
         if weights.shape[1] > 0:
             weights = weights @ _groups(self.source_words)  # (T, S')
         weights = of_target.t() @ weights / of_target.sum(dim=0).unsqueeze(1)  # (T', S')
-        source, target = (
-            tuple(word.text for word in words) for words in (self.source_words, self.words)
-        )
+        sides = self.source_words, self.words
+        source, target = (tuple(word.text for word in each) for each in sides)
         return Alignment(source, target, weights)
 
     def to_dict(self) -> dict[str, Any]:

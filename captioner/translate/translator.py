@@ -92,8 +92,8 @@ class Translator:
     config: of `model`. source, target: vocabularies; the same object if joint.
     maximum_source_length: tokens; longer sources are cut with a warning.
     search: default search options. card: text of the model card.
-    capitals: which lines are rewritten as sentences, see `as_sentence`. The translation and
-        the words of the alignment of a line in upper case are in upper case too.
+    capitals: which lines are rewritten as sentences, see `as_sentence`; the translation of a line
+        in upper case is in upper case too.
     precision: of the matrix products.
     """
 
@@ -132,9 +132,8 @@ class Translator:
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
         """Set the decoder layer and head of a Transformer that alignments come from.
 
-        layer: counted from 0, or from -1 for the last; None keeps it. head: counted from 0, or
-        `mean` of all; None keeps it. The coverage penalty and the copying of unknown words use this
-        alignment too.
+        layer: counted from 0, or from -1 for the last. head: counted from 0, or `mean` of all. None
+        keeps it. The coverage penalty and the copying of unknown words use this alignment too.
         """
         chosen: dict[str, Any] = {} if layer is None else {"alignment_layer": layer}
         if head is not None:
@@ -170,11 +169,10 @@ class Translator:
 
         sentences: a string gives one translation, a list or other collection gives a list, and an
             iterator (such as a generator) gives an iterator, which reads it batch by batch.
-        search: in place of the model's own. batch_size: sentences decoded together, sorted by
-            length.
+        search: in place of the model's own. options: its fields, such as `beam=10`, over it.
+        batch_size: sentences decoded together, sorted by length.
         on_error: `raise` raises `UserError` for a sentence that is not a string; `skip` gives a
             `Failed` with the reason in place of its translation.
-        options: fields of `TranslationSearch`, such as `beam=10` or `n_best=3`, over the search.
 
         Entities of HTML are unescaped. An empty sentence has an empty translation. A sentence that
         is too long is cut with a `UserWarning` that names it; see `Translation.truncated`. A
@@ -192,9 +190,6 @@ class Translator:
         if not isinstance(given, Iterator):
             given = list(given)
             together = len(given) or 1
-            if on_error == "raise":  # Before any work.
-                for number, each in enumerate(given, start=1):
-                    _check_text(f"sentence {number}", each)
         named = ((f"sentence {number}", each) for number, each in enumerate(given, start=1))
         outcomes = chain.from_iterable(
             with_results(sources, partial(self._translate, batch_size, search, generator))
@@ -203,7 +198,8 @@ class Translator:
         return shape_as_given(sentences, is_one, outcomes, on_error)
 
     def _read(self, name: str, sentence: Any) -> _Source:
-        _check_text(name, sentence)
+        if not isinstance(sentence, str):
+            raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
         text, is_upper = as_sentence(unescape_entities(sentence), self.capitals)
         tokens, longest = self.source.split(text), self.maximum_source_length
         lost = max(0, len(tokens) - longest)
@@ -277,8 +273,3 @@ class Translator:
             truncated=source.lost,
             cut=hypothesis.cut,
         )
-
-
-def _check_text(name: str, sentence: Any) -> None:
-    if not isinstance(sentence, str):
-        raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")

@@ -1,7 +1,7 @@
 """Saves, loads and describes a translator: a folder without pickle.
 
-Files: `model.safetensors` (weights), `config.json` (sizes, search), `vocabulary.json` (joint) or
-`source.json` and `target.json`, and `README.md` (model card).
+Files: `model.safetensors`, `config.json` (sizes, search), `README.md` (model card), and
+`vocabulary.json` (joint) or `source.json` and `target.json`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ from captioner.weight_files import checked_by, fill, named_tensors, read_tensors
 
 
 class TranslatorConfig(Config):
-    """The fields of `config.json`, which has them all.
-
-    A field added later has the default that older models mean; never change such a default.
-    """
+    """The fields of `config.json`; the default of one that was added is what older models mean."""
 
     format: str
     model: TranslationModelConfig

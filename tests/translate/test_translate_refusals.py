@@ -50,7 +50,7 @@ def translate(name: str = "general", sentence: Any = "A dog.", **options: Any) -
         (lambda: make_translator("transformer").choose_alignment(9, None), "alignment_layer 9"),
         (
             lambda: make_translator("transformer").choose_alignment(None, "all"),  # type: ignore[arg-type]
-            "alignment_head should be a whole number, found 'all'",
+            "alignment_head should be a .*, found 'all'",
         ),
         (
             lambda: translate_captions([], make_translator("gru"), "de"),
