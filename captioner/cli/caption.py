@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.hub import pinned
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
-    from captioner.vision.find_images import passed_over_in_words
+    from captioner.vision.images import passed_over_in_words
     from captioner.vision.shards import find_photos
 
     if arguments.format:

@@ -199,7 +199,7 @@ def _read_photos(
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_examples
     from captioner.data.shapes import shapes_examples, unseen_shapes
-    from captioner.vision.find_images import find_images
+    from captioner.vision.images import find_images
 
     problems = Problems(arguments.on_problem)
     arguments.left_out = {} if arguments.on_problem == "skip" else None

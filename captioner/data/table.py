@@ -24,8 +24,7 @@ from captioner.data.example import Collector, Problems
 from captioner.data.xmp import XmpPacket
 from captioner.errors import UserError, counted
 from captioner.files import read_json, read_text, refuse_os_errors
-from captioner.vision.find_images import find_images
-from captioner.vision.images import opened
+from captioner.vision.images import find_images, opened
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", *SHARD_SUFFIXES)

@@ -8,7 +8,7 @@ import pytest
 from photo_samples import encoded, smooth_photo
 
 from captioner.errors import UserError
-from captioner.vision.find_images import find_images, passed_over_in_words
+from captioner.vision.images import find_images, passed_over_in_words
 
 ALL = ["photos/a.PNG", "photos/b.jpg", "photos/trip/day 2/c.webp"]
 

@@ -148,7 +148,7 @@ def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(
 
     with pytest.raises(UserError, match="timm/test_vit cannot read images of 50 x 50 pixels"):
         network("timm/test_vit").map_shape(50, 50)
-    with pytest.raises(UserError, match="memory_size 7 is not 64, the size of the encoder's"):
+    with pytest.raises(UserError, match="memory_size 7 is not 64, that of the encoder"):
         train_run(recipe_of(tmp_path, "timm/test_vit", "decoder.memory_size=7"), tmp_path / "run")
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: torch.nn.Linear(3, 3))
     with pytest.raises(UserError, match="timm/test_vit has no spatial feature map"):

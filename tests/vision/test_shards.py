@@ -11,8 +11,7 @@ import pytest
 from shard_samples import content_of_photo, write_parquet, write_tar
 
 from captioner.errors import UserError
-from captioner.vision.find_images import refuse
-from captioner.vision.images import load_image
+from captioner.vision.images import load_image, refuse
 from captioner.vision.shards import CellReader, numbered, read_shards, shard_photos
 
 
