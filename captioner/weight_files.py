@@ -51,7 +51,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"model weights {path} do not exist")
     try:
         tensors: dict[str, Tensor] = load_file(path)
-        digest = _stored_digest(path)
+        with safe_open(path, framework="pt") as file:
+            digest = (file.metadata() or {}).get(_DIGEST)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
     if digest is None:
@@ -63,16 +64,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             f"model weights {path} are damaged (their digest is another); copy the model again"
         )
     return tensors
-
-
-def checked_by(path: Path) -> str:
-    """What `read_tensors` compares the tensors of a file with, in words."""
-    return "no NaN or infinity" if _stored_digest(path) is None else "as when saved, by digest"
-
-
-def _stored_digest(path: Path) -> str | None:
-    with safe_open(path, framework="pt") as file:
-        return (file.metadata() or {}).get(_DIGEST)
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

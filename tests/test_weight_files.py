@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from captioner.errors import UserError
-from captioner.weight_files import checked_by, read_tensors, write_tensors
+from captioner.weight_files import read_tensors, write_tensors
 
 TENSORS = {
     "half": torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).half(),
@@ -22,7 +22,6 @@ def test_tensors_come_back(tmp_path: Path) -> None:
     file = tmp_path / "weights.safetensors"
     write_tensors(file, TENSORS)
     torch.testing.assert_close(read_tensors(file), TENSORS, rtol=0, atol=0)
-    assert checked_by(file) == "as when saved, by digest"
 
 
 @given(st.integers(0, 10_000), st.integers(0, 7))
@@ -43,7 +42,6 @@ def test_without_a_digest_every_weight_must_be_finite(tmp_path: Path, value: flo
     file = tmp_path / "weights.safetensors"
     save_file(TENSORS, file)
     assert read_tensors(file).keys() == TENSORS.keys()
-    assert checked_by(file) == "no NaN or infinity"
     save_file({**TENSORS, "bfloat": torch.tensor([1, value], dtype=torch.bfloat16)}, file)
     with pytest.raises(UserError, match=r"weights\.safetensors: tensor 'bfloat' holds NaN or inf"):
         read_tensors(file)

@@ -40,7 +40,7 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoders import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
+from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 VOCABULARY = "vocabulary.json"
 _NGRAMS = "ngrams"
@@ -146,7 +146,7 @@ def describe(captioner: Captioner, folder: Path) -> str:
     weights = complete_folder(folder) / WEIGHTS
     lines = [
         f"model folder   {folder}",
-        f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",
+        f"weights        {weights.stat().st_size / 1e6:.1f} MB",
         f"vocabulary     {len(captioner.vocabulary):,} words",
         f"runs on        {choose_device()}",
     ]

@@ -30,7 +30,7 @@ from captioner.schema import Config, Count, from_mapping, to_mapping
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import Capitals
 from captioner.translate.translator import TranslationModelConfig, Translator
-from captioner.weight_files import checked_by, fill, named_tensors, read_tensors, write_tensors
+from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 
 class TranslatorConfig(Config):
@@ -114,7 +114,7 @@ def describe_translator(translator: Translator, folder: Path) -> str:
     weights = complete_folder(folder) / WEIGHTS
     lines = [
         f"model folder   {folder}",
-        f"weights        {weights.stat().st_size / 1e6:.1f} MB, checked: {checked_by(weights)}",
+        f"weights        {weights.stat().st_size / 1e6:.1f} MB",
         f"source         {len(translator.source):,} tokens{joint}",
         f"target         {len(translator.target):,} tokens{joint}",
         f"reads          {translator.maximum_source_length:,} tokens at most",
