@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,7 +54,7 @@ class ZeroRows(StoredRows):
         pass
 
     def read(
-        self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, None]:
         """A part of the rows (B,) -> zeros (B, 1, D)."""
         return torch.zeros(len(rows[part]), 1, ANNOTATION_SIZE), None

@@ -121,18 +121,19 @@ class CaptionBatches(DividedBatches):
         self, examples: list[tuple[int, int]], part: int, part_count: int, place: tuple[int, int]
     ) -> CaptioningBatch:
         settings, (epoch, number) = self.recipe.training, place
-        chosen = slice(part, None, part_count)  # Lengths are spread evenly.
+        all_rows = [row for row, _ in examples]
+        turns = list(range(len(all_rows)))  # Lengths are spread evenly.
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
-            chosen = slice(*(_start(examples, each, part_count) for each in (part, part + 1)))
-        share = len(examples[chosen]) / len(examples)
-        chosen = chosen if share > 0 else slice(0, 1)
-        captions = [self.vocabulary.encode(self._words(*each)) for each in examples[chosen]]
+            order = list(dict.fromkeys(all_rows))
+            turns = [order.index(row) for row in all_rows]
+        chosen = [each for each, turn in enumerate(turns) if turn % part_count == part]
+        share, chosen = len(chosen) / len(examples), chosen or [0]
+        captions = [self.vocabulary.encode(self._words(*examples[each])) for each in chosen]
         inputs, targets, mask = collate_captions(captions)  # (B, T)
-        rows = torch.tensor([row for row, _ in examples])
         # One generator a batch, so that a resumed epoch draws the same numbers.
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
-        source, photos = self.rows.read(rows, chosen, generator)
-        rows = rows[chosen]  # (B,)
+        source, photos = self.rows.read(torch.tensor(all_rows), chosen, generator)
+        rows = torch.tensor([all_rows[each] for each in chosen])  # (B,)
         places = None
         if self.map_targets is not None:
             places = self.map_targets(rows.tolist(), captions, mask.shape[1])  # (B, T, L)
@@ -148,14 +149,6 @@ class CaptionBatches(DividedBatches):
             places=places,
             share=share,
         )
-
-
-def _start(examples: list[tuple[int, int]], part: int, part_count: int) -> int:
-    """The first example of a part, of parts that share no photo."""
-    place = len(examples) * part // part_count
-    while 0 < place < len(examples) and examples[place][0] == examples[place - 1][0]:
-        place += 1
-    return place
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,11 +214,7 @@ class TranslationBatches(DividedBatches):
         self, examples: list[PairExample], part: int, part_count: int, _: tuple[int, int]
     ) -> TranslationBatch:
         chosen = examples[part::part_count]  # Lengths are spread evenly.
-        share = _tokens(chosen) / _tokens(examples)
+        tokens = [len(example.target) + 1 for example in examples]  # With the end.
+        share = sum(tokens[part::part_count]) / sum(tokens)
         batch = collate_pairs(chosen or examples[:1])
         return batch._replace(mask=batch.mask & (share > 0), share=share)
-
-
-def _tokens(examples: list[PairExample]) -> int:
-    """The number of target tokens, ends included."""
-    return sum(len(example.target) + 1 for example in examples)

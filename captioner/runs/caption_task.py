@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from captioner.caption.base import read_word_vectors
 from captioner.caption.captioner import Captioner
@@ -19,6 +21,8 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
+from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
+from captioner.decoding.options import ORDER
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.score import evaluate_captions, read_results, write_results
@@ -27,26 +31,15 @@ from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, MapTargets
-from captioner.runs.captioning_recipe import (
-    SCORES,
-    CaptioningRecipe,
-    WordVectorsConfig,
-    read_training,
-)
-from captioner.runs.features import (
-    PixelRows,
-    StoredRows,
-    encoder_of,
-    example_stores,
-    fill_stores,
-    readable,
-)
+from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe, read_training
+from captioner.runs.features import PixelRows, StoredRows, encoder_of, feature_stores, readable
 from captioner.runs.rewards import caption_reward
-from captioner.runs.start_from import copy_weights, first_words, known_ngrams
+from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.distributed import Engine
 from captioner.vision.encoders import RANDOM
+from captioner.weight_files import fill
 
 WORDS = "vocabulary.json"
 """In a run's folder: its words."""
@@ -60,8 +53,10 @@ START_RESULTS = "start_results.json"
 STANDARDISED_BY = 256
 """Photos for the mean and deviation of the annotation vectors."""
 
-LISTED = 8
-"""New words that are named."""
+LEAST_KNOWN = 1 / 3
+"""Captions are in another language if a model knows a smaller share of their words than this. The
+packaged model knows 93 to 95 % of the words of English captions (COCO, Multi30k), and 5 to 8 % of
+French and German ones."""
 
 
 class CaptionTask:
@@ -103,8 +98,7 @@ class CaptionTask:
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
         )
-        if recipe.word_vectors is not None:
-            self._use_word_vectors(recipe.word_vectors, resumed)
+        self._use_word_vectors(resumed)
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
             self.captioner.ngrams = known_ngrams(start, vocabulary, captions)
@@ -120,22 +114,19 @@ class CaptionTask:
                 instances, synonyms, ids, vocabulary, recipe.preprocessing, shape
             )
 
-    def _use_word_vectors(self, config: WordVectorsConfig, resumed: bool) -> None:
-        """Initialise the embeddings; prints how many.
-
-        resumed: the checkpoint has the embeddings, so they are only frozen and the file is not
-            read.
-        """
-        decoder, vocabulary = self.captioner.decoder, self.captioner.vocabulary
-        embedding = decoder.embedding.weight.requires_grad_(not config.freeze)
-        if resumed:
+    def _use_word_vectors(self, resumed: bool) -> None:
+        """Initialise the embeddings, if wanted; a checkpoint has them."""
+        config, vocabulary = self.recipe.word_vectors, self.captioner.vocabulary
+        if config is None:
             return
-        size = self.recipe.decoder.embedding_size
-        indices, vectors = read_word_vectors(config.file, vocabulary, size)
-        with torch.no_grad():
-            embedding[indices] = vectors
-        words, count = len(vocabulary) - len(SPECIAL_WORDS), len(indices)
-        print(f"word vectors: {count:,} words found in {config.file}, {words - count:,} not found")
+        embedding = self.captioner.decoder.embedding.weight.requires_grad_(not config.freeze)
+        if not resumed:
+            size = self.recipe.decoder.embedding_size
+            indices, vectors = read_word_vectors(config.file, vocabulary, size)
+            with torch.no_grad():
+                embedding[indices] = vectors
+            absent = f"{len(vocabulary) - len(SPECIAL_WORDS) - len(indices):,} not found"
+            print(f"word vectors: {len(indices):,} words found in {config.file}, {absent}")
 
     def _make_loss(self) -> CaptioningLoss:
         """The recipe's loss; the first stages of a trained encoder are frozen."""
@@ -165,7 +156,7 @@ class CaptionTask:
             )
         known = len(start.vocabulary)
         new = vocabulary.words[known:]
-        listed = ", ".join(new[:LISTED]) + ", ..." * (len(new) > LISTED)
+        listed = ", ".join(new[:8]) + ", ..." * (len(new) > 8)
         said = f" and {len(new):,} new: {listed}" if new else ""
         return f"vocabulary: {known:,} words of {self.recipe.start_from}{said}"
 
@@ -204,17 +195,15 @@ class CaptionTask:
         workers = loading_workers(engine.device, engine.local_world_size)
         splits = {"train": self.train, "validation": self.validation}
         self.rows: StoredRows | PixelRows
-        self.kept = list(range(len(self.validation)))
         if recipe.photos_in_step:
             precision = "float32" if recipe.encoder.train else recipe.features.precision
             settings = encoder, recipe.augmentation, precision, workers
             rows, self.rows = (
                 PixelRows(s, recipe.preprocessing, *settings) for s in splits.values()
             )
+            self.kept = list(range(len(self.validation)))
             return list(range(len(self.train))), rows
-        with engine.fail_together():
-            unfilled = example_stores(recipe, encoder, splits, folder)
-        stores = fill_stores(unfilled, encoder, engine)
+        stores = feature_stores(recipe, encoder, splits, engine, folder)
         photos = readable(self.train, stores["train"])
         self.kept = readable(self.validation, stores["validation"])
         self.validation = [self.validation[row] for row in self.kept]
@@ -227,22 +216,19 @@ class CaptionTask:
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Groups of the optimiser: the decoder and, if trained, the encoder."""
         settings, model = self.recipe.training, self.loss
-        rates: dict[torch.nn.Module, float] = {model.decoder: settings.learning_rate}
+        groups = [{"params": model.decoder.parameters(), "lr": settings.learning_rate}]
         if model.encoder is not None:
-            rates[model.encoder] = settings.encoder_learning_rate or settings.learning_rate
-        return [
-            {"params": [p for p in part.parameters() if p.requires_grad], "lr": rate}
-            for part, rate in rates.items()
-        ]
+            rate = settings.encoder_learning_rate or settings.learning_rate
+            groups.append({"params": model.encoder.parameters(), "lr": rate})
+        return groups
 
     def order(self) -> Sequence[int]:
-        """The validation photos, by number."""
-        return range(len(self.kept))
+        """The rows of the validation photos."""
+        return self.kept
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Captions of batches of validation photos."""
-        rows = [[self.kept[number] for number in batch] for batch in batches]
-        for captions in map(self.captioner.caption_annotations, self.rows.annotations(rows)):
+        for captions in map(self.captioner.caption_annotations, self.rows.annotations(batches)):
             yield from (caption.text for caption in captions)
 
     def score(self, captions: list[str]) -> dict[str, float]:
@@ -299,3 +285,77 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
 def batches_of(items: Sequence[int], size: int) -> list[Sequence[int]]:
     """The items, so many at a time."""
     return [items[first : first + size] for first in range(0, len(items), size)]
+
+
+def first_words(
+    start: Vocabulary, captions: Sequence[Sequence[str]], minimum_count: int
+) -> Vocabulary:
+    """The words of a model to start from, and new ones of training captions.
+
+    captions: tokenised. Of another language, see `LEAST_KNOWN`, their words alone.
+    """
+    is_known = [word in start for word in chain(*captions)]
+    if sum(is_known) < LEAST_KNOWN * len(is_known):
+        return Vocabulary.build(captions, minimum_count)
+    return start.extended(captions, minimum_count)
+
+
+def known_ngrams(
+    start: Captioner, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
+) -> Tensor | None:
+    """The n-grams of a model to start from, and those of training captions: keys (N,), sorted.
+
+    Words that a training caption has together do not clash. vocabulary: from `first_words`; of
+    another language, the n-grams are those of the captions alone. captions: tokenised. None where
+    `start` knows none.
+    """
+    if start.ngrams is None:
+        return None
+    ngrams = PeoplesNgrams(captions).token_ngrams(vocabulary, ORDER)
+    if vocabulary.extends(start.vocabulary):
+        together: defaultdict[int, set[int]] = defaultdict(set)
+        for words in captions:
+            tokens = set(vocabulary.encode(words))
+            for token in tokens:
+                together[token] |= tokens
+        known = ngrams_of_keys(start.ngrams, len(start.vocabulary))  # (N, ORDER)
+        ngrams += [
+            (first, *between, last)
+            for first, *between, last in known.tolist()
+            if vocabulary.start not in between or last not in together[first]
+        ]
+    elif not ngrams:
+        raise UserError(
+            "start_from knows less than a third of what the captions say, and they are too few to "
+            "learn another language from: give a thousand or more"
+        )
+    columns = torch.tensor(ngrams, dtype=torch.long).unbind(dim=1)  # (N,) each
+    keys: Tensor = torch.unique(ngram_keys(columns, len(vocabulary)))
+    return keys
+
+
+def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> None:
+    """Fill a captioner's decoder and, if wanted, its encoder from those of `start`.
+
+    Words that the vocabulary of `start` lacks begin as copies of `<unk>`, which they were, and
+    share its probability with it. An encoder that is not filled must be that of `start`.
+    """
+    decoder = dict(start.decoder.state_dict())
+    row_of = {word: row for row, word in enumerate(start.vocabulary.words)}
+    words = captioner.vocabulary.words
+    rows = torch.tensor([row_of.get(word, Vocabulary.unknown) for word in words])  # (V,)
+    for name in start.decoder.word_tensors:
+        decoder[name] = decoder[name][rows]
+    is_new = rows == Vocabulary.unknown  # (V,), with `<unk>` itself
+    decoder["output.bias"][is_new] -= is_new.sum().log()
+    fill(captioner.decoder, decoder, "start_from does not fit this decoder")
+    if with_encoder:
+        fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
+        return
+    other = "start_from was trained on another encoder than this recipe's"
+    ours = {name: tensor.clone() for name, tensor in captioner.encoder.state_dict().items()}
+    fill(ours, start.encoder.state_dict(), other)
+    for name, tensor in captioner.encoder.state_dict().items():
+        # Equal up to a saved model's rounding to float16.
+        if not torch.allclose(ours[name].double(), tensor.double(), rtol=1e-3, atol=1e-6):
+            raise UserError(f"{other}: tensor {name!r} differs")

@@ -20,7 +20,7 @@ from captioner.errors import UserError, counted
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.training.config import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
-from captioner.vision.encoders import RANDOM, encoder_config, family_of
+from captioner.vision.encoders import encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]
@@ -205,12 +205,6 @@ class CaptioningRecipe(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        learned = self.encoder.weights != RANDOM or self.start_from is not None
-        if self.decoder.standardise and self.encoder.train and not learned:
-            raise ValueError(
-                "decoder.standardise takes annotation vectors as they are before training, and an "
-                "encoder of random weights does not stay near them"
-            )
         if self.features.mirror if self.photos_in_step else self.augmentation.changes:
             raise ValueError(
                 "augmentation is for photos that are read in every step, by encoder.train or "
@@ -244,15 +238,13 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
         return examples[count:], examples[:count], []
     assert data.annotations is not None  # Checked by DataConfig.
     files = [(data.annotations, [data.train, data.validation])]
-    if data.validation_annotations is not None:
-        files = [
-            (data.annotations, [data.train]),
-            (data.validation_annotations, [data.validation]),
-        ]
-    found, sentences = [], []
+    if (own := data.validation_annotations) is not None:
+        files = [(data.annotations, [data.train]), (own, [data.validation])]
+    found: list[list[Example]] = []
+    sentences: list[str] = []
     for file, splits in files:
         problems = Problems(
-            data.on_problem, by_captioner=data.captions_by_captioner, draws_splits=len(files) == 1
+            data.on_problem, by_captioner=data.captions_by_captioner, draws_splits=own is None
         )
         found += read_splits(data.format, file, data.images, splits, problems)
         sentences += problems.sentences

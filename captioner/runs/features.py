@@ -43,110 +43,103 @@ def encoder_of(recipe: CaptioningRecipe) -> Encoder:
     chosen = recipe.encoder
     encoder = build_encoder(chosen.config, chosen.weights)
     if chosen.digest is not None and (found := encoder.digest()) != chosen.digest:
-        raise UserError(
-            f"the {chosen.weights} weights of {chosen.name} have the digest {found}, and "
-            f"encoder.digest is {chosen.digest}"
-        )
+        reason = f"have the digest {found}, and encoder.digest is {chosen.digest}"
+        raise UserError(f"the {chosen.weights} weights of {chosen.name} {reason}")
     return encoder.to(memory_format=torch.channels_last)
 
 
-@dataclass(frozen=True)
-class ExampleStore:
-    """The feature store of a split; computes its rows."""
+def feature_stores(
+    recipe: CaptioningRecipe,
+    encoder: Encoder,
+    splits: Mapping[str, Sequence[Example]],
+    engine: Engine,
+    run: Path = Path(),
+) -> dict[str, FeatureStore]:
+    """The finished store of each split, in `features.folder` or the run's folder.
 
-    recipe: CaptioningRecipe
-    examples: Sequence[Example]
-    folder: Path
-    record: StoreRecord
-
-    def fill(self, encoder: Encoder, engine: Engine) -> None:
-        """Write the missing rows of this process; the first process shows its progress."""
-        if read_states(self.folder, self.record.rows).all():  # It may be read-only.
-            return
-        features = self.recipe.features
-        encoder = encoder.for_inference(getattr(torch, features.precision))
-        workers = loading_workers(engine.device, engine.local_world_size)
-        with StoreWriter(self.folder, self.record, engine.rank, engine.world_size) as writer:
-            batches = writer.missing(features.batch_size)
-            what, count = f"features, {self.folder.name}", sum(map(len, batches))
-            loader = closing(Loader(self._pixels, workers)(batches))
-            with progress_bar(what, count, "images", 0, engine.is_main) as progress, loader as read:
-                for rows, (pixels, unreadable) in zip(batches, read, strict=True):
-                    pixels = pixels.to(engine.device, non_blocking=True)
-                    normalised = self.recipe.preprocessing.normalise(pixels)
-                    writer.write(rows, encoder.encode(normalised), unreadable)
-                    progress.update(len(rows))
-
-    def open(self) -> FeatureStore:
-        """The finished store."""
-        store = FeatureStore(self.folder, self.record)
-        if store.unreadable and self.recipe.data.on_problem == "refuse":
-            reason = _why_unreadable(self.examples, min(store.unreadable))
-            advice = "set data.on_problem to skip, or delete it"
-            raise UserError(f"feature store {self.folder} lacks photos: {reason}; {advice}")
-        return store
-
-    def _pixels(self, rows: Sequence[int]) -> tuple[Tensor, list[int]]:
-        """Photos (B, 3, size, size), uint8, and the rows whose photos are unreadable.
-
-        The photos of rows from N on are mirrored; unreadable photos are black.
-        """
-        photos, reasons, preprocessing = [], {}, self.recipe.preprocessing
-        for row in rows:
-            photo = Image.new("RGB", (1, 1))
-            try:
-                photo = preprocessing.load(self.examples[row % len(self.examples)].path)
-            except UserError as error:
-                reasons[row] = str(error)
-            photos.append(preprocessing.pixels(photo))
-        if reasons and self.recipe.data.on_problem == "refuse":
-            advice = "--set data.on_problem=skip leaves such photos out"
-            raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
-        pixels = torch.from_numpy(numpy.stack(photos))  # (B, 3, size, size)
-        is_mirrored = torch.tensor([row >= len(self.examples) for row in rows])  # (B,)
-        pixels[is_mirrored] = pixels[is_mirrored].flip(-1)
-        return pixels, list(reasons)
-
-
-def example_stores(
-    recipe: CaptioningRecipe, encoder: Encoder, splits: dict[str, list[Example]], run: Path = Path()
-) -> dict[str, ExampleStore]:
-    """The store of each split, in `features.folder` or the run's folder, created if missing."""
+    Each process computes its share of the missing rows; the first shows its progress.
+    """
+    features, preprocessing = recipe.features, recipe.preprocessing
     origin: dict[str, Any] = {
         "encoder": {
             **encoder.config.model_dump(mode="json", exclude={"rank"}),  # The weights tell it.
             "weights": encoder.digest(),
-            "precision": recipe.features.precision,
+            "precision": features.precision,
         },
-        "preprocessing": to_mapping(recipe.preprocessing),
+        "preprocessing": to_mapping(preprocessing),
     }
     # By default it is named by its origin, so that a store is reused only by its own.
     digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
-    own = f"{recipe.encoder.name.replace('/', '-')}-{recipe.preprocessing.size}-{digest}"
-    folder = recipe.features.folder or run / "features" / own
-    rows, columns = encoder.map_shape(recipe.preprocessing.size, recipe.preprocessing.size)
-    stores = {}
-    for name, examples in splits.items():
-        record = StoreRecord(
+    own = f"{recipe.encoder.name.replace('/', '-')}-{preprocessing.size}-{digest}"
+    folder = features.folder or run / "features" / own
+    rows, columns = encoder.map_shape(preprocessing.size, preprocessing.size)
+    records = {
+        name: StoreRecord(
             **origin,
             images=[each.name for each in examples],
             shape=(rows * columns, encoder.annotation_size),
-            mirrored=recipe.features.mirror and name == "train",
+            mirrored=features.mirror and name == "train",
         )
-        create_store(folder / name, record)
-        stores[name] = ExampleStore(recipe, examples, folder / name, record)
+        for name, examples in splits.items()
+    }
+    encoder = encoder.for_inference(getattr(torch, features.precision))
+    with engine.fail_together():
+        for name, record in records.items():
+            create_store(folder / name, record)
+            if not read_states(folder / name, record.rows).all():  # Else it may be read-only.
+                _fill(folder / name, record, recipe, splits[name], encoder, engine)
+    with engine.fail_together():
+        stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
+        for name, store in stores.items():
+            if store.unreadable and recipe.data.on_problem == "refuse":
+                reason = _why_unreadable(splits[name], min(store.unreadable))
+                advice = "set data.on_problem to skip, or delete it"
+                raise UserError(f"feature store {store.folder} lacks photos: {reason}; {advice}")
     return stores
 
 
-def fill_stores(
-    stores: Mapping[str, ExampleStore], encoder: Encoder, engine: Engine
-) -> dict[str, FeatureStore]:
-    """Fill stores and open them, as one of the processes of a run."""
-    with engine.fail_together():
-        for store in stores.values():
-            store.fill(encoder, engine)
-    with engine.fail_together():
-        return {name: store.open() for name, store in stores.items()}
+def _fill(
+    folder: Path,
+    record: StoreRecord,
+    recipe: CaptioningRecipe,
+    examples: Sequence[Example],
+    encoder: Encoder,
+    engine: Engine,
+) -> None:
+    preprocessing = recipe.preprocessing
+
+    def load(rows: Sequence[int]) -> tuple[Tensor, list[int]]:
+        """Photos (B, 3, size, size), uint8, and the rows whose photos are unreadable, and black.
+
+        The photos of rows from N on are mirrored.
+        """
+        photos, reasons = [], {}
+        for row in rows:
+            photo = Image.new("RGB", (1, 1))
+            try:
+                photo = preprocessing.load(examples[row % len(examples)].path)
+            except UserError as error:
+                reasons[row] = str(error)
+            photos.append(preprocessing.pixels(photo))
+        if reasons and recipe.data.on_problem == "refuse":
+            advice = "--set data.on_problem=skip leaves such photos out"
+            raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
+        pixels = torch.from_numpy(numpy.stack(photos))  # (B, 3, size, size)
+        is_mirrored = torch.tensor([row >= len(examples) for row in rows])  # (B,)
+        pixels[is_mirrored] = pixels[is_mirrored].flip(-1)
+        return pixels, list(reasons)
+
+    with StoreWriter(folder, record, engine.rank, engine.world_size) as writer:
+        batches = writer.missing(recipe.features.batch_size)
+        what, count = f"features, {folder.name}", sum(map(len, batches))
+        workers = loading_workers(engine.device, engine.local_world_size)
+        loader = closing(Loader(load, workers)(batches))
+        with progress_bar(what, count, "images", 0, engine.is_main) as progress, loader as loaded:
+            for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
+                pixels = pixels.to(engine.device, non_blocking=True)
+                vectors = encoder.encode(preprocessing.normalise(pixels))
+                writer.write(rows, vectors, unreadable)
+                progress.update(len(rows))
 
 
 def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
@@ -158,13 +151,12 @@ def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, Feat
         splits = examples_to_store(recipe)
         torch.manual_seed(recipe.training.seed)  # As in training.
         encoder = encoder_of(recipe).to(engine.device)
-        stores = example_stores(recipe, encoder, splits)
-    opened = fill_stores(stores, encoder, engine)
-    for name, store in opened.items():
+    stores = feature_stores(recipe, encoder, splits, engine)
+    for name, store in stores.items():
         readable(splits[name], store)
         count = len(store) - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")
-    return opened
+    return stores
 
 
 def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
@@ -218,19 +210,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class StoredRows(Rows):
-    """Annotation vectors from a feature store, mirrored at random if it has mirrored photos.
-
-    dtype: of the result; float16 needs no conversion.
-    """
+    """Annotation vectors of a feature store as `dtype`, at random those of mirrored photos."""
 
     store: FeatureStore
     dtype: torch.dtype = torch.float32
     workers: int = 0
 
     def read(
-        self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, None]:
-        """A part of the rows (B,) -> annotation vectors (B, L, D), and None: a photo a row.
+        """A part of the rows (B,), slice or indices -> annotation vectors (B, L, D), and None.
 
         generator: mirrors rows at random; which ones does not depend on the part.
         """
@@ -261,7 +250,7 @@ class PixelRows(Rows):
     in_loss: bool = False
 
     def read(
-        self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """A part of the rows (B,) -> photos (P, 3, size, size), uint8, each read once.
 

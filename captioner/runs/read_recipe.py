@@ -63,10 +63,7 @@ def read_any_recipe(
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:
-    """Read and validate a YAML config.
-
-    changes: `section.field=value` overrides, with values in YAML.
-    """
+    """Read and validate a YAML config with `section.field=value` changes, whose values are YAML."""
     return captioning_recipe(read_mapping(path, changes), f"config {path}")
 
 

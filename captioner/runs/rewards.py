@@ -28,8 +28,8 @@ def caption_reward(
     """CIDEr-D, and true content words and fluency where they have a weight.
 
     The end counts as a word of CIDEr-D, so that it matters whether a caption was finished.
-    references: tokenised, of each photo; words outside the vocabulary still count in a reference's
-    length. texts: tokenised captions without photos.
+    references: tokenised, of each photo, also words outside the vocabulary. texts: tokenised
+    captions without photos.
     """
     end = vocabulary.words[Vocabulary.end]
     truth = [[[*words, end] for words in captions] for captions in references]

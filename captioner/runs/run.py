@@ -61,17 +61,14 @@ Task = CaptionTask | TranslationTask
 """A model with its data.
 
 `read` reads the data and makes the model, before the run's folder is locked; `prepare` makes the
-batches. `loss` is the module that is trained on `batches`, by the optimiser's `parameter_groups`.
-`generate` gives texts for batches of the validation data, in `order`, and `score` their scores;
-`save` writes the model, its scores and the texts. `data` describes the data for the model card.
+batches. `loss` is trained on `batches`, by the optimiser's `parameter_groups`. `generate` gives
+texts for batches of the validation data, in `order`, and `score` their scores; `save` writes the
+model, its scores and the texts. `data` describes the data for the model card.
 """
 
 
 def train_run(
-    recipe: Recipe,
-    folder: str | Path,
-    resume: bool = False,
-    device: torch.device | str = "cpu",
+    recipe: Recipe, folder: str | Path, resume: bool = False, device: torch.device | str = "cpu"
 ) -> Path:
     """Train by a recipe; returns the folder of the best model.
 
@@ -81,7 +78,6 @@ def train_run(
     resume: continue from the folder's checkpoint, if there is one; only fields in `CHANGEABLE` may
         differ. Without it, a folder with a checkpoint is refused.
     device: under `torchrun`, the type of device; each process takes its own.
-    Several processes end as `captioner.training.loop.train` says.
     """
     folder = Path(folder)
     kind: Any = CaptionTask if isinstance(recipe, CaptioningRecipe) else TranslationTask
@@ -103,7 +99,14 @@ def train_run(
         texts: list[str] = []
 
         def validate() -> dict[str, float]:
-            texts[:] = generate_texts(task, engine)
+            # Processes take whole batches in turn, so that scores do not depend on their number.
+            batches = batches_of(task.order(), recipe.validation.batch_size)
+            own = batches[engine.rank :: engine.world_size]
+            generated: dict[int, str] = {}
+            with engine.fail_together():
+                generated = dict(zip(chain.from_iterable(own), task.generate(own), strict=True))
+            every = dict(chain.from_iterable(each.items() for each in engine.gather(generated)))
+            texts[:] = [every[number] for number in sorted(every)]
             with engine.fail_together():
                 return task.score(texts) if engine.is_main else {}
 
@@ -118,15 +121,10 @@ def train_run(
             # The shapes of a search change with every word.
             validate = torch.compiler.set_stance("force_eager")(validate)
         before = recipe.start_from is not None
+        validation = Validation(validate, recipe.validation.score, keep, before)
+        optimizer = make_optimizer(task.loss, recipe.training, task.parameter_groups)
         position = train(
-            task.loss,
-            task.batches,
-            recipe.training,
-            folder,
-            Validation(validate, recipe.validation.score, keep, before),
-            resume,
-            make_optimizer(task.loss, recipe.training, task.parameter_groups),
-            engine,
+            task.loss, task.batches, recipe.training, folder, validation, resume, optimizer, engine
         )
         if engine.is_main:
             _report(task, folder, position.epoch)
@@ -134,11 +132,7 @@ def train_run(
 
 
 def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
-    """Raise `UserError` if the folder holds a run that cannot be resumed, or is not to be.
-
-    A run can be resumed by its recipe but for `CHANGEABLE`, without the number of epochs where
-    training follows it, and by as many processes.
-    """
+    """Refuse a folder with a run, unless it is to be resumed by its recipe but for `CHANGEABLE`."""
     if recipe.training.tensorboard:
         summary_writer()  # Its package may be missing.
     if not (folder / CHECKPOINT).exists():
@@ -149,9 +143,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
     try:
         saved = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
     except UserError as error:
-        raise UserError(
-            f"cannot resume {folder}, a run of another task or by another version: {error}"
-        ) from None
+        reason = f"a run of another task or by another version: {error}"
+        raise UserError(f"cannot resume {folder}, {reason}") from None
     before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
     is_sampled = isinstance(saved, CaptioningRecipe) and saved.objective.scheduled_sampling > 0
     changeable = {*CHANGEABLE}
@@ -168,26 +161,11 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
     read_checkpoint(folder / CHECKPOINT, engine.world_size)
 
 
-def generate_texts(task: Task, engine: Engine) -> list[str]:
-    """Texts for the validation data, generated without teacher forcing by all processes together.
-
-    Processes take whole batches in turn, so that scores do not depend on their number.
-    """
-    generated: dict[int, str] = {}
-    batches = batches_of(task.order(), task.recipe.validation.batch_size)
-    own = batches[engine.rank :: engine.world_size]
-    with engine.fail_together():
-        generated = dict(zip(chain.from_iterable(own), task.generate(own), strict=True))
-    by_number = dict(chain.from_iterable(each.items() for each in engine.gather(generated)))
-    return [by_number[number] for number in range(len(by_number))]
-
-
 def compile_parts(model: nn.Module) -> None:
     """Have torch compile attention, Transformer layers and the encoder, at their first call.
 
     Not the whole model: a loop over the words of captions would be compiled anew for every length.
-    On a GPU additive attention becomes one kernel in place of four: sum, tanh, product with v,
-    softmax.
+    On a GPU additive attention becomes one kernel in place of four.
     """
     for module in model.modules():
         if isinstance(module, COMPILED_PARTS):
@@ -199,10 +177,8 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
     score, settings = task.recipe.validation.score, task.recipe.training
     best = max(validations_of(folder, score), key=lambda record: record[score])
     if epochs < settings.epochs:
-        print(
-            f"stopped early, after epoch {epochs} of {settings.epochs}: {settings.patience} "
-            f"validations without a better {score}"
-        )
+        why = f"{settings.patience} validations without a better {score}"
+        print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
     if isinstance(task, CaptionTask):
@@ -221,10 +197,9 @@ def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
 def write_card(
     recipe: Recipe, folder: Path, data: Sequence[str], epoch: int, scores: dict[str, float]
 ) -> None:
-    """Write the card beside a run's best model.
+    """Write the card beside the best model of a run's folder, kept after this epoch.
 
-    folder: the run's. data: sentences about training and validation data.
-    epoch, scores: of the model that was just kept; epoch 0 is before training.
+    data: sentences about training and validation data.
     """
     score, kind, tag, origin = recipe.validation.score, "translator", "translation", ""
     if isinstance(recipe, CaptioningRecipe):

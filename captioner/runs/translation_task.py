@@ -12,13 +12,7 @@ from typing_extensions import Self
 
 from captioner.data.batches import encode_pairs, report_cut
 from captioner.data.example import Problems
-from captioner.data.parallel import (
-    LARGEST,
-    ParallelText,
-    SentencePair,
-    number_pairs,
-    read_parallel,
-)
+from captioner.data.parallel import LARGEST, ParallelText, SentencePair, number_pairs, read_parallel
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
@@ -58,10 +52,7 @@ class NumbersData(Config):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.train + self.validation > self.largest + 1:
-            raise ValueError(
-                f"train {self.train} and validation {self.validation} are more than there are "
-                f"numbers from 0 to {self.largest}"
-            )
+            raise ValueError(f"train and validation are more than the numbers to {self.largest}")
         return self
 
 
@@ -160,8 +151,6 @@ class TranslationRecipe(Config):
         for name, model in self.model:
             if model is not None and model.tie_embeddings == "all" and not self.text.joint:
                 raise ValueError(f"model.{name}.tie_embeddings 'all' needs text.joint to be true")
-        if self.training.batch_size != TrainingConfig().batch_size:
-            raise ValueError("training.batch_size has no effect: data.batch_tokens is for that")
         return self
 
 
@@ -253,12 +242,9 @@ class TranslationTask:
 def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
     """The training and the validation text."""
     if data.format == "numbers":
-        numbers = data.numbers
-        count = numbers.train + numbers.validation
-        pairs = number_pairs(count, numbers.seed, largest=numbers.largest)
-        parts = pairs[: numbers.train], pairs[numbers.train :]
-        training, validation = (ParallelText(part, Problems()) for part in parts)
-        return training, validation
+        train, count = data.numbers.train, data.numbers.train + data.numbers.validation
+        pairs = number_pairs(count, data.numbers.seed, largest=data.numbers.largest)
+        return ParallelText(pairs[:train], Problems()), ParallelText(pairs[train:], Problems())
     files = (data.source, data.target), (data.validation_source, data.validation_target)
     training, validation = (
         read_parallel(*cast(tuple[Path, Path], sides), data.on_problem) for sides in files

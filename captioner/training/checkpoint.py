@@ -83,9 +83,8 @@ def load_checkpoint(
     rank: int = 0,
     world_size: int = 1,
 ) -> Position:
-    """Load a checkpoint into a model and its optimiser, and set the random state.
+    """Load a checkpoint into a model, its optimiser and `average`, and set the random state.
 
-    average: averaged weights by name, to fill. rank, world_size: this process and their number.
     A run of another number of processes would draw other random numbers, and is refused.
     """
     position, tensors = read_checkpoint(path, world_size)

@@ -18,9 +18,7 @@ class TrainingConfig(Config):
     hard attention's baseline, which is updated after each part.
     """
 
-    removed: ClassVar[dict[str, str]] = {
-        "keep_last": "training.average keeps a moving average of the weights"
-    }
+    removed: ClassVar[dict[str, str]] = {"keep_last": "average keeps an average of the weights"}
 
     epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")
     batch_size: Size = Field(64, description="examples a step, over all processes")

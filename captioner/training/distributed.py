@@ -27,9 +27,8 @@ class Engine:
     """The processes of a run, seen from one of them; each has its own device.
 
     Without torchrun, this process alone, on the given device. Under torchrun, one of several, which
-    connect when an engine is made and disconnect when it is left as a context manager. On GPUs each
-    takes the GPU of its local rank. All processes must call the collective methods, in the same
-    order.
+    connect when an engine is made and disconnect when it is left. On GPUs each takes the GPU of its
+    local rank. All processes must call the collective methods, in the same order.
 
     rank: number of this process, from 0. world_size: number of processes. local_world_size: those
     on this machine. device: the device of this process.

@@ -46,11 +46,6 @@ class RunLog:
                     self._board.add_scalar(name, record[name], record["step"])
                 self._board.flush()
 
-    def close(self) -> None:
-        """Close TensorBoard's file."""
-        if self._board is not None:
-            self._board.close()
-
 
 def summary_writer() -> Any:
     """Torch's writer for TensorBoard."""

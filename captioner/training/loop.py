@@ -43,10 +43,8 @@ class Validation:
     run: returns scores by name; the model is in evaluation mode, without gradients. All processes
         call it, with the same weights; the scores of process 0 count.
     score: the name of the deciding score; higher is better.
-    save_best: saves the model that is the best so far, with its scores and epoch; process 0 calls
-        it.
-    before: whether to validate before the first step too, as epoch 0; a model that was trained
-        before is kept until an epoch surpasses it.
+    save_best: saves the best model so far, with its scores and epoch; process 0 calls it.
+    before: whether to validate before the first step too, as epoch 0.
     """
 
     run: Callable[[], dict[str, float]]
@@ -82,21 +80,17 @@ def train(
 
     The caller seeds torch before making the model. Dropout draws from torch's global generator,
     whose state is part of the checkpoint; each process has its own.
-    Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint. One of
-    several processes raises an error; the others exit, at the latest when they leave the engine.
+    Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint. If one of
+    several processes raises an error, the others exit when they leave the engine.
     """
     engine = engine or Engine(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)
     run = _Run(model, data, config, folder, validation, resume, optimizer, engine)
-    try:
-        with run.stopping_on_signals():
-            if validation is not None and validation.before and not run.position.scores:
-                run.save({"epoch": 0, "step": 0, **run.validate(validation)})
-            while not run.is_finished():
-                run.epoch()
-    finally:
-        if run.log is not None:
-            run.log.close()
+    with run.stopping_on_signals():
+        if validation is not None and validation.before and not run.position.scores:
+            run.save({"epoch": 0, "step": 0, **run.validate(validation)})
+        while not run.is_finished():
+            run.epoch()
     return run.position
 
 
@@ -151,8 +145,7 @@ class _Run:
     def stopping_on_signals(self) -> Iterator[None]:
         """Within it, SIGINT and SIGTERM request a stop; no effect outside the main thread.
 
-        A second one is a `KeyboardInterrupt`, unless there are several processes: torchrun repeats
-        signals.
+        A second one is a `KeyboardInterrupt`, but for several processes: torchrun repeats signals.
         """
 
         def request_stop(*_: object) -> None:

@@ -17,9 +17,9 @@ from captioner.training.config import TrainingConfig
 def make_optimizer(
     model: nn.Module, config: TrainingConfig, groups: list[dict[str, Any]] | None = None
 ) -> torch.optim.Optimizer:
-    """The optimiser of a config, over the groups or all parameters that require a gradient.
+    """The optimiser of a config, over the parameters that require a gradient.
 
-    groups: parameter groups, each with an optional `lr`.
+    groups: parameter groups, each with an optional `lr`; None for all in one.
 
     `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019, of
     matrices and convolutions only: not of biases, normalisation and embeddings; fused on CPU and
@@ -28,8 +28,10 @@ def make_optimizer(
     Recurrent Neural Networks*, equations 38 to 45: divides by the gradient's variance in place of
     its mean square; decay 0.95, momentum 0.9.
     """
-    if groups is None:
-        groups = [{"params": [p for p in model.parameters() if p.requires_grad]}]
+    groups = [
+        {**group, "params": [parameter for parameter in group["params"] if parameter.requires_grad]}
+        for group in groups or [{"params": model.parameters()}]
+    ]
     if config.optimizer == "rmsprop":
         # Graves adds 1e-4 under the root, torch 1e-2 outside: equal where the variance is 0.
         return torch.optim.RMSprop(
@@ -92,9 +94,8 @@ class Average:
     """The exponential moving average of a model's trained weights.
 
     After step t, counted from 0, with weights w: a = d a + (1 - d) w, where d is `decay`, or
-    (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Ruppert 1988
-    and Polyak and Juditsky 1992, *Acceleration of Stochastic Approximation by Averaging*, weigh all
-    iterates equally; here the early ones fade.
+    (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Polyak and
+    Juditsky 1992, *Acceleration of Stochastic Approximation by Averaging*, weigh all equally.
 
     Buffers (running means of batch normalisation) and frozen weights are not averaged.
     """

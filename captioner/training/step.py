@@ -32,9 +32,8 @@ _MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory",
 class Batches(Protocol):
     """A training set in batches, which depend on the epoch only and can be divided.
 
-    A part of a batch is the argument of the model's `loss`, and has `to(device)`. Its `share` is
-    that of the batch's examples: 0 of a masked dummy, by which every process takes part, and 1
-    where it has none.
+    A part is the argument of the model's `loss`, and has `to(device)`. Its `share` is that of the
+    batch's examples: 0 of a masked dummy, by which every process takes part; 1 if it has none.
     """
 
     def __len__(self) -> int:
@@ -103,7 +102,7 @@ class Stepper:
     def make(self, parts: Sequence[Any]) -> None:
         """Make a step, given this process's parts of the batch.
 
-        One process may raise an error while others wait for it; they end when it leaves its engine.
+        Others that wait for a process with an error end when it leaves its engine.
         """
         try:
             self._make(parts)

@@ -29,9 +29,8 @@ from captioner.cli.program import run_program
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import (
     encoder_of,
-    example_stores,
     examples_to_store,
-    fill_stores,
+    feature_stores,
 )
 from captioner.runs.read_recipe import read_recipe
 from captioner.training.distributed import Engine
@@ -52,7 +51,9 @@ class NetworkEncoder(nn.Module):
     def __init__(self, recipe: CaptioningRecipe, network: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         preprocessing = recipe.preprocessing
-        self.stand_in = encoder_of(recipe)
+        stand_in = encoder_of(recipe)
+        self.config, self.annotation_size = stand_in.config, stand_in.annotation_size
+        self.digest, self.map_shape = stand_in.digest, stand_in.map_shape
         self.network = network
         self.mean = torch.tensor(preprocessing.mean).view(1, 3, 1, 1)
         self.deviation = torch.tensor(preprocessing.standard_deviation).view(1, 3, 1, 1)
@@ -75,8 +76,7 @@ def fill_with_network(recipe: CaptioningRecipe, network: Callable[[Tensor], Tens
         torch.manual_seed(0)
         write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
     encoder = NetworkEncoder(recipe, network)
-    stores = example_stores(recipe, encoder.stand_in, examples_to_store(recipe))
-    fill_stores(stores, encoder, Engine())
+    feature_stores(recipe, encoder, examples_to_store(recipe), Engine())
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ class DrawnRows(StoredRows):
         pass
 
     def read(
-        self, rows: Tensor, part: slice = slice(None), generator: torch.Generator | None = None
+        self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
     ) -> tuple[Tensor, None]:
         return torch.rand(len(rows), 1, 2, generator=generator)[part], None
 
@@ -115,8 +115,8 @@ def write_config(folder: Path, config: Config) -> str:
     return str(path)
 
 
-def start(*arguments: str, processes: int = 0, **variables: str) -> subprocess.Popen[str]:
-    """Start `captioner` on CPUs, or on what the arguments say; by torchrun if by processes."""
+def start(*arguments: str, processes: int = 0) -> subprocess.Popen[str]:
+    """Start `captioner` on CPUs, by torchrun if by processes."""
     path = str(Path(captioner.__file__).parents[1])
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
     command = [*(launcher if processes else []), "captioner", *arguments[:2], "--device", "cpu"]
@@ -125,7 +125,7 @@ def start(*arguments: str, processes: int = 0, **variables: str) -> subprocess.P
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables},
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
     )
 
 

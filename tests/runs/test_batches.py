@@ -61,8 +61,7 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Conf
     examples, *_ = read_training(recipe.data)
     rows = PixelRows(examples, recipe.preprocessing, encoder_of(recipe), in_loss=True)
     data = CaptionBatches(examples, range(6), WORDS, rows, recipe)
-    (first, second), (again, _) = (whole_batches(data, epoch) for epoch in (0, 0))
-    assert torch.equal(first.source, again.source)
+    first, second = whole_batches(data, 0)
     read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
     assert sorted(torch.cat(read).tolist()) == list(range(6))
     for batch in (first, second):
@@ -76,7 +75,8 @@ def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Conf
         assert sum(part.share for part in parts) == pytest.approx(1)
         own = [part for part in parts if part.share > 0]
         assert sum(len(part.source) for part in own) == 3
-        assert torch.equal(torch.cat([part.inputs[:, :4] for part in own]), first.inputs[:, :4])
+        found = [row for part in own for row in part.rows.tolist()]
+        assert sorted(found) == sorted(first.rows.tolist())
 
 
 def test_every_example_is_in_one_part(config: Config, tmp_path: Path) -> None:
@@ -109,20 +109,6 @@ def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> 
         assert (resumed.seed, resumed.progress) == (original.seed, original.progress)
     seeds = [batch.seed for epoch in range(3) for batch in whole_batches(data, epoch)]
     assert len(set(seeds)) == len(seeds)
-    other = whole_batches(data, 4)
-    assert any(not torch.equal(a.source, b.source) for a, b in zip(whole, other, strict=True))
-
-
-def test_batches_mix_lengths_where_batch_normalisation_is_trained(config: Config) -> None:
-    photos = photos_of([" ".join("a" * (1 + number % 8)) for number in range(64)])
-
-    def spread(train: bool) -> float:
-        changes = {"encoder": {"train": train}, "training": {"batch_size": 8}}
-        batches = whole_batches(batches_of(photos, config, **changes), 0)
-        return sum(float(batch.mask.sum(1).float().std()) for batch in batches) / 8
-
-    assert spread(train=False) == 0
-    assert spread(train=True) > 1.5
 
 
 def test_long_captions_are_cut_and_a_self_critical_epoch_goes_over_every_photo_once(
@@ -183,10 +169,6 @@ def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
     first, second = (whole_batches(data, epoch) for epoch in (0, 1))
     assert len(first) == len(second) == len(data)
     assert sum(len(batch.source) for batch in first) == 60
-    assert any(
-        a.source.shape != b.source.shape or not a.source.equal(b.source)
-        for a, b in zip(first, second, strict=True)
-    )
     for late, whole in zip(whole_batches(data, 1, 2), second[2:], strict=True):
         assert all(x.equal(y) for x, y in zip(late[:5], whole[:5], strict=True))
 

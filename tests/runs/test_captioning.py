@@ -24,9 +24,8 @@ from captioner.caption.folder import load_model
 from captioner.caption.transformer import TransformerDecoder
 from captioner.data.example import Example
 from captioner.errors import UserError
-from captioner.evaluation.score import write_results
 from captioner.runs import caption_task
-from captioner.runs.caption_task import RESULTS, scores_of
+from captioner.runs.caption_task import scores_of
 from captioner.runs.captioning_recipe import DataConfig, read_training
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.runs.run import train_run
@@ -54,8 +53,6 @@ def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_pa
     assert {record["caption"] for record in found} <= {
         model.caption([tmp_path / "photos" / name])[0].text for name in ("6.png", "7.png")
     }
-    words = (tmp_path / "run" / "vocabulary.json").read_text()
-    assert words == (folder / "vocabulary.json").read_text()
 
 
 def test_a_self_critical_run_starts_from_a_soft_one_of_the_same_kind(
@@ -66,8 +63,6 @@ def test_a_self_critical_run_starts_from_a_soft_one_of_the_same_kind(
     soft = captioning_recipe(merged({**config, "decoder": decoder}, **once), "recipe")
     model = load_model(train_run(soft, tmp_path / "soft"))
     assert isinstance(model.decoder, TransformerDecoder)
-    caption = model.caption(save_photo(tmp_path / "other.png", 9), minimum_length=2)
-    assert caption.attention.shape == (len(caption.words), 4, 4)
     without = {name: value for name, value in config.items() if name != "decoder"}
     without["start_from"] = str(tmp_path / "soft")
     critical = {"self_critical": {"samples": 3, "maximum_length": 6}}
@@ -77,28 +72,18 @@ def test_a_self_critical_run_starts_from_a_soft_one_of_the_same_kind(
     record = log_of(tmp_path / "critical")[-1]
     assert record.keys() >= {"train_reward", "train_length", "train_finished"}
     assert record["step"] == 2  # Six photos in batches of four.
-    lstm = captioning_recipe({**without, "decoder": {"kind": "lstm"}}, "recipe")
-    with pytest.raises(UserError, match="does not fit this decoder"):
-        train_run(lstm, tmp_path / "other")
 
 
 def test_a_run_without_a_store_is_the_one_with_it(config: Config, tmp_path: Path) -> None:
     """But for the store's rounding to float16, where all captions are in one batch."""
-    alike = {
-        "training": {"epochs": 2, "batch_size": 12, "learning_rate": 0.01},
-        "decoder": {"dropout": 0.0},
-    }
+    alike = {"training": {"batch_size": 12}, "decoder": {"dropout": 0.0}}
     without = recipe_of(config, features={"store": False}, **alike)
-    folder = train_run(without, tmp_path / "without")
+    train_run(without, tmp_path / "without")
     train_run(recipe_of(config, **alike), tmp_path / "with")
     assert not (tmp_path / "without" / "features").exists()
     for ours, theirs in zip(log_of(tmp_path / "without"), log_of(tmp_path / "with"), strict=True):
         assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-3)
-    # The encoder is as it was, and not part of what is trained.
-    kept = load_file(tmp_path / "with" / KEPT)
-    for name, tensor in load_file(folder / "model.safetensors").items():
-        if name.startswith("encoder."):
-            assert torch.equal(tensor, kept[name]), name
+    # The encoder is not part of what is trained.
     last = load_file(tmp_path / "without" / "last.safetensors")
     assert not any(name.startswith("model.encoder.") for name in last)
 
@@ -135,14 +120,6 @@ def test_annotation_vectors_are_standardised_by_those_of_training_photos(
     assert usual.any()
     torch.testing.assert_close(found.deviation[usual], deviation[usual], atol=1e-3, rtol=1e-3)
 
-    # One that goes on with it keeps it, though the vectors of its photos are others.
-    table = Path(config["data"]["annotations"])
-    table.write_text("\n".join(table.read_text().splitlines()[4:]), encoding="utf-8")
-    options = {"decoder": decoder, "start_from": str(folder), "encoder": {"weights": str(folder)}}
-    after = train_run(recipe_of(config, **options), tmp_path / "after")
-    kept = captioner.load(after).decoder.standardisation
-    assert torch.equal(kept.mean, found.mean)
-
 
 def test_encoder_weights_are_pinned_by_the_digest_that_training_prints(
     config: Config, tmp_path: Path, capsys: Output
@@ -175,19 +152,6 @@ def test_an_encoder_is_trained_from_a_block_on(config: Config, tmp_path: Path) -
     # Four steps of Adam, of which none is larger than the learning rate by much.
     change = max(float((after[name] - before[name]).abs().max()) for name in moved)
     assert 0.0005 < change < 0.02
-
-
-def test_a_run_with_scheduled_sampling_is_another_only_after_its_first_step(
-    config: Config, tmp_path: Path
-) -> None:
-    """The probability rises from 0."""
-    one_step = recipe_of(config, training={"batch_size": 12})
-    train_run(one_step, tmp_path / "plain")
-    objective = one_step.objective.replace(scheduled_sampling=1.0)
-    train_run(one_step.replace(objective=objective), tmp_path / "sampled")
-    plain, other = (log_of(tmp_path / run) for run in ("plain", "sampled"))
-    assert plain[0]["train_loss"] == other[0]["train_loss"]
-    assert plain[1]["train_loss"] != other[1]["train_loss"]
 
 
 def test_the_averaged_weights_are_validated_and_kept(config: Config, tmp_path: Path) -> None:
@@ -226,8 +190,7 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
         train_run(recipe_of(config), tmp_path / "refused")
     train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "skipped")
     printed = capsys.readouterr().out
-    assert "left out 2 photos that could not be read" in printed
-    assert "2.png" in printed
+    assert "left out 2 photos that could not be read, the first: " in printed
     store = FeatureStore(next(tmp_path.glob("skipped/features/*/train")))
     assert [store.record.images[row] for row in sorted(store.unreadable)] == ["2.png", "4.png"]
     # So is one of an encoder that is trained, by the step that reads it.
@@ -239,50 +202,21 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(
     train_run(recipe_of(config), tmp_path / "refused", resume=True)
 
 
-# The data.
-
-
-def coco_file(folder: Path, name: str, numbers: list[int]) -> Path:
-    captions = {number: [f"photo number {number} of a dog"] for number in numbers}
-    return coco_samples.write_captions(folder / name, captions, "{:012d}.jpg")
-
-
-def test_results_are_what_the_tools_of_coco_read(tmp_path: Path) -> None:
-    from pycocotools.coco import COCO
-
-    file = coco_file(tmp_path, "captions_val2017.json", [37777, 12])
-    write_results(tmp_path / RESULTS, {37777: "a dog", 12: "two dogs"})
-    loaded = COCO(str(file)).loadRes(str(tmp_path / RESULTS))
-    found = {a["image_id"]: a["caption"] for a in loaded.dataset["annotations"]}
-    assert found == {37777: "a dog", 12: "two dogs"}
-
-
-def test_validation_captions_may_be_in_a_file_of_their_own(tmp_path: Path) -> None:
-    """As COCO's are."""
-    files = {}
-    for split, numbers in (("train", [1, 2]), ("val", [3, 4])):
-        files[split] = coco_file(tmp_path, f"captions_{split}2017.json", numbers)
-        for number in numbers:
-            save_photo(tmp_path / f"{split}2017" / f"{number:012d}.jpg", number)
-    annotations = {"annotations": files["train"], "validation_annotations": files["val"]}
-    data = DataConfig(format="coco", images=tmp_path, **annotations)
-    train, validation, sentences = read_training(data)
-    assert [[each.image_id for each in split] for split in (train, validation)] == [[1, 2], [3, 4]]
-    assert sentences == []
-
-
-@pytest.mark.parametrize("form", ["coco", "table"])
-def test_files_of_training_and_of_validation_photos_need_no_splits(
-    form: str, tmp_path: Path
+@pytest.mark.parametrize(("names", "form"), [("ab", "coco"), ("ab", "table"), ("tv", "coco")])
+def test_training_and_validation_captions_may_be_in_files_of_their_own(
+    names: str, form: str, tmp_path: Path
 ) -> None:
+    """Files without splits, and COCO's, whose names say one."""
+    named = {"t": "captions_train2017", "v": "captions_val2017"}
     files = []
-    for name, numbers in (("a", (1, 2, 3, 4, 5)), ("b", (6,))):
+    for name, numbers in zip(names, ([1, 2, 3, 4, 5], [6]), strict=True):
         for number in numbers:
-            save_photo(tmp_path / f"{number:012d}.jpg", number)
-        files.append(coco_file(tmp_path, f"captions_{name}.json", [*numbers]))
+            save_photo(tmp_path / f"{number}.png", number)
+        path = tmp_path / f"{named.get(name, name)}.json"
+        files.append(coco_samples.write_captions(path, {n: ["a dog"] for n in numbers}))
         if form == "table":
-            files[-1] = tmp_path / f"{name}.csv"
-            rows = [f"{number:012d}.jpg,a dog" for number in numbers]
+            files[-1] = path.with_suffix(".csv")
+            rows = [f"{number}.png,a dog" for number in numbers]
             files[-1].write_text("\n".join(["image,caption", *rows]))
     data = DataConfig(
         format=form, annotations=files[0], validation_annotations=files[1], images=tmp_path
@@ -294,6 +228,5 @@ def test_files_of_training_and_of_validation_photos_need_no_splits(
 def test_exact_match_is_of_words_whatever_stands_between_them() -> None:
     captions = [("A man's hat.",), ("It doesn't",)]
     examples = [Example(number, Path("a.png"), texts) for number, texts in enumerate(captions)]
-    assert scores_of(["a man's hat", "it doesn't"], examples)["exact match"] == 1.0
-    assert scores_of(["a man 's hat", "it does n't"], examples)["exact match"] == 1.0
-    assert scores_of(["a man hat", "it does"], examples)["exact match"] == 0.0
+    found = [["a man's hat", "it doesn't"], ["a man 's hat", "it does n't"], ["a man hat", "it"]]
+    assert [scores_of(said, examples)["exact match"] for said in found] == [1.0, 1.0, 0.0]

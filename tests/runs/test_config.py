@@ -50,15 +50,11 @@ def test_every_data_set_has_a_config_for_every_objective(data: str) -> None:
 
 
 def test_changes_are_put_over_the_file(tmp_path: Path) -> None:
+    """Numbers are those of YAML 1.2."""
     path = write_config(tmp_path, {"data": {"format": "shapes"}, "training": {"epochs": 3}})
     recipe = read_recipe(path, ["training.epochs=7", "decoder.gate=vector", "data.shapes.train=9"])
-    assert recipe.training.epochs == 7
+    assert (recipe.training.epochs, recipe.data.shapes.train) == (7, 9)
     assert recipe.decoder.gate == "vector"
-    assert recipe.data.shapes.train == 9
-
-
-@pytest.mark.parametrize("text", ["4e-4", "4.0e-4", "4E+2", ".5", "1.", "1.e2", "3", "1e3"])
-def test_numbers_are_read_as_yaml_has_them_now(tmp_path: Path, text: str) -> None:
-    path = write_config(tmp_path, {"data": {"format": "shapes"}})
-    changed = read_recipe(path, [f"training.learning_rate={text}"])
-    assert changed.training.learning_rate == float(text)
+    for text in ("4e-4", "4.0e-4", "4E+2", ".5", "1.", "1.e2", "3", "1e3"):
+        recipe = read_recipe(path, [f"training.learning_rate={text}"])
+        assert recipe.training.learning_rate == float(text)

@@ -58,10 +58,3 @@ def test_true_words_and_fluency_are_rewarded_beside_cider_d() -> None:
     found = caption_reward(REFERENCES, VOCABULARY, config, [text])(torch.tensor([0, 1]), captions)
     expected = PLAIN(torch.tensor([0, 1]), captions) + beside.view(2, 2)
     torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_the_reward_takes_rows_that_were_moved_to_a_gpu() -> None:
-    rows, captions = torch.tensor([2, 0]), [[[4, 5, 6, 2]], [[4, 3, 7, 2]]]
-    assert torch.equal(PLAIN(rows.cuda(), captions), PLAIN(rows, captions))

@@ -18,45 +18,38 @@ from samples import Output
 
 from captioner.cli.main import main
 from captioner.runs.run import train_run
-from captioner.runs.translation_task import TextConfig, learn_vocabularies, read_texts
+from captioner.runs.translation_task import read_texts
 from captioner.translate.translator_folder import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
 
 def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) -> None:
-    folder = train_run(recipe(), tmp_path / "run")
-    assert folder == tmp_path / "run" / "model"
+    assert_resumes(recipe(), tmp_path)
+    folder = tmp_path / "split" / "model"
     translator = load_translator(folder)
     assert translator.search.beam == 2
     assert translator.maximum_source_length == 100
     scores = json.loads((folder / "scores.json").read_text())
     assert "version:" in scores["signatures"]["BLEU"]
-    written = (tmp_path / "run" / "translations.txt").read_text().splitlines()
+    written = (tmp_path / "split" / "translations.txt").read_text().splitlines()
     _, validation = read_texts(recipe().data)
     found = translator.translate([pair.source for pair in validation.pairs])
     same = sum(each.text == text for each, text in zip(found, written, strict=True))
     assert same >= 18  # The saved weights are rounded.
-    assert {"train_loss", "BLEU", "chrF", "exact match"} <= log_of(tmp_path / "run")[-1].keys()
-
-
-def test_a_resumed_run_comes_to_the_same_numbers(tmp_path: Path) -> None:
-    assert_resumes(recipe(), tmp_path)
+    assert {"train_loss", "BLEU", "chrF", "exact match"} <= log_of(tmp_path / "split")[-1].keys()
 
 
 def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> None:
     english = ["A man walks his dog.", "Two women sit on a bench.", "A dog runs.", "Look!"] * 4
     german = ["Ein Mann und sein Hund.", "Zwei Frauen sitzen.", "Ein Hund rennt.", "Da!"] * 4
-    for name, lines in (("a.en", english), ("a.de", german)):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    files = {"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")}
+    files = {}
+    for side, lines in (("source", english), ("target", german)):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        files |= {side: str(tmp_path / side), f"validation_{side}": str(tmp_path / side)}
     sizes = {"embedding_size": 8, "heads": 2, "inner_size": 8, "tie_embeddings": "all"}
     config = translation_mapping(
-        data={
-            **files,
-            **{f"validation_{name}": file for name, file in files.items()},
-            "maximum_length": 12,
-        },
+        data={**files, "maximum_length": 12},
         text={"kind": "subwords", "joint": True, "size": 330, "capitals": "lines"},
         model={"transformer": {**sizes, "encoder_layers": 1, "decoder_layers": 1}},
         objective={"label_smoothing": 0.1},
@@ -89,11 +82,3 @@ def test_a_run_starts_from_a_translator_and_keeps_its_vocabulary(tmp_path: Path)
         torch.testing.assert_close(old, new)
     assert log_of(tmp_path / "second")[0]["epoch"] == 0  # Validated before training.
     train_run(recipe(**changes | {"training": still | {"epochs": 2}}), tmp_path / "second", True)
-
-
-def test_sides_have_their_own_words_unless_joint() -> None:
-    pairs = read_texts(recipe().data)[0].pairs
-    source, target = learn_vocabularies(pairs, TextConfig(minimum_count=1))
-    assert source != target
-    source, target = learn_vocabularies(pairs, TextConfig(minimum_count=1, joint=True))
-    assert source is target
