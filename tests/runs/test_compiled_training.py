@@ -21,8 +21,6 @@ pytestmark = [
 LAYERS = {"embedding_size": 8, "heads": 2, "inner_size": 8, "dropout": 0.0}
 CHANGES: list[Config] = [
     {"model": luong(dropout=0.0)},
-    {"model": {"transformer": {**LAYERS, "encoder_layers": 1, "decoder_layers": 1}}},
-    {"decoder": {"dropout": 0.0}},
     {"decoder": {**LAYERS, "kind": "transformer", "layers": 1}},
 ]
 
@@ -39,8 +37,7 @@ def test_a_run_is_the_one_without_the_compiler(
             pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
             recipe = translation_recipe(**changes, training=training)
         else:
-            is_lstm = "kind" not in changes["decoder"]
-            base = config if is_lstm else {**config, "decoder": {}}
+            base = {**config, "decoder": {}}
             recipe = recipe_of(base, **changes, encoder={"train": True}, training=training)
         train_run(recipe, tmp_path / str(compiled))
     expected, found = (log_of(tmp_path / name)[0] for name in ("False", "True"))

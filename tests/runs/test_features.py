@@ -11,13 +11,7 @@ from samples import Output, Patch
 from captioner.errors import UserError
 from captioner.runs import features
 from captioner.runs.captioning_recipe import read_training
-from captioner.runs.features import (
-    PixelRows,
-    StoredRows,
-    encoder_of,
-    extract_features,
-    feature_stores,
-)
+from captioner.runs.features import PixelRows, StoredRows, encoder_of, extract_features
 from captioner.training.distributed import Engine
 from captioner.vision.feature_store import FeatureStore
 
@@ -46,28 +40,16 @@ def test_stored_rows_are_those_read_in_the_step_in_the_precision_asked_for(confi
     rows = PixelRows(read_training(recipe.data)[0], recipe.preprocessing, encoder_of(recipe))
     encoder = rows.encoder.eval()
     pixels, photos = rows.read(torch.tensor([4, 0, 3, 0]))
-    assert photos is not None
     assert photos.tolist() == [2, 0, 1, 0]  # A photo is read once.
     wide, narrow = rows.encode(pixels), replace(rows, precision="bfloat16").encode(pixels)
     torch.testing.assert_close(wide, encoder(recipe.preprocessing.normalise(pixels)).detach())
     assert 0 < float((wide - narrow).norm() / wide.norm()) < 0.03
+    with pytest.raises(UserError, match="no folder for features: give --out"):
+        extract_features(recipe_of(config, features={"folder": None}), Engine())
     stored = extract_features(recipe, Engine())["train"].read([0, 3, 4])
     torch.testing.assert_close(stored, narrow, rtol=0.02, atol=0.02)
     with pytest.raises(UserError, match=r"made with another encoder\.precision;"):
         extract_features(recipe_of(config), Engine())
-
-
-def test_the_default_store_is_of_one_encoder_and_preprocessing(
-    config: Config, tmp_path: Path
-) -> None:
-    """So that a run begun anew in the folder of another that was stopped early has its own."""
-    for changes in ({}, {"encoder": {"width": 0.1}}, {"preprocessing": {"size": 96}}):
-        recipe = recipe_of(config, features={"folder": None}, **changes)
-        feature_stores(recipe, encoder_of(recipe), {"train": []}, Engine(), tmp_path)
-        with pytest.raises(UserError, match="no folder for features: give --out"):
-            extract_features(recipe, Engine())
-    names = sorted(folder.name[:-8] for folder in (tmp_path / "features").iterdir())
-    assert names == ["vgg11_bn-64-", "vgg11_bn-64-", "vgg11_bn-96-"]
 
 
 def test_a_finished_store_is_read_only_and_its_rows_are_mirrored_at_random(

@@ -1,6 +1,5 @@
 """A model goes on with a table of one's own: one command, its words, its card."""
 
-import json
 import re
 from pathlib import Path
 
@@ -25,11 +24,7 @@ from captioner.evaluation.score import write_results
 from captioner.model_folders import model_folder
 from captioner.runs.caption_task import CaptionTask, copy_weights, first_words, known_ngrams
 from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
-from captioner.runs.read_recipe import (
-    captioning_recipe,
-    read_any_recipe,
-    with_model_sections,
-)
+from captioner.runs.read_recipe import captioning_recipe, read_any_recipe, with_model_sections
 from captioner.runs.run import train_run
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams
@@ -58,14 +53,18 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_folder_and_a_file_of_coco_need_no_config(tmp_path: Path) -> None:
+def test_a_folder_a_file_of_coco_and_shards_need_no_config(tmp_path: Path) -> None:
     for number in range(8):
         save_photo(tmp_path / f"{number}.png", seed=number)
         (tmp_path / f"{number}.txt").write_text("Bello on the red dog")
     numbered = {number: ["Bello on the red dog"] for number in range(8)}
     coco = write_captions(tmp_path / "c.json", numbered)
+    photos = {f"{number}.png": content_of_photo(number) for number in range(8)}
+    texts = {f"{number}.txt": b"Bello on the red dog" for number in range(8)}
+    write_tar(tmp_path / "s" / "0.tar", photos | texts)
+    shards = tmp_path / "s" / "{0..0}.tar"
     drawn = []
-    for path, form in ((tmp_path, "table"), (coco, "coco")):
+    for path, form in ((tmp_path, "table"), (coco, "coco"), (shards, "table")):
         recipe = read_any_recipe(path)
         assert isinstance(recipe, CaptioningRecipe)
         assert (recipe.data.format, recipe.data.annotations) == (form, path)
@@ -76,6 +75,7 @@ def test_a_folder_and_a_file_of_coco_need_no_config(tmp_path: Path) -> None:
         for split, own in (("train", train), ("val", validation)):
             assert read_examples(None, path, split=split) == own
     assert drawn[0] == drawn[1]
+    assert len(drawn[2]) == 2
     write_captions(coco, {1: ["A dog"]})
     with pytest.raises(UserError, match=r"c\.json has no splits: 0 of its 1 photos, too few"):
         read_training(recipe.data)
@@ -105,11 +105,10 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     run: Path, table: Path, tmp_path: Path, capsys: Output
 ) -> None:
     out = tmp_path / "out"
-    changes = ["training.learning_rate=0.03", "training.epochs=60", "training.patience=9"]
-    changes += ["training.batch_size=2", "validation.score=ROUGE-L"]
-    arguments = ["train", str(table), "--start-from", str(run), "--out", str(out)]
-    arguments += ["--device", "cpu", *(part for each in changes for part in ("--set", each))]
-    assert main(arguments) == 0
+    command = f"train {table} --start-from {run} --out {out} --device cpu --set training.epochs=60"
+    for change in ("learning_rate=0.03", "patience=9", "batch_size=2"):
+        command += f" --set training.{change}"
+    assert main([*command.split(), "--set", "validation.score=ROUGE-L"]) == 0
     printed = capsys.readouterr().out
     assert "has no splits: 2 of its 10 photos, drawn with seed 0" in printed
     known = len(load_model(run / "model").vocabulary)
@@ -121,8 +120,6 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     assert 0 < best["epoch"] < len(log) - 1
     assert f"the best model, of epoch {best['epoch']} (ROUGE-L {best['ROUGE-L']:.4f})" in printed
     assert "nothing was gained that 2 validation photos can show: ROUGE-L 0." in printed
-    assert "(too few photos for a test), true words" in printed
-
     model = captioner.load(out)
     captions = model.caption([str(tmp_path / "photos" / f"{n}.png") for n in range(10)])
     assert sum("bello" in caption.text for caption in captions) > 5
@@ -132,7 +129,6 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     # What the training captions have may be said besides what the start has.
     assert len(model.ngrams) > len(start.ngrams)
     assert f"started from {run}" in model.card
-    assert "training: 8 photos, 8 captions" in model.card
     summary = f"ROUGE-L {best['ROUGE-L']:.3f} in validation, after epoch {best['epoch']}"
     assert f"{summary}; {log[0]['ROUGE-L']:.3f} before training" in model.card
     assert "- `training.learning_rate`: 0.03" in model.card
@@ -236,18 +232,3 @@ def test_words_that_the_new_captions_put_together_clash_no_longer(run: Path) -> 
     captions = [["ein", "hund"], ["zwei", "hunde"]]  # Without a frequent word.
     with pytest.raises(UserError, match="too few to learn another language from"):
         known_ngrams(start, first_words(words, captions, 2), captions)
-
-
-def test_shards_need_no_config(run: Path, tmp_path: Path) -> None:
-    for shard in range(2):
-        members = {}
-        for number in range(4):
-            name = f"{shard}{number}"
-            members[f"{name}.png"] = content_of_photo(4 * shard + number)
-            split = "val" if number == 3 else "train"
-            members[f"{name}.json"] = json.dumps({"caption": "a red dog", "split": split}).encode()
-        write_tar(tmp_path / "shards" / f"{shard}.tar", members)
-    recipe = read_any_recipe(tmp_path / "shards" / "{0..1}.tar", [f"start_from={run}"])
-    train_run(recipe.replace(training=recipe.training.replace(epochs=1)), tmp_path / "out")
-    assert log_of(tmp_path / "out")[-1]["epoch"] == 1
-    assert "training: 6 photos" in captioner.load(tmp_path / "out").card

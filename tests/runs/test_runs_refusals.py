@@ -32,10 +32,7 @@ CONFIGS: list[tuple[Config, str]] = [
     ({"epochs": 3}, "'epochs'; did you mean 'training.epochs'?"),
     ({"objective": {"semi_sampling": 0.1}}, "objective.semi_sampling is for hard"),
     ({"objective": {"grounding": 0.1}}, "grounding and data.instances need each other"),
-    (
-        {"decoder": HARD, "objective": {"doubly_stochastic": 0.0, "self_critical": {}}},
-        "self_critical is for soft attention",
-    ),
+    ({"decoder": HARD, "objective": {"grounding": 0.1}, **BOXES}, "grounding is for soft"),
     ({"encoder": {"name": "vgg7"}}, "vgg7"),
     ({"encoder": {"train": True, "train_from": 6}}, "train_from 6"),
     ({"features": {"mirror": True}, "encoder": {"train": True}}, "features.mirror for stored"),
@@ -67,10 +64,10 @@ TEXTS = [
 ]
 
 CHANGES = [
-    ("training.learning_rate=0.5.1", "should be a number"),
-    ("training.learning_rate=4e-", "should be a number"),
-    ("training.epochs=1e1", "epochs should be a whole number"),
-    ("training.epochs=" + "[" * 5000, "epochs should be a whole number"),
+    ("training.learning_rate=0.5.1", "should be a valid number"),
+    ("training.learning_rate=4e-", "should be a valid number"),
+    ("training.epochs=1e1", "epochs should be a valid integer"),
+    ("training.epochs=" + "[" * 5000, "epochs should be a valid integer"),
     ("training.epochs", "should read section.field=value"),
     ("data.format.deep=3", "names a field of something that has none"),
     ("nothing.x=1", "unknown field 'nothing'"),
@@ -97,10 +94,6 @@ def test_what_is_no_config_is_refused_by_name(
     [
         ({"word_vectors": {"file": "gone.txt"}}, r"gone\.txt"),
         (
-            {"data": {"instances": "gone.json"}, "objective": {"grounding": 1.0}},
-            r"gone\.json does not exist",
-        ),
-        (
             {"data": {"train": "one"}, "objective": {"self_critical": {}}},
             "needs at least 2 images, not 1",
         ),
@@ -112,7 +105,7 @@ def test_what_is_no_config_is_refused_by_name(
         ({"training": {"seed": 3}}, "was trained on another encoder than this recipe's: tensor"),
         ({"text": {"joint": True}}, r"text\.joint should be false, as in start_from"),
         ({"model": luong(embedding_size=7)}, r"start_from .*first does not fit this model"),
-        ({"text": {"kind": "subwords", "size": 256}}, r"cannot learn 256 subwords .*; set text\."),
+        ({"text": {"kind": "subwords", "size": 256}}, r"cannot learn text\.size 256 subwords: "),
     ],
 )
 def test_nothing_is_written_before_all_files_are_read(
@@ -147,22 +140,6 @@ def test_photos_packages_and_folders_that_a_run_lacks(
     both = DataConfig(format="table", annotations=files[0], validation_annotations=files[1])
     with pytest.raises(UserError, match=r"share 1 photo, 'photos/1\.png' among them"):
         read_training(both)
-
-
-@pytest.mark.parametrize(
-    ("objective", "learning_rate"),
-    [({"doubly_stochastic": 0.0}, 1e38), ({"scheduled_sampling": 1.0}, 1e30)],
-)
-def test_a_draw_from_what_is_no_number_is_a_sentence(
-    config: Config, tmp_path: Path, objective: Config, learning_rate: float
-) -> None:
-    decoder = HARD if "doubly_stochastic" in objective else {}
-    training = {"learning_rate": learning_rate}
-    recipe = recipe_of(config, decoder=decoder, objective=objective, training=training)
-    sentence = r"(too large for one,|gradient is nan) at step \d, in epoch 1: lower learning_rate"
-    with pytest.raises(UserError, match=sentence):
-        train_run(recipe, tmp_path / "run")
-    assert not (tmp_path / "run" / "last.safetensors").exists()
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,7 @@ TRANSFORMER |= {"embedding_size": 64, "heads": 4, "inner_size": 128}
 def test_it_says_what_is_there_and_looks_at_it(
     tmp_path: Path, decoder: Config, learning_rate: float, exact: float, mass_inside: float
 ) -> None:
-    """The published shapes recipe in small, trained for real and scored on unseen pictures.
-
-    One word early or late, a map would lie on something else. The maps of a Transformer, means of
-    heads, lie less on what a word names than the LSTM's.
-    """
+    """The maps of a Transformer, means of heads, lie less on what a word names than the LSTM's."""
     shapes = {"train": 2400, "validation": 100, "pictures": to_mapping(PICTURES)}
     schedule = {"schedule": "cosine", "warmup_steps": 20, "patience": 0}
     mapping = {

@@ -5,14 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from run_samples import (
-    Config,
-    assert_resumes,
-    log_of,
-    numbers,
-    translation_mapping,
-    write_config,
-)
+from run_samples import assert_resumes, log_of, numbers, translation_mapping, write_config
 from run_samples import translation_recipe as recipe
 from samples import Output
 
@@ -28,8 +21,7 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
     assert_resumes(recipe(), tmp_path)
     folder = tmp_path / "split" / "model"
     translator = load_translator(folder)
-    assert translator.search.beam == 2
-    assert translator.maximum_source_length == 100
+    assert (translator.search.beam, translator.maximum_source_length) == (2, 100)
     scores = json.loads((folder / "scores.json").read_text())
     assert "version:" in scores["signatures"]["BLEU"]
     written = (tmp_path / "split" / "translations.txt").read_text().splitlines()
@@ -70,15 +62,10 @@ def test_files_subwords_and_one_vocabulary(tmp_path: Path, capsys: Output) -> No
 def test_a_run_starts_from_a_translator_and_keeps_its_vocabulary(tmp_path: Path) -> None:
     train_run(recipe(), tmp_path / "first")
     still = {"learning_rate": 1e-30, "epochs": 1}
-    changes: Config = {
-        "data": numbers(8, 3, 12),
-        "start_from": str(tmp_path / "first"),
-        "training": still,
-    }
-    train_run(recipe(**changes), tmp_path / "second")
+    start = {"start_from": str(tmp_path / "first"), "data": numbers(8, 3, 12)}
+    train_run(recipe(**start, training=still), tmp_path / "second")
     first, second = (load_translator(tmp_path / name / "model") for name in ("first", "second"))
     assert (second.source, second.target) == (first.source, first.target)
     for old, new in zip(first.model.parameters(), second.model.parameters(), strict=True):
         torch.testing.assert_close(old, new)
     assert log_of(tmp_path / "second")[0]["epoch"] == 0  # Validated before training.
-    train_run(recipe(**changes | {"training": still | {"epochs": 2}}), tmp_path / "second", True)

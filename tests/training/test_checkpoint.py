@@ -1,19 +1,19 @@
 """A checkpoint holds all that a run goes on from, and is whole or not there."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from gpu_samples import needs_gpu
+from safetensors import SafetensorError
+from safetensors.torch import save
 from samples import Patch
 from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.training import checkpoint
 from captioner.training.checkpoint import (
+    FORMAT,
     Position,
     load_checkpoint,
     random_state,
@@ -21,17 +21,8 @@ from captioner.training.checkpoint import (
 )
 
 POSITION = Position(2, 3, 13, [0.1, 1 / 3], {"loss": 0.1 + 0.2})
-CPU = torch.device("cpu")
-DEVICES = [
-    CPU,
-    pytest.param(
-        torch.device("cuda"),
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
-        ],
-    ),
-]
+CPU, ONE = torch.device("cpu"), {"weight": torch.zeros(1)}
+DEVICES = [CPU, pytest.param(torch.device("cuda"), marks=needs_gpu)]
 
 
 def make(
@@ -51,12 +42,9 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def save(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, processes: int = 1
-) -> None:
-    device = next(model.parameters()).device
-    states = [random_state(device) for _ in range(processes)]
-    save_checkpoint(path, model, optimizer, POSITION, {}, states)
+def keep(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    state = random_state(next(model.parameters()).device)
+    save_checkpoint(path, model, optimizer, POSITION, {}, [state])
 
 
 def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -64,15 +52,6 @@ def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
     for index, (_, state) in enumerate(optimizer.state.items()):
         found |= {f"{index}.{name}": value for name, value in state.items()}
     return {name: tensor.clone() for name, tensor in found.items()}
-
-
-def rewrite(path: Path, tensors: dict[str, Tensor | None], **header: str | None) -> None:
-    """Replace some tensors and fields of the header, or remove them: None."""
-    with safe_open(path, "pt") as file:
-        header = {**file.metadata(), **header}
-    found = {**load_file(path), **tensors}
-    kept = {name: tensor.clone() for name, tensor in found.items() if tensor is not None}
-    save_file(kept, path, {name: text for name, text in header.items() if text is not None})
 
 
 def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
@@ -86,7 +65,7 @@ def path(tmp_path: Path) -> Path:
     """The checkpoint of a network after a step."""
     model, optimizer = make()
     step(model, optimizer)
-    save(tmp_path / "last.safetensors", model, optimizer)
+    keep(tmp_path / "last.safetensors", model, optimizer)
     return tmp_path / "last.safetensors"
 
 
@@ -96,7 +75,7 @@ def test_everything_comes_back_bit_for_bit(tmp_path: Path, device: torch.device)
     model, optimizer = make(device=device)
     for _ in range(3):
         step(model, optimizer)
-    save(path, model, optimizer)
+    keep(path, model, optimizer)
     before = state_of(model, optimizer)
     for _ in range(2):
         step(model, optimizer)  # draws dropout and inputs from torch's own generators
@@ -111,25 +90,19 @@ def test_everything_comes_back_bit_for_bit(tmp_path: Path, device: torch.device)
     assert torch.equal(torch.rand(3), drawn)
 
 
-def cut(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
 @pytest.mark.parametrize(
-    ("damage", "sentence"),
+    ("content", "sentence"),
     [
-        *((damage, "cannot be read") for damage in (lambda _: b"", cut, lambda _: b"PK\x03\x04")),
-        ({"format": None}, "is not a checkpoint of a training run"),
-        ({"processes": "2"}, "is of a run of 2 processes, not of 1"),
+        (b"", "cannot be read"),
+        (b"PK\x03\x04", "cannot be read"),
+        (save(ONE, {}), "is not a checkpoint of a training run"),
+        (save(ONE, {"format": FORMAT, "processes": "2"}), "is of a run of 2 processes, not of 1"),
     ],
 )
 def test_a_damaged_checkpoint_is_refused_and_nothing_is_filled(
-    path: Path, damage: Callable[[bytes], bytes] | dict[str, Any], sentence: str
+    path: Path, content: bytes, sentence: str
 ) -> None:
-    if isinstance(damage, dict):
-        rewrite(path, damage.pop("tensors", {}), **damage)
-    else:
-        path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(content)
     model, optimizer = make(seed=1)
     before = state_of(model, optimizer)
     with pytest.raises(UserError, match=rf"{path} {sentence}"):
@@ -144,33 +117,20 @@ def test_a_checkpoint_of_another_model_is_refused(path: Path) -> None:
         load_checkpoint(path, wider, wider_optimizer, {})
     assert_equal(state_of(wider, wider_optimizer), before)
     model, _ = make()
-    longer = nn.Sequential(*model.children(), nn.Linear(1, 1))
-    with pytest.raises(UserError, match=r"belongs to another model: tensor 'model\.3\.bias'"):
-        load_checkpoint(path, longer, torch.optim.AdamW(longer.parameters()), {})
     # The same tensors, but the optimiser holds them in another order.
     reordered = torch.optim.AdamW(list(model.parameters())[::-1])
     with pytest.raises(UserError, match="belongs to another model: state 'optimizer"):
         load_checkpoint(path, model, reordered, {})
 
 
-@pytest.mark.parametrize("error", [SafetensorError("No space left"), OSError(28, "No space left")])
-def test_a_full_disk_leaves_the_checkpoint_that_was_there(
-    path: Path, monkeypatch: Patch, error: Exception
-) -> None:
+def test_a_full_disk_leaves_the_checkpoint_that_was_there(path: Path, monkeypatch: Patch) -> None:
     def full(tensors: object, path: Path, metadata: object) -> None:
         path.write_bytes(b"half of it")
-        raise error
+        raise SafetensorError("No space left")
 
     before = path.read_bytes()
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(UserError, match=r"cannot write .*last\.safetensors: No space left"):
-        save(path, *make(seed=5))
+        keep(path, *make(seed=5))
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-
-
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
-def test_a_checkpoint_that_was_loaded_is_let_go(path: Path) -> None:
-    """Windows replaces no file that is open."""
-    load_checkpoint(path, *make(1), {})
-    assert str(path) not in Path("/proc/self/maps").read_text()

@@ -3,16 +3,10 @@
 from pathlib import Path
 
 import pytest
-from samples import Patch
 from training_samples import log_of
 
 from captioner.errors import UserError
-from captioner.training import log as log_module
 from captioner.training.log import RunLog
-
-
-def steps(folder: Path) -> list[int]:
-    return [record["step"] for record in log_of(folder)]
 
 
 def test_records_are_lines_of_json(tmp_path: Path) -> None:
@@ -29,29 +23,19 @@ def test_a_resumed_run_keeps_what_was_before(tmp_path: Path, resume_at: int, kep
     for step in (10, 20, 30):
         log.write({"step": step, "note": "\u2028"})
     RunLog(tmp_path, resume_at).write({"step": 31})
-    assert steps(tmp_path) == [*[10, 20, 30][:kept], 31]
+    assert [each["step"] for each in log_of(tmp_path)] == [*[10, 20, 30][:kept], 31]
 
 
-@pytest.mark.parametrize("line", ['{"step": 2, "lo', "{}", "[3]", "3", '{"step": "x"}', "", "\n\n"])
+@pytest.mark.parametrize("line", ['{"step": 2, "lo', "{}", "[3]", '{"step": "x"}', "\n\n"])
 def test_a_line_that_was_cut_off_is_taken_out(tmp_path: Path, line: str) -> None:
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n' + line)
     RunLog(tmp_path, 5).write({"step": 6})
-    assert steps(tmp_path) == [1, 6]
+    assert [each["step"] for each in log_of(tmp_path)] == [1, 6]
 
 
-def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: Patch) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match=r"cannot write .*file"):
-        RunLog(tmp_path / "file")
+def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     log = RunLog(tmp_path)
     (tmp_path / "log.jsonl").unlink()
     (tmp_path / "log.jsonl").mkdir()
     with pytest.raises(UserError, match=r"cannot write .*log\.jsonl: Is a directory"):
         log.write({"step": 1})
-
-    def writer(folder: str, purge_step: int | None) -> None:
-        raise OSError(17, "File exists")
-
-    monkeypatch.setattr(log_module, "summary_writer", lambda: writer)
-    with pytest.raises(UserError, match=r"cannot write .*tensorboard"):
-        RunLog(tmp_path, tensorboard=True)

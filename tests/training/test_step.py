@@ -1,13 +1,12 @@
 """What goes wrong in a step is one sentence, and the last checkpoint stays whole."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from training_samples import Data, at, content_of, make_model, raising, run
+from training_samples import Data, at, content_of, raising, run, spoiled
 
 from captioner.errors import UserError
 from captioner.training.checkpoint import Position
@@ -39,29 +38,22 @@ COMPILER = type("InductorError", (RuntimeError,), {"__module__": "torch._inducto
 def test_what_a_forward_pass_raises_is_a_sentence(
     tmp_path: Path, error: Exception, sentence: str
 ) -> None:
-    model = make_model()
-    failing = Data(at(1, 1, partial(setattr, model, "spoil", raising(error))))
     kind = UserError if isinstance(error, UserError | COMPILER) else (UserError, RuntimeError)
     with pytest.raises(kind, match=sentence):
-        run(tmp_path, failing, model=model, compile=isinstance(error, COMPILER))
+        run(tmp_path, **spoiled(raising(error)), compile=isinstance(error, COMPILER))
     _, tensors = content_of(tmp_path)
     assert all(tensor.isfinite().all() for tensor in tensors.values())
 
 
-def test_an_encoder_of_the_data_may_lack_memory(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=NO_MEMORY):
-        run(tmp_path, Data(at(1, 1, raising(torch.OutOfMemoryError("CUDA out of memory.")))))
-
-
 def test_weights_that_are_lost_are_not_saved(tmp_path: Path) -> None:
     """The loss and its gradient may be numbers for a step more."""
+    with pytest.raises(UserError, match=NO_MEMORY):  # Of an encoder in the data.
+        run(tmp_path, Data(at(1, 1, raising(torch.OutOfMemoryError("CUDA out of memory.")))))
+    (tmp_path / "last.safetensors").unlink()
     sentence = "a weight is not a number, or too large for one, at step 1, in "
     with pytest.raises(UserError, match=sentence):
         run(tmp_path, learning_rate=1e30, epochs=1, checkpoint_seconds=0.0)
     assert not (tmp_path / "last.safetensors").exists()
-
-
-# float16: gradients are scaled, and steps that overflow are left out.
 
 
 class Model(nn.Module):

@@ -16,8 +16,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import captioner
-from captioner.caption.losses import HardAttentionLoss, ObjectiveConfig
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.errors import UserError
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
@@ -139,16 +137,10 @@ class Validator:
             return {"score": self.scripted[self.runs - 1]}
         return {"score": float(next(self.model.parameters()).sum()) + 100 * self.rank, "other": 1.0}
 
-    def validation(self, **options: Any) -> Validation:
-        def keep(scores: dict[str, float], epoch: int) -> None:
-            self.kept.append(scores["score"])
-
-        return Validation(self.run, "score", keep, **options)
-
-
-def settings(**options: Any) -> TrainingConfig:
-    plateau = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": 0.05, "decay_patience": 1}
-    return TrainingConfig(**{**plateau, **options})
+    def validation(self, before: bool = False) -> Validation:
+        return Validation(
+            self.run, "score", lambda scores, _: self.kept.append(scores["score"]), before
+        )
 
 
 def run(
@@ -159,16 +151,18 @@ def run(
     validator: Validator | None = None,
     engine: Engine | None = None,
     resume: bool = False,
+    before: bool = False,
     **options: Any,
 ) -> tuple[Model, Validator, Position]:
     """Train a new model, as a command that is started would."""
     model = make_model() if model is None else model
     if validator is None:
         validator = Validator(model, rank=0 if engine is None else engine.rank)
-    data, config = Data() if data is None else data, settings(**options)
-    position = train(
-        model, data, config, folder, validator.validation(), resume=resume, engine=engine
-    )
+    plateau = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": 0.05, "decay_patience": 1}
+    config = TrainingConfig(**{**plateau, **options})
+    validation = validator.validation(before=before)
+    data = Data() if data is None else data
+    position = train(model, data, config, folder, validation, resume, engine=engine)
     return model, validator, position
 
 
@@ -184,7 +178,7 @@ def content_of(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def as_two(folder: Path) -> None:
-    """Two processes that torchrun starts do what `main` says."""
+    """Two processes that torchrun starts do what stands below; each writes `<rank>.json`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", __file__, str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(Path(captioner.__file__).parents[1])}
@@ -192,41 +186,20 @@ def as_two(folder: Path) -> None:
     assert ended.returncode == 0, ended.stderr[-3000:]
 
 
-def baseline(rank: int) -> float:
-    """Hard attention's baseline, -1 before, after two captions at each process."""
-    decoder = ShowAttendTellDecoder(
-        DecoderConfig(embedding_size=2, hidden_size=2, attention_size=2, selection="hard"), 5
-    )
-    loss = HardAttentionLoss(decoder, ObjectiveConfig(doubly_stochastic=0.0))
-    loss.baseline.fill_(-1.0)
-    rewards = torch.tensor([[-4.0, -6.0], [-9.0, -50.0]])[rank]
-    drawn = torch.tensor([[True, True], [True, False]])[rank]
-    loss._update_baseline(rewards, torch.tensor([2, 3]), drawn)
-    return float(loss.baseline)
-
-
 def ending(work: Callable[[], object]) -> str:
     """How work ended: "done", or the error or exit."""
     try:
         work()
-    except (UserError, Interrupted) as error:
+    except (UserError, Interrupted, SystemExit) as error:
         return f"{type(error).__name__}: {error}"
-    except SystemExit as error:
-        return f"exit {error.code}"
     return "done"
 
 
-def spoiled(extra: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    """A model and data for `run`; the second process spoils its loss from a step on."""
+def spoiled(extra: Callable[[Tensor], Tensor], rank: int = 0) -> dict[str, Any]:
+    """A model and data for `run`; the loss of one process is spoiled from a step on."""
     model = make_model()
-    return {"model": model, "data": Data(at(1, 1, partial(setattr, model, "spoil", extra), rank=1))}
-
-
-def main(folder: Path) -> None:
-    """What one of two processes does; how it went is written to `<rank>.json`."""
-    seen: dict[str, Any] = {}
-    seen["within a step"] = {"ended": ending(partial(train_all, folder, seen))}
-    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(seen), encoding="utf-8")
+    data = Data(at(1, 1, partial(setattr, model, "spoil", extra), rank))
+    return {"model": model, "data": data}
 
 
 def train_all(folder: Path, seen: dict[str, Any]) -> None:
@@ -245,17 +218,18 @@ def train_all(folder: Path, seen: dict[str, Any]) -> None:
             seen[name] = {"ended": ending(train_and_note), **noted, "given": data.given}
 
         note("plain", model=make_model(0.0))
-        note("parts", model=make_model(0.0), accumulate=2)
-        note("averaged", model=make_model(0.0), average=0.9)
+        note("averaged in parts", model=make_model(0.0), accumulate=2, average=0.9)
         note("dropout")
         end = partial(signal.raise_signal, signal.SIGTERM)
         note("stopped", data=Data(at(1, 1, end, rank=1)))
         note("resumed", to="stopped", resume=True)
-        note("spoiled", **spoiled(lambda loss: loss * torch.nan))
-        seen["baseline"] = baseline(engine.rank)
+        note("spoiled", **spoiled(lambda loss: loss * torch.nan, rank=1))
         no_memory = torch.OutOfMemoryError("out of memory")
-        run(folder / "within", engine=engine, **spoiled(raising(no_memory)))
+        run(folder / "within", engine=engine, **spoiled(raising(no_memory), rank=1))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    found: dict[str, Any] = {}
+    found["within a step"] = {"ended": ending(partial(train_all, Path(sys.argv[1]), found))}
+    path = Path(sys.argv[1]) / f"{os.environ['RANK']}.json"
+    path.write_text(json.dumps(found), encoding="utf-8")
