@@ -33,8 +33,8 @@ from captioner.evaluation.corpus import Corpus
 from captioner.progress import progress_bar
 from captioner.runs.batches import CaptionBatches
 from captioner.runs.caption_task import scores_of
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
-from captioner.runs.features import StoredRows
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.features import StoredRows, read_training
 from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
 from captioner.training.loop import Validation, train

@@ -31,8 +31,15 @@ from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, MapTargets
-from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe, read_training
-from captioner.runs.features import PixelRows, StoredRows, encoder_of, feature_stores, readable
+from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
+from captioner.runs.features import (
+    PixelRows,
+    StoredRows,
+    encoder_of,
+    feature_stores,
+    read_training,
+    readable,
+)
 from captioner.runs.rewards import caption_reward
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
@@ -91,8 +98,8 @@ class CaptionTask:
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
-            digest = encoder.digest()
-            self.data.append(f"encoder: {recipe.encoder.name}, weights of digest {digest}")
+            weights = f"weights of digest {encoder.digest()}"
+            self.data.append(f"encoder: {recipe.encoder.name}, {weights}")
         print("\n".join(self.data))
         decoder = make_decoder(recipe.decoder, len(vocabulary))
         self.captioner = Captioner(

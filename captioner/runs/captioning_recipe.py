@@ -1,4 +1,4 @@
-"""The fields of a captioner's training config, and its photos and captions."""
+"""The fields of a captioner's training config."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from captioner.caption.base import CaptionDecoderConfig
 from captioner.caption.folder import decoder_config
 from captioner.caption.losses import ObjectiveConfig
 from captioner.caption.lstm import DecoderConfig
-from captioner.data.example import Example, Problems
-from captioner.data.readers import read_splits
-from captioner.data.shapes import ShapesConfig, generate, shapes_examples
+from captioner.data.shapes import ShapesConfig
 from captioner.decoding.options import SearchOptions
-from captioner.errors import UserError, counted
+from captioner.errors import UserError
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.training.config import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
@@ -227,32 +225,3 @@ class CaptioningRecipe(Config):
     def photos_in_step(self) -> bool:
         """Whether the encoder reads photos in every step, without a feature store."""
         return self.encoder.train or not self.features.store
-
-
-def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[str]]:
-    """The training and the validation photos, and sentences about what was left out or chosen."""
-    if data.format == "shapes":
-        count = data.shapes.validation
-        pictures = generate(count + data.shapes.train, data.shapes.seed, data.shapes.pictures)
-        examples = shapes_examples(pictures)
-        return examples[count:], examples[:count], []
-    assert data.annotations is not None  # Checked by DataConfig.
-    files = [(data.annotations, [data.train, data.validation])]
-    if (own := data.validation_annotations) is not None:
-        files = [(data.annotations, [data.train]), (own, [data.validation])]
-    found, sentences = [], []
-    for file, splits in files:
-        problems = Problems(
-            data.on_problem, by_captioner=data.captions_by_captioner, draws_splits=own is None
-        )
-        found += read_splits(data.format, file, data.images, splits, problems)
-        sentences += problems.sentences
-    train, val = found
-    shared = sorted({each.name for each in train} & {each.name for each in val})
-    if shared:
-        raise UserError(
-            f"the training and the validation split share {counted(len(shared), 'photo')}, "
-            f"{shared[0]!r} among them; give the validation photos as another split "
-            "(data.validation) or file (data.validation_annotations)"
-        )
-    return train, val, sentences

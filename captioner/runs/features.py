@@ -1,4 +1,4 @@
-"""Annotation vectors for training and validation: from a feature store or from the photos."""
+"""The photos of a run, and their annotation vectors: from a feature store, or encoded in a step."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from PIL import Image
 from torch import Tensor
 
 from captioner.data.batches import Loader
-from captioner.data.example import Example
+from captioner.data.example import Example, Problems
+from captioner.data.readers import read_splits
+from captioner.data.shapes import generate, shapes_examples
 from captioner.devices import autocast
 from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
+from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
@@ -36,6 +38,35 @@ from captioner.vision.feature_store import (
 )
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Augmentation, Preprocessing
+
+
+def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[str]]:
+    """The training and the validation photos, and sentences about what was left out or chosen."""
+    if data.format == "shapes":
+        count = data.shapes.validation
+        pictures = generate(count + data.shapes.train, data.shapes.seed, data.shapes.pictures)
+        examples = shapes_examples(pictures)
+        return examples[count:], examples[:count], []
+    assert data.annotations is not None  # Checked by DataConfig.
+    files = [(data.annotations, [data.train, data.validation])]
+    if (own := data.validation_annotations) is not None:
+        files = [(data.annotations, [data.train]), (own, [data.validation])]
+    found, sentences = [], []
+    for file, splits in files:
+        problems = Problems(
+            data.on_problem, by_captioner=data.captions_by_captioner, draws_splits=own is None
+        )
+        found += read_splits(data.format, file, data.images, splits, problems)
+        sentences += problems.sentences
+    train, val = found
+    shared = sorted({each.name for each in train} & {each.name for each in val})
+    if shared:
+        raise UserError(
+            f"the training and the validation split share {counted(len(shared), 'photo')}, "
+            f"{shared[0]!r} among them; give the validation photos as another split "
+            "(data.validation) or file (data.validation_annotations)"
+        )
+    return train, val, sentences
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:
@@ -55,10 +86,7 @@ def feature_stores(
     engine: Engine,
     run: Path = Path(),
 ) -> dict[str, FeatureStore]:
-    """The finished store of each split, in `features.folder` or the run's folder.
-
-    Each process computes its share of the missing rows; the first shows its progress.
-    """
+    """The finished store of each split; each process computes its share of the missing rows."""
     features, preprocessing = recipe.features, recipe.preprocessing
     origin: dict[str, Any] = {
         "encoder": {
@@ -68,7 +96,7 @@ def feature_stores(
         },
         "preprocessing": to_mapping(preprocessing),
     }
-    # By default it is named by its origin, so that a store is reused only by its own.
+    # By default in the run's folder, named by its origin: a store is reused only by its own.
     digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
     own = f"{recipe.encoder.name.replace('/', '-')}-{preprocessing.size}-{digest}"
     folder = features.folder or run / "features" / own
@@ -143,10 +171,7 @@ def _fill(
 
 
 def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
-    """Fill the stores in the recipe's `features.folder` and open them.
-
-    Prints what was left out, and how many images each store has.
-    """
+    """Fill the stores in `features.folder`; prints what is left out and how many images are in."""
     with engine.fail_together():
         splits = examples_to_store(recipe)
         torch.manual_seed(recipe.training.seed)  # As in training.
@@ -176,8 +201,8 @@ def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
     rows = range(len(examples))
     left = [row for row in rows if row not in store.unreadable]
     if len(left) < len(rows):
-        count = counted(len(rows) - len(left), "photo")
         reason = _why_unreadable(examples, min(store.unreadable))
+        count = counted(len(rows) - len(left), "photo")
         print(f"left out {count} that could not be read, the first: {reason}")
     return left
 

@@ -14,8 +14,7 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances
 from captioner.data.synonyms import read_synonyms
 from captioner.runs.batches import CaptionBatches, MapTargets, TranslationBatches
-from captioner.runs.captioning_recipe import read_training
-from captioner.runs.features import PixelRows, StoredRows, encoder_of
+from captioner.runs.features import PixelRows, StoredRows, encoder_of, read_training
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate.model import TranslationLoss
 from captioner.translate.recurrent_models import LuongConfig

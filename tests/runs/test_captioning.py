@@ -24,7 +24,8 @@ from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.runs import caption_task
 from captioner.runs.caption_task import scores_of
-from captioner.runs.captioning_recipe import DataConfig, read_training
+from captioner.runs.captioning_recipe import DataConfig
+from captioner.runs.features import read_training
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.runs.run import train_run
 from captioner.text.vocabulary import Vocabulary

@@ -10,8 +10,13 @@ from samples import Output, Patch
 
 from captioner.errors import UserError
 from captioner.runs import features
-from captioner.runs.captioning_recipe import read_training
-from captioner.runs.features import PixelRows, StoredRows, encoder_of, extract_features
+from captioner.runs.features import (
+    PixelRows,
+    StoredRows,
+    encoder_of,
+    extract_features,
+    read_training,
+)
 from captioner.training.distributed import Engine
 from captioner.vision.feature_store import FeatureStore
 

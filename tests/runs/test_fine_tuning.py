@@ -23,7 +23,8 @@ from captioner.errors import UserError
 from captioner.evaluation.score import write_results
 from captioner.model_folders import model_folder
 from captioner.runs.caption_task import CaptionTask, copy_weights, first_words, known_ngrams
-from captioner.runs.captioning_recipe import CaptioningRecipe, read_training
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.features import read_training
 from captioner.runs.read_recipe import captioning_recipe, read_any_recipe, with_model_sections
 from captioner.runs.run import train_run
 from captioner.schema import to_mapping

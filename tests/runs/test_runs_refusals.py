@@ -19,7 +19,8 @@ from samples import Patch
 
 from captioner.errors import UserError
 from captioner.files import folder_lock
-from captioner.runs.captioning_recipe import DataConfig, read_training
+from captioner.runs.captioning_recipe import DataConfig
+from captioner.runs.features import read_training
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
 
