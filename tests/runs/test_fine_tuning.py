@@ -79,7 +79,7 @@ def test_a_folder_a_file_of_coco_and_shards_need_no_config(tmp_path: Path) -> No
     assert len(drawn[2]) == 2
     write_captions(coco, {1: ["A dog"]})
     with pytest.raises(UserError, match=r"c\.json has no splits: 0 of its 1 photos, too few"):
-        read_training(recipe.data)
+        read_training(read_any_recipe(coco).data)
 
 
 def test_what_a_config_leaves_out_comes_from_the_model_that_it_names(run: Path) -> None:
