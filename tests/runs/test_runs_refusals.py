@@ -31,7 +31,6 @@ TRANSLATE = translation_mapping()
 
 CONFIGS: list[tuple[Config, str]] = [
     ({"epochs": 3}, "'epochs'; did you mean 'training.epochs'?"),
-    ({"objective": {"semi_sampling": 0.1}}, "objective.semi_sampling is for hard"),
     ({"objective": {"grounding": 0.1}}, "grounding and data.instances need each other"),
     ({"decoder": HARD, "objective": {"grounding": 0.1}, **BOXES}, "grounding is for soft"),
     ({"encoder": {"name": "vgg7"}}, "vgg7"),
