@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
-from samples import photo
+from samples import photo_bytes
 
 CHROMIUM = shutil.which("chromium")
 
@@ -65,9 +65,7 @@ def serving(folder: Path) -> Iterator[int]:
 
 
 def photo_file(seed: int = 0, name: str = "photo.png", size: tuple[int, int] = (240, 180)) -> Any:
-    buffer = io.BytesIO()
-    photo(seed, size).save(buffer, "PNG")
-    return {"name": name, "mimeType": "image/png", "buffer": buffer.getvalue()}
+    return {"name": name, "mimeType": "image/png", "buffer": photo_bytes(seed, size)}
 
 
 def add(page: Page, *files: Any) -> Locator:

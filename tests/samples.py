@@ -1,6 +1,7 @@
 """A captioner small enough to be made for each test, and photos for it."""
 
 import hashlib
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -81,6 +82,15 @@ def photo(seed: int = 0, size: tuple[int, int] = (120, 90)) -> Image.Image:
     """A photo of coarse random colours."""
     colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
     return Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC)
+
+
+def photo_bytes(
+    seed: int = 0, size: tuple[int, int] = (120, 90), kind: str = "PNG", **options: Any
+) -> bytes:
+    """The file of such a photo."""
+    buffer = io.BytesIO()
+    photo(seed, size).save(buffer, kind, **options)
+    return buffer.getvalue()
 
 
 def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> Path:

@@ -5,7 +5,8 @@ import socket
 
 import httpx
 import pytest
-from serve_samples import asking, caption, files, make_captioner, photo_bytes, problem
+from samples import photo_bytes
+from serve_samples import asking, caption, files, make_captioner, problem
 
 from captioner.serve.service import Service
 
@@ -127,8 +128,9 @@ def test_the_page_names_only_files_that_are_there_and_every_answer_forbids_forei
     while wanted:
         address = wanted.pop()
         seen.add(address)
-        answer = client.get(address)
+        answer, head = client.get(address), client.head(address)
         assert answer.status_code == (404 if "nothing" in address else 200), address
+        assert (head.status_code, head.content) == (answer.status_code, b"")
         policy = answer.headers["content-security-policy"]
         for part in ("default-src 'none'", "script-src 'self';", "frame-ancestors 'none'"):
             assert part in policy

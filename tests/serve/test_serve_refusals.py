@@ -1,7 +1,6 @@
 """What is refused, each by one sentence that reveals nothing about the machine."""
 
 import json
-import socket
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -10,10 +9,10 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from samples import Refused
+from samples import Refused, photo_bytes
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from serve_samples import Running, asking, caption, files, make_captioner, photo_bytes, problem
+from serve_samples import Running, asking, caption, files, make_captioner, problem
 
 from captioner.errors import UserError
 from captioner.serve import Limits
@@ -26,8 +25,6 @@ JSON, FORM = "application/json", "multipart/form-data; boundary=x"
 FIELDS = [
     ({"beam": "0"}, "beam '0' is not at least 1"),
     ({"beam": "21"}, "beam '21' is not at most 20"),
-    ({"beam": "9" * 5000}, "beam unable to parse input string as an integer"),
-    ({"n_best": "3", "beam": "2"}, "n_best 3"),
     ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
     ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
     ({"nbest": "3"}, "unknown field 'nbest'; did you mean 'n_best'?"),
@@ -42,7 +39,6 @@ CAPTIONS = [
     ({}, "captions[0] should be a valid list"),
     ([GOOD] * 21, "captions[0] should have at most 20 items"),
     ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
-    ([{**GOOD, "maps": []}], "shape (T, rows, columns)"),
     ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "2 words but 1 attention maps"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "weights >= 0 that sum to 1"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "expected sequence of length 2"),
@@ -63,7 +59,6 @@ TRANSLATIONS = [
     (b'{"sentences": ["\\ud800"]}', 422, "sentences[0] should be"),
     (json.dumps({"sentences": ["x" * 2001]}).encode(), 422, "at most 2000 characters"),
     (b'{"sentences": ["a"], "beam": 21}', 422, "beam 21 is not at most 20"),
-    (b'{"sentences": ["a"], "coverage_penalty": NaN}', 422, "finite"),
     (b'{"sentences": ["a"], "language": "it"}', 422, "field 'language' should be de"),
 ]
 ADDRESSES = [
@@ -119,17 +114,6 @@ def test_requests_over_a_limit_are_refused() -> None:
         assert "60,000 bytes" in problem(answer, 413)
 
 
-def test_content_that_does_not_arrive_is_not_waited_for() -> None:
-    with (
-        asking(Service(make_captioner(), None, Limits(seconds=0.2))) as client,
-        socket.create_connection((client.base_url.host, client.base_url.port or 0)) as line,
-    ):
-        head = "POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
-        line.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n{")
-        assert line.recv(65536).decode().startswith("HTTP/1.1 503 ")
-        assert client.get("/api/health").json() == {"status": "ok", "waiting": 0}
-
-
 def test_a_server_that_cannot_start_says_why(
     refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,39 +128,23 @@ def test_a_server_that_cannot_start_says_why(
     assert 'captioner serve needs pip install "captioner[serve]"' in refused(["serve"])
 
 
-SETTINGS = settings(
-    max_examples=60, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
-DESCRIBED = {
-    *(("/api/caption", "POST"), ("/api/overlay", "POST"), ("/api/translate", "POST")),
-    *(("/api/health", "GET"), ("/api/model", "GET")),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("path", "method", "mode"),
-    [
-        (path, method, mode)
-        for path, method in sorted(DESCRIBED)
-        for mode in GenerationMode
-        if method == "POST" or not mode.is_negative  # Nothing to be wrong in.
-    ],
-)
-def test_answers_are_as_described(
-    server: Running, path: str, method: str, mode: GenerationMode
-) -> None:
+@pytest.mark.parametrize("name", ["caption", "overlay", "translate", "health", "model"])
+def test_answers_are_as_described(server: Running, name: str) -> None:
     """Valid and invalid requests get only answers that the description has, and no status 500.
 
     A valid request may be refused: that a file is no photo is not in the description.
     """
     described = schemathesis.openapi.from_url(f"{server.address}api/openapi.json")
-    paths = described.raw_schema["paths"]
-    assert {(each, name.upper()) for each, names in paths.items() for name in names} == DESCRIBED
+    assert len(described.raw_schema["paths"]) == 5
+    (method,) = described.raw_schema["paths"][f"/api/{name}"]
+    patient = {"derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
+    for mode in list(GenerationMode)[: 2 if method == "post" else 1]:  # A GET cannot be wrong.
+        operation = described[f"/api/{name}"][method.upper()]
 
-    @SETTINGS
-    @given(case=described[path][method].as_strategy(generation_mode=mode))
-    def run(case: Any) -> None:
-        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+        @settings(max_examples=60, **patient)
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def run(case: Any) -> None:
+            case.call_and_validate(excluded_checks=[positive_data_acceptance])
 
-    run()
+        run()

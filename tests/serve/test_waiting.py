@@ -8,16 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from serve_samples import (
-    Files,
-    as_directly,
-    asking,
-    caption,
-    files,
-    make_captioner,
-    photo_bytes,
-    problem,
-)
+from samples import photo_bytes
+from serve_samples import Files, as_directly, asking, caption, files, make_captioner, problem
 from torch import Tensor
 
 from captioner.caption.caption import Caption
