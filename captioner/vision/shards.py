@@ -1,7 +1,6 @@
 """Photos in shards: tars as WebDataset's, and Parquet files as those of Hugging Face's datasets.
 
-A photo is read by its place in its file. So training may draw any, which the library webdataset, a
-stream, does not offer, and nothing is unpacked.
+A photo is read by its place in its file, so training may draw any; webdataset reads streams.
 """
 
 from __future__ import annotations
@@ -108,7 +107,6 @@ def read_shards(
 ) -> Iterator[tuple[str, Record]]:
     """The name and the record of each photo in the shards that a pattern names, in order.
 
-    pattern: a path, with `{00000..00099}` or a shell's `*`, `?` and `[...]` in it.
     report: takes a sentence about a shard that cannot be read to its end.
 
     A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
@@ -118,21 +116,6 @@ def read_shards(
     for path in map(os.fspath, find_images(numbered(os.fspath(pattern)), report)):
         is_tar = path.lower().endswith(".tar")
         yield from _of_tar(path, report) if is_tar else _of_parquet(path, report, reader)
-
-
-def shard_photos(
-    shard: str, report: Report, reader: CellReader
-) -> Iterator[tuple[str, str | ShardMember]]:
-    """The name and the source of each photo in a shard; see `read_shards`."""
-    for name, record in read_shards(shard, report, reader):
-        photo = record["image"]
-        if isinstance(photo, ShardMember):
-            yield name, photo
-        elif photo:
-            path = os.path.join(os.path.dirname(shard), photo)
-            yield path, path
-        else:
-            report(f"{name} has no photo")
 
 
 def find_photos(
@@ -152,10 +135,17 @@ def find_photos(
         else:
             problems: list[str] = []
             for file in map(os.fspath, find_images(numbered(path), problems.append, passed_over)):
-                if file.lower().endswith(SHARD_SUFFIXES):
-                    photos.update(shard_photos(file, problems.append, reader))
-                else:
+                if not file.lower().endswith(SHARD_SUFFIXES):
                     photos[file] = file
+                    continue
+                for name, record in read_shards(file, problems.append, reader):
+                    photo = record["image"]
+                    if isinstance(photo, str):
+                        name = photo = os.path.join(os.path.dirname(file), photo)
+                    if photo:
+                        photos[name] = photo
+                    else:
+                        problems.append(f"{name} has no photo")
             failed += [Failed(path, problem) for problem in problems]
     return photos, failed
 

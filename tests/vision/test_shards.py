@@ -11,8 +11,8 @@ import pytest
 from shard_samples import content_of_photo, write_parquet, write_tar
 
 from captioner.errors import UserError
-from captioner.vision.images import load_image, refuse
-from captioner.vision.shards import CellReader, numbered, read_shards, shard_photos
+from captioner.vision.images import load_image
+from captioner.vision.shards import find_photos, numbered, read_shards
 
 
 def photos_of(pattern: Path) -> dict[str, Any]:
@@ -64,10 +64,9 @@ def test_photos_of_parquet_are_read_in_any_order(form: str, tmp_path: Path) -> N
 
 def test_parquet_may_have_the_paths_of_photos(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "p.parquet", {"Filename": ["a.jpg", None], "n": [1, 2]})
-    with pytest.raises(UserError, match=rf"^{path}/1 has no photo$"):
-        dict(shard_photos(str(path), refuse, CellReader()))
-    found = dict(shard_photos(str(path), [].append, CellReader()))
+    found, failed = find_photos([str(path)])
     assert found == {f"{tmp_path}/a.jpg": f"{tmp_path}/a.jpg"}
+    assert [each.reason for each in failed] == [f"{path}/1 has no photo"]
 
 
 def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None:
