@@ -95,11 +95,11 @@ def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
     takes_all, left_out = problems.by_captioner, 0
     rows_of = defaultdict(list)
     for where, record in () if table is None else _records(table, problems):
-        if takes_all or not {*(record or ())} >= _BY_CAPTIONER:
-            for row in _rows([(where, record)], problems):
-                rows_of[row.image].append(row)
-        else:
+        if not takes_all and isinstance(record, dict) and record.keys() >= _BY_CAPTIONER:
             left_out += 1
+            continue
+        for row in _rows([(where, record)], problems):
+            rows_of[row.image].append(row)
     counts: Counter[str] = Counter()
     for photo in find_images([folder]):
         image, text = photo.relative_to(folder).as_posix(), photo.with_suffix(".txt")

@@ -68,22 +68,22 @@ class NetworkEncoder(Encoder):
         self._shapes: dict[tuple[int, int], tuple[int, ...]] = {}
         # Not on `meta`: buffers that are not saved would stay there.
         with torch.device("cpu"):
-            self.network = self.make_network()
+            self.network = self._make_network()
         published = self.published_preprocessing(config)
         assert published is not None
         self.annotation_size = self._measure(published.size, published.size)[0]
 
     @abstractmethod
-    def make_network(self) -> nn.Module:
+    def _make_network(self) -> nn.Module:
         """The network with random weights."""
 
     @abstractmethod
-    def feature_map(self, images: Tensor) -> Tensor:
+    def _feature_map(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, D)."""
-        return self.feature_map(images).flatten(start_dim=2).transpose(1, 2)
+        return self._feature_map(images).flatten(start_dim=2).transpose(1, 2)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns. Raises `UserError` for a size that the network cannot read."""
@@ -105,7 +105,7 @@ class NetworkEncoder(Encoder):
             size = f"{height} x {width} pixels"
             with refused(f"{self.config.name} cannot read images of {size}"), torch.device("meta"):
                 images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
-                shape = tuple(on_meta.feature_map(images).shape)
+                shape = tuple(on_meta._feature_map(images).shape)
             if len(shape) != 4:
                 raise UserError(f"{self.config.name} has no spatial feature map")
             self._shapes[height, width] = shape[1:]
@@ -118,8 +118,7 @@ class TimmEncoder(NetworkEncoder):
     Its final normalisation, if it has one before the pooling, is applied.
     """
 
-    def make_network(self) -> nn.Module:
-        """The network, pruned."""
+    def _make_network(self) -> nn.Module:
         network: nn.Module = self._create(pretrained=False)
         if not hasattr(network, "forward_intermediates"):
             raise UserError(f"{self.config.name} has no spatial feature map")
@@ -128,8 +127,7 @@ class TimmEncoder(NetworkEncoder):
         self._last = prune([-1], prune_norm=not self._has_norm)
         return network
 
-    def feature_map(self, images: Tensor) -> Tensor:
-        """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
+    def _feature_map(self, images: Tensor) -> Tensor:
         network: Any = self.network
         (feature_map,) = network.forward_intermediates(
             images,
@@ -173,8 +171,7 @@ class TimmEncoder(NetworkEncoder):
 class TorchvisionEncoder(NetworkEncoder):
     """A network of torchvision, cut before its pooling; a ViT without its class token."""
 
-    def make_network(self) -> nn.Module:
-        """The network up to its last feature map, by torchvision's feature extractor."""
+    def _make_network(self) -> nn.Module:
         from torchvision.models import get_model
         from torchvision.models.feature_extraction import (
             create_feature_extractor,
@@ -199,8 +196,7 @@ class TorchvisionEncoder(NetworkEncoder):
         )
         return extractor
 
-    def feature_map(self, images: Tensor) -> Tensor:
-        """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
+    def _feature_map(self, images: Tensor) -> Tensor:
         features: Tensor = self.network(images)["map"]
         if features.ndim == 3:  # Tokens (B, 1 + L, D).
             side = math.isqrt(features.shape[1] - 1)

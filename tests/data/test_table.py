@@ -137,9 +137,10 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
     (tmp_path / "d.txt").write_text(" \n")
     by_captioner = {"file_name": "d.jpg", "text": "x", "model": "default", "log_probability": -1}
     rows = [{"file_name": "a.jpg", "text": "A dog"}, {"file_name": "b.jpg", "text": "A bird"}]
-    lines = [json.dumps(row) for row in (*rows, by_captioner)]
+    lines = [json.dumps(row) for row in (*rows, by_captioner, 3)]
     table(tmp_path, "metadata.jsonl", "\n".join(lines))
-    images, problems = read(None, tmp_path)
+    images, problems = read(None, tmp_path, on_problem="skip")
+    assert problems.kinds.pop("ill-formed line") == ["line 4 is not a JSON object"]
     assert sorted(captions(images)) == [
         ("a.jpg", ("A horse",)),
         ("b.jpg", ("A bird",)),
@@ -151,7 +152,7 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
     ]
     sentence = r"left in split 'val' of folder .* 5 photos, .* 0 of its 3 photos, too few to valid"
     with pytest.raises(UserError, match=sentence):
-        read_splits(None, tmp_path, None, ["train", "val"], Problems())
+        read_splits(None, tmp_path, None, ["train", "val"], Problems("skip"))
     (tmp_path / "metadata.jsonl").write_text('{"file_name": "gone.jpg", "text": "A fox"}')
     with pytest.raises(UserError, match=r"1 missing image \(image gone.jpg \(line 1\) has no file"):
         read(None, tmp_path)
