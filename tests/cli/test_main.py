@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,23 +21,6 @@ COMMANDS = (
     *("caption", "translate", "serve", "train", "evaluate", "score", "maps"),
     *("evaluate-translator", "score-translations", "calibrate", "features", "info", "push"),
 )
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_on_a_screen(command: str, monkeypatch: Patch, capsys: Output) -> None:
-    columns, rows = 100, 58 if command == "caption" else 45
-    monkeypatch.setenv("COLUMNS", str(columns))
-    with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
-    lines = text.splitlines()
-    assert len(lines) <= rows
-    assert max(map(len, lines)) <= columns
-    assert "\noptions:" not in text  # Options are grouped by what they are for.
-    if command in ("evaluate", "maps", "evaluate-translator"):
-        other = "translate" if command == "evaluate-translator" else "caption"
-        assert f"see captioner {other} --help" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -119,17 +101,6 @@ def test_an_error_is_a_sentence(error: BaseException, code: int, said: str, caps
     assert capsys.readouterr().err == said
     with pytest.raises(OSError, match="of its own"):
         run_program(raising(OSError("of its own")))
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows cannot send SIGTERM to a handler")
-def test_termination_lets_the_work_be_kept() -> None:
-    def program() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        signal.pause()
-
-    before = signal.getsignal(signal.SIGTERM)
-    assert run_program(program) == 130
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

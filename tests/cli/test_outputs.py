@@ -82,19 +82,6 @@ def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> N
     )
 
 
-def test_a_large_photo_is_drawn_as_such_and_captioned_as_without_a_drawing(folder: Path) -> None:
-    save_photo(folder / "large.jpg", size=(2800, 2100))
-    found = []
-    for drawing in ([], ["--words", "words"]):
-        assert main([*CAPTION, "large.jpg", *drawing, "--json", "o.json", "--overwrite"]) == 0
-        (record,) = json.loads(Path("o.json").read_text())
-        record.pop("files", None)
-        found.append(record)
-    assert found[0] == found[1]
-    with Image.open(min(Path("words/large").iterdir())) as picture:
-        assert picture.size == (1024, 768)
-
-
 def test_names_are_those_of_the_photos_below_their_common_folder() -> None:
     def names(*paths: str) -> list[str]:
         return list(output_names(paths).values())
