@@ -23,7 +23,6 @@ def softmax(scores: list[Tensor]) -> Tensor:
 
 
 def torch_cell(kind: str, weights: Any) -> nn.Module:
-    """torch's own cell of these weights."""
     hidden, size = weights[1].shape[1], weights[0].shape[1]
     cell = (nn.GRUCell if kind == "gru" else nn.LSTMCell)(size, hidden)
     for name, weight in zip(PARTS, weights, strict=True):
@@ -50,11 +49,8 @@ def test_bahdanau(name: str) -> None:
     said = model(model.remember(source), fed)
     for time, token in enumerate(fed[0, 0]):
         query = score.query_projection.weight @ state
-        energies = [
-            score.energy.weight[0] @ torch.tanh(query + score.key_projection.weight @ h)
-            for h in annotations
-        ]
-        weights = softmax(energies)
+        keys = [score.key_projection.weight @ h for h in annotations]
+        weights = softmax([score.energy.weight[0] @ torch.tanh(query + key) for key in keys])
         context = weights @ annotations
         word = model.embeddings.target_embedding.weight[token]
         after = gru(torch.cat([word, context]), state)
@@ -70,10 +66,10 @@ def test_bahdanau(name: str) -> None:
 
 def luong_scores(model: Any, query: Tensor, outputs: Tensor) -> list[Tensor]:
     """Equation 8."""
-    score, kind = model.attention.score, model.config.score
-    if kind == "dot":
+    score = model.attention.score
+    if model.config.score == "dot":
         return [query @ h for h in outputs]
-    if kind == "general":
+    if model.config.score == "general":
         return [query @ (score.key_projection.weight @ h) for h in outputs]
     joined = torch.cat([score.query_projection.weight, score.key_projection.weight], dim=1)
     return [score.energy.weight[0] @ torch.tanh(joined @ torch.cat([query, h])) for h in outputs]
@@ -88,11 +84,11 @@ def test_luong_global(name: str) -> None:
     outputs, final = model.encoder.encode(model.embeddings.source(source))
     states = [[each[0, layer] for each in final] for layer in layers]
     if is_fed:
-        cells = [torch_cell(kind, cell_weights(cell)) for cell in model.cells]
+        given = map(cell_weights, model.cells)
     else:
         network = model.decoder.network
-        weights = [[getattr(network, f"{part}_l{layer}") for part in PARTS] for layer in layers]
-        cells = [torch_cell(kind, each) for each in weights]
+        given = [[getattr(network, f"{part}_l{layer}") for part in PARTS] for layer in layers]
+    cells = [torch_cell(kind, each) for each in given]
     attentional = torch.zeros(12)
     said = model(model.remember(source), fed)
     for time, token in enumerate(fed[0, 0]):
@@ -186,15 +182,14 @@ def test_without_attention_the_last_state_is_all_there_is(name: str) -> None:
     assert memory.length == said.weights.mean() == 1
 
 
-@pytest.mark.parametrize(("scale", "factor"), [(False, 1.0), (True, 4.0)])
-def test_embeddings_are_scaled_by_the_root_of_their_size(scale: bool, factor: float) -> None:
-    embeddings = Embeddings(8, 8, 16, 16, "all", scale)
-    given, table = torch.tensor([[4, 5, 4]]), embeddings.target_embedding.weight
-    for embed in (embeddings.source, embeddings.target):
-        assert torch.equal(embed(given)[0], table[given[0]] * factor)
-    vectors = torch.randn(2, 16)
-    logits = embeddings.logits(vectors)  # The output layer, of the same matrix, is not scaled.
-    assert torch.allclose(logits, vectors @ table.T, atol=1e-5)
+def test_embeddings_but_not_logits_are_scaled_by_the_root_of_their_size() -> None:
+    given, vectors = torch.tensor([[4, 5, 4]]), torch.randn(2, 16)
+    for scale, factor in ((False, 1.0), (True, 4.0)):
+        embeddings = Embeddings(8, 8, 16, 16, "all", scale)
+        table = embeddings.target_embedding.weight
+        for embed in (embeddings.source, embeddings.target):
+            assert torch.equal(embed(given)[0], table[given[0]] * factor)
+        assert torch.allclose(embeddings.logits(vectors), vectors @ table.T, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,12 @@ def translate(name: str = "general", sentence: Any = "A dog.", **options: Any) -
             read(transformer={"heads": 7}),
             "embedding_size 512 is odd or not divisible among 7 heads",
         ),
-        (read(transformer={"embedding_size": 9, "heads": 3}), "embedding_size 9 is odd"),
         (read(transformer={"alignment_layer": 6}), "alignment_layer 6 is not one of 6 layers"),
         (read(transformer={"alignment_head": 8}), "alignment_head 8 is not one of 8 heads"),
         (read(), "one model of sequence_to_sequence, .* found none"),
         (read(gnmt={}, luong={}), "found luong, gnmt"),
         (lambda: Embeddings(8, 9, 4, 4, "all"), r"'all' shares .*: \(9, 4\), \(9, 4\), \(8, 4\)"),
-        (lambda: Embeddings(8, 9, 4, 5, "target"), "tie_embeddings 'target' shares one matrix"),
         (translate(batch_size=0), "batch size 0"),
-        (translate(sentence=b"A dog."), "sentence 1 is of the type bytes, not text"),
         (translate(on_error="ignore"), "on_error 'ignore' is neither"),
         (translate(beem=3), "unknown field 'beem'; did you mean 'beam'"),
         (translate("gru", copy_unknown=True), "copy_unknown needs a model with attention"),
@@ -71,7 +69,6 @@ KEYS = ("model", "luong", "hidden_size"), ("model", "transformer", "tie_embeddin
     [
         ("source", ("kind",), "letters", r"source\.json: field 'kind' is neither 'words' nor 'sub"),
         ("config", ("format",), "captioner caption model 1", "is a captioner, not a translator$"),
-        ("config", ("model",), {"general": {}}, r"unknown field 'model\.general'"),
         ("config", KEYS[0], 24, r"safetensors: tensor 'model\..*' is"),
         ("config", KEYS[1], "all", r"config\.json: tie_embeddings 'all' shares one matrix"),
     ],
@@ -83,10 +80,8 @@ def test_folders_that_do_not_load(
         make_translator("transformer" if "transformer" in keys else "general"), tmp_path
     )
     path = tmp_path / f"{file}.json"
-    mapping = section = json.loads(path.read_text())
-    for key in keys[:-1]:
-        section = section[key]
-    section[keys[-1]] = value
+    mapping = json.loads(path.read_text())
+    reduce(dict.__getitem__, keys[:-1], mapping)[keys[-1]] = value
     path.write_text(json.dumps(mapping))
     with pytest.raises(UserError, match=sentence):
         load_translator(tmp_path)

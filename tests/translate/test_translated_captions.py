@@ -53,16 +53,17 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
         [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
     ]
     found = translated("Der Hund, Manns.", target, weights, "a man ' s dog .")
-    assert found.text == "Der Hund, Manns"
-    assert found.words == ("Der", "Hund,", "Manns")
+    assert (found.text, found.words) == ("Der Hund, Manns", ("Der", "Hund,", "Manns"))
     expected = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.4, 0.0, 0.0, 0.6], [0, 2 / 3, 1 / 3, 0.0]])
     torch.testing.assert_close(found.attention, expected.view(3, 2, 2))
-    assert found.word_log_probabilities == (-1.0, -5.0, -5.0)
-    assert found.log_probability == -21.5
+    assert (found.word_log_probabilities, found.log_probability) == ((-1.0, -5.0, -5.0), -21.5)
     assert (found.score, found.confidence, found.sure) == (-1.5, 0.4, True)
     assert found.original == caption()
     plain = found.to_dict()
     assert (plain["language"], plain["original"]["caption"]) == ("de", "a man's dog")
+
+
+PARTS = [[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]]
 
 
 @pytest.mark.parametrize(
@@ -73,12 +74,7 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
         # A word aligned to the end alone has the mean map.
         ("Ja", "Ja", [[0.0, 0.0, 0.0, 1.0]], [[0.25] * 4]),
         # Words of two parts, and of signs.
-        (
-            "Tee-Shirt &",
-            "Tee - Shirt &",
-            [[1.0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]],
-            [[3 / 8, 0, 0, 5 / 8], [0.25] * 4],
-        ),
+        ("Tee-Shirt &", "Tee - Shirt &", PARTS, [[3 / 8, 0, 0, 5 / 8], [0.25] * 4]),
     ],
 )
 def test_maps_by_hand(
