@@ -35,8 +35,7 @@ def test_light_comes_from_the_map_and_what_was_not_seen_is_hatched() -> None:
     assert drawn[107, 107] > 130  # the centre of the cell
     outside, unlit_inside = drawn[:, :99], drawn[:40, 220:260]
     assert unlit_inside.std() < 1
-    assert outside.min() < outside.max() / 2  # hatched
-    assert outside.max() <= unlit_inside.max() + 1  # however near to the light
+    assert 2 * outside.min() < outside.max() <= unlit_inside.max() + 1  # Hatched.
 
 
 def test_even_map_looks_even_and_noise_of_a_flat_one_is_not_blown_up() -> None:
@@ -98,14 +97,6 @@ def test_stays_between_the_lowest_and_highest_weight(
     assert drawn.shape == (height, width)
     assert drawn.min() >= weights.min() - 1e-12
     assert drawn.max() <= weights.max() + 1e-12
-
-
-def test_place_takes_a_region_between_pixels() -> None:
-    placed = place(one_hot(2, 2, 1, 0), (10, 10), (2.6, 0.4, 7.4, 9.6))
-    seen = np.zeros((10, 10), dtype=bool)
-    seen[0:10, 3:7] = True  # the columns with centres 3.5 to 6.5; all rows, centres 0.5 to 9.5
-    assert ((placed > 0) == seen).all()
-    assert placed[8, 3] == placed.max()
 
 
 def test_fit_scales_photo_and_region_alike() -> None:

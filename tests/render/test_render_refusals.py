@@ -39,7 +39,6 @@ def item(region: Any, maps: Any) -> PageItem:
             UserError,
             r"a\.gif: its name must end in",
         ),
-        (lambda to: save_picture(to / "a", PHOTO), UserError, r"must end in \.png"),
         (lambda to: save_gif(to / "a.png"), UserError, r"must end in \.gif"),
         (lambda to: save_html(to / "a.pdf", [], 1), UserError, r"must end in \.html or \.htm"),
         (lambda to: save_heat_map(to / "a.txt", ITEM), UserError, r"in \.png or \.pdf or \.svg"),
@@ -50,12 +49,10 @@ def item(region: Any, maps: Any) -> PageItem:
         ),
         (lambda _: item((0, 0, 91, 60), attention(1)), ValueError, "not a rectangle inside"),
         (over([[np.nan, 1.0]]), ValueError, WEIGHTS),
-        (over([[-0.5, 1.5]]), ValueError, WEIGHTS),
         (over([[3.0, 4.0]]), ValueError, WEIGHTS),
         (over([0.5, 0.5]), ValueError, r"must have shape \(T, rows, columns\)"),
         (over(np.zeros((0, 4))), ValueError, r"must have shape \(T, rows, columns\)"),
         (over(strength=-0.1), ValueError, "strength -0.1 is not between 0 and 1"),
-        (over(strength=float("nan")), ValueError, "strength nan"),
         (lambda _: frames(PHOTO, ["dog"], attention(2), REGION), ValueError, COUNTS),
         (lambda _: panels(PHOTO, ["dog"], attention(2), REGION), ValueError, COUNTS),
         (lambda _: item(REGION, attention(2)), ValueError, COUNTS),
@@ -67,8 +64,5 @@ def test_sentences(
     with pytest.raises(kind, match=sentence):
         draw(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_crop_of_less_than_a_pixel_is_drawn() -> None:
-    photo = Image.new("RGB", (6000, 6), "red")
-    assert panels(photo, ["dog"], attention(1), (2997.3, 0, 3003.3, 6)).width > 500
+    crop = (2997.3, 0, 3003.3, 6)  # Less than a pixel wide in a panel.
+    assert panels(Image.new("RGB", (6000, 6)), ["dog"], attention(1), crop).width > 500

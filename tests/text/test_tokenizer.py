@@ -15,7 +15,6 @@ from captioner.text.tokenizer import PUNCTUATION, tokenize, tokenize_unsplit
 RECORDED = [
     ("A dog runs .", "a dog runs"),
     ("A red, white , and blue t-shirt. Nice.", "a red white and blue t-shirt nice"),
-    ("", ""),
     (" . ' -- !", ""),
     ("A man's dog doesn't run!", "a man 's dog does n't run"),
     ("CAN'T won’t shan`t ain't", "ca n't wo n't sha n`t ai n't"),
@@ -48,7 +47,6 @@ RECORDED = [
     ("a sign that reads K.", "a sign that reads k"),
     ("John K. Smith, K. The", "john k. smith k the"),
     ("end.The e.g i.e., Inc.b wait...what", "end.the e.g i.e. inc. b wait what"),
-    (". .. ... . . . a… b", "a b"),
     ("@user #tag a@b.com", "@user #tag a@b.com"),
     ("http://x.com/a?b=c. www.x.com example.com", "http://x.com/a?b=c www.x.com example.com"),
     ("&amp; AT&amp;T &lt; &nbsp; &#39;", "& at&t < &#39;"),
@@ -59,7 +57,6 @@ RECORDED = [
     ("😀 a😀b 👨\u200d👩\u200d👧 ♥ ☕", "a b ♥ ☕"),
     ("中文字 日本語 العربية Привет Ελληνικά ไทย", "中文字 日本語 العربية привет ελληνικά ไทย"),
     ("a\u200bb a\xadb a\xa0b a\u3000b a\x01b", "a b ab a b a b a b"),
-    ("‐ a‑b x\ufeffy", "a‑b x y"),
 ]  # fmt: skip
 
 
@@ -87,12 +84,6 @@ def test_any_text_gives_clean_words(caption: str) -> None:
     assert words == " ".join(words).lower().split()
     assert "<" in caption or PUNCTUATION.isdisjoint(words)  # A tag is one token: <a - b>.
     assert " ".join(tokenize_unsplit(caption)).split() == words
-
-
-@given(st.text("abcnotgAZ \n,!?()[]"))
-def test_words_joined_by_spaces_are_the_same_words_again(caption: str) -> None:
-    words = tokenize(caption)
-    assert tokenize(" ".join(words)) == words
 
 
 def test_long_captions_and_numbers_of_two_parts() -> None:

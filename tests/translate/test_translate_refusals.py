@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from translation_samples import CONFIGS, make, make_translator, tokens
+from translation_samples import make_translator
 
 from captioner.errors import UserError
 from captioner.schema import from_mapping
@@ -85,13 +84,3 @@ def test_folders_that_do_not_load(
     path.write_text(json.dumps(mapping))
     with pytest.raises(UserError, match=sentence):
         load_translator(tmp_path)
-
-
-@pytest.mark.parametrize("name", list(CONFIGS))
-def test_a_source_without_tokens_is_an_error(name: str) -> None:
-    model = make(name)
-    errors = ValueError, RuntimeError  # Torch's own, of a recurrent encoder.
-    with pytest.raises(errors, match=r"is 0|has no|empty|larger than 0|greater than 0|Length"):
-        model.remember(tokens(2, 0))
-    with pytest.raises(errors, match=r"row \[?1\]? has no|greater than 0"):
-        model.remember(tokens(2, 3), torch.tensor([[True, False, False], [False] * 3]))

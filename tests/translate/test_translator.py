@@ -78,12 +78,11 @@ def test_translations_are_ranked_by_score() -> None:
         options = {"n_best": 3, "coverage_penalty": penalty}  # Over those of the search.
         (found,) = translator.translate([SENTENCES[2]], search, **options)
         assert found == translator.translate([SENTENCES[2]], search.replace(**options))[0]
-        ranked = [found, *found.alternatives]
-        scores = [each.score for each in ranked]
+        scores = [each.score for each in (found, *found.alternatives)]
         assert len(scores) == 3
         assert scores == sorted(scores, reverse=True)
         assert [each["score"] for each in found.to_dict()["alternatives"]] == scores[1:]
-        for each in ranked:
+        for each in (found, *found.alternatives):
             fair = each.log_probability / ((5 + len(each.tokens) + 1) / 6) ** 2
             covered = float(each.alignment.sum(dim=0).clamp(max=1.0).log().sum())
             # The step of the end, which is not in the alignment, may cover more.
