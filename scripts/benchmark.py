@@ -17,7 +17,6 @@ are timed at another commit and here.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import io
 import os
@@ -43,7 +42,7 @@ from captioner import cpu
 from captioner.caption.folder import load_model
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.cli.program import run_program
+from captioner.cli.program import run_program, script_parser
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, decode
 from captioner.demo import DEMO_PHOTO
@@ -351,9 +350,7 @@ def _name(dtype: torch.dtype) -> str:
 
 def main() -> None:
     """Run the program."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--repeat", type=int, default=5, help="runs of each (default: %(default)s)")
     parser.add_argument("--only", metavar="ROW", nargs="+", help="these; a wrong name lists all")

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from itertools import chain
@@ -26,7 +25,7 @@ from torch import Tensor
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import make_decoder
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
-from captioner.cli.program import run_program
+from captioner.cli.program import run_program, script_parser
 from captioner.data.example import Example
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
@@ -123,9 +122,7 @@ def blind_decoder(
 
 def main() -> None:
     """Run both baselines and print their scores."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("config", help="a training config (configs/flickr8k_small_soft.yaml)")
     parser.add_argument("--out", type=Path, required=True, help="folder for the blind run")
     arguments = parser.parse_args()

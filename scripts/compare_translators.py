@@ -10,13 +10,12 @@ the lengths.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from captioner.cli.program import run_program
+from captioner.cli.program import run_program, script_parser
 from captioner.devices import choose_device
 from captioner.evaluation.translations import TranslationScores, score_translator
 from captioner.models import load_translator
@@ -76,9 +75,7 @@ def _label(bucket: dict[str, Any], between: str) -> str:
 
 def main() -> None:
     """Compare."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument(
         "models", nargs="+", type=Path, metavar="MODEL", help="a folder, or a packaged model's name"
     )

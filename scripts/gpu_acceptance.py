@@ -15,7 +15,6 @@ Nothing more is begun after --minutes, of which the tests have half.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -33,7 +32,7 @@ import benchmark_translation
 import torch
 from benchmark_machine import Machine, described
 
-from captioner.cli.program import run_program
+from captioner.cli.program import run_program, script_parser
 from captioner.devices import choose_device, has_bfloat16, use_fast_kernels
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
@@ -103,9 +102,7 @@ def learn_shapes(device: torch.device, small: bool) -> None:
 
 def main() -> int:
     """Run the program."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
     parser.add_argument("--small", action="store_true", help="small sizes, also on a CPU")
     parser.add_argument("--minutes", type=float, default=9, help="(default: %(default)g)")

@@ -10,7 +10,6 @@ smaller one is kept. A notebook that ends with an error is left as it was.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -21,7 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from captioner.cli.program import run_program
+from captioner.cli.program import run_program, script_parser
 from captioner.errors import UserError
 from captioner.files import write_text
 
@@ -73,9 +72,7 @@ def cleaned(notebook: NotebookNode) -> NotebookNode:
 
 def main() -> None:
     """Run them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("notebooks", nargs="*", type=Path, help="which; all by default")
     for path in parser.parse_args().notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
         write_text(path, nbformat.writes(executed(path)) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import signal
@@ -13,6 +14,12 @@ from captioner.errors import UserError
 
 _UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of standard output: of a reader that left, and of a full or broken disk."""
+
+
+def script_parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser whose help keeps the lines of a docstring."""
+    raw = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=description, formatter_class=raw)
 
 
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:

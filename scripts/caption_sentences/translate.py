@@ -11,14 +11,13 @@ word, and their captions, in random order, without those whose lengths do not fi
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import captioner
-from captioner.cli.program import run_program
+from captioner.cli.program import run_program, script_parser
 from captioner.data.parallel import read_lines
 from captioner.files import write_text
 from captioner.progress import progress_bar
@@ -51,9 +50,7 @@ def fits(source: str, target: str) -> bool:
 
 def main() -> None:
     """Run the program."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("captions", type=Path, help="a text file, a caption a line; .gz as well")
     parser.add_argument("--model", required=True, help="a translator's folder or name")
     parser.add_argument(

@@ -12,7 +12,6 @@ and never says two words that clash: "a surfboard on a snowboard", "a bicycle on
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, make_decoder, save_model
-from captioner.cli.program import run_program
+from captioner.cli.program import run_program, script_parser
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import ngram_keys
@@ -116,9 +115,7 @@ def clashes(captions: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Tensor
 
 def main() -> None:
     """Write the mean."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("models", nargs="+", help="model folders")
     parser.add_argument("--people", type=Path, required=True, help="table of people's captions")
     parser.add_argument("--texts", type=Path, required=True, help="captions without photos")

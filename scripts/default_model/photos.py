@@ -16,6 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as transforms
 
+from captioner.cli.program import script_parser
 from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
 from captioner.training.config import TrainingConfig
@@ -79,9 +80,7 @@ def folder_parser(
 
     trains: for `train_on_photos`.
     """
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(description)
     given = {
         "flickr": "folder of Flickr8k",
         "everyday": "folder of the everyday photos",

@@ -14,7 +14,6 @@ stand in for the teachers. A model trained on these stores cannot caption a phot
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from photos import batches, load_photos
 from teachers import TeacherMaps
 from torch import Tensor, nn
 
-from captioner.cli.program import run_program
+from captioner.cli.program import run_program, script_parser
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import (
     encoder_of,
@@ -81,9 +80,7 @@ def fill_with_network(recipe: CaptioningRecipe, network: Callable[[Tensor], Tens
 
 def main() -> None:
     """Fill the stores."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("config", help="a YAML file with features.folder and encoder.weights")
     parser.add_argument("--teachers", type=Path, required=True, help="folder of the teachers")
     parser.add_argument(
