@@ -18,7 +18,7 @@ from captioner.render.web_page import phrases
 
 
 class ParsedPage(HTMLParser):
-    """Collects tags and texts, and checks that what is opened is closed."""
+    """What a browser would see of a page; checks that what is opened is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -73,8 +73,7 @@ def test_holds_photo_words_maps_and_region() -> None:
     assert shown["region"] == pytest.approx([15 / 90, 0, 75 / 90, 1])
     found = np.array(shown["captions"][0]) * _data(page)["unit"]
     np.testing.assert_allclose(found.reshape(3, 14, 14), maps, atol=_data(page)["unit"])
-    (image,) = page.all("img")
-    head, _, encoded = (image["src"] or "").partition(",")
+    head, _, encoded = (page.all("img")[0]["src"] or "").partition(",")
     assert head == "data:image/jpeg;base64"
     stored = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded)))).astype(int)
     assert np.abs(stored - np.asarray(PHOTO)).mean() < 12

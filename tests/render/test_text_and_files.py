@@ -26,16 +26,6 @@ def test_printable_gives_text_on_one_line_that_can_be_encoded(text: str) -> None
     assert printable(" a naïve\ndog,\x00 犬 & <unk>\udc80 ") == "a naïve dog, 犬 & <unk>?"
 
 
-def test_shortened_is_the_longest_beginning_that_fits() -> None:
-    font, word = font_for("abc", 20), "incomprehensibilities"
-    for width in (40, 120):
-        result = shortened(word, font, width)
-        longer = word[: len(result)] + "…"
-        assert result == longer[: len(result) - 1] + "…"
-        assert font.getlength(result) <= width < font.getlength(longer)
-    assert shortened(word, font, 1000) == word
-
-
 @given(
     words=st.lists(st.text(alphabet=st.characters(), min_size=1, max_size=30), min_size=1),
     width=st.integers(60, 400),
@@ -45,6 +35,11 @@ def test_layout_keeps_order_and_width(words: list[str], width: int) -> None:
     centred = lay_out(["dog"], 18, width, centred=True).words[0]
     assert centred.left + centred.width / 2 == pytest.approx(width / 2)
     assert len(paragraph.words) == len(words)
+    font = font_for("a", 18)
+    assert [shortened("a" * 9, font, font.getlength("aaa…") + n) for n in (-1, 0)] == [
+        "aa…",
+        "aaa…",
+    ]
     for word in paragraph.words:
         assert word.left >= 0
         assert word.left + word.width <= width + 1e-6

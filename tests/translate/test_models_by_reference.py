@@ -19,7 +19,7 @@ PARTS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
 
 
 def softmax(scores: list[Tensor]) -> Tensor:
-    return torch.softmax(torch.stack(scores), dim=0)
+    return torch.stack(scores).softmax(dim=0)
 
 
 def torch_cell(kind: str, weights: Any) -> nn.Module:

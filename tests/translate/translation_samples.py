@@ -21,8 +21,7 @@ _SIZES: dict[str, dict[str, Any]] = {
     "bahdanau": {"embedding_size": 8, "hidden_size": 12, "attention_size": 10, "output_size": 6},
     "luong": {"embedding_size": 8, "hidden_size": 12, "attention_size": 10, "window": 2},
     "gnmt": {"embedding_size": 8, "hidden_size": 12, "attention_size": 10},
-    "transformer": {"embedding_size": 12, "heads": 3, "inner_size": 16}
-    | {"encoder_layers": 2, "decoder_layers": 2},
+    "transformer": {"embedding_size": 12, "heads": 3, "encoder_layers": 2, "decoder_layers": 2},
 }
 
 
