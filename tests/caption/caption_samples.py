@@ -27,8 +27,7 @@ def small_decoder(**options: Any) -> ShowAttendTellDecoder:
 
 def photos() -> Tensor:
     """Annotation vectors (3, L, D)."""
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(3, PLACES, MEMORY, generator=generator, dtype=torch.float64)
+    return torch.randn(3, PLACES, MEMORY, generator=torch.Generator().manual_seed(1)).double()
 
 
 def captions(rows: int = 1) -> Tensor:
@@ -58,13 +57,6 @@ def stepped(decoder: CaptionDecoder, memory: Memory, words: Tensor) -> TeacherFo
         logits.append(step.logits)
         weights.append(step.weights)
     return TeacherForced(torch.stack(logits, dim=2), torch.stack(weights, dim=2))
-
-
-def calls_of(module: Any) -> list[torch.Size]:
-    """The shapes of what the module is given from now on."""
-    seen: list[torch.Size] = []
-    module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
-    return seen
 
 
 def gradients(scalar: Tensor, decoder: ShowAttendTellDecoder) -> Tensor:

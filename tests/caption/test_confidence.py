@@ -17,26 +17,22 @@ from captioner.caption.confidence import (
     regressors,
 )
 
-WEIGHTS = ConfidenceWeights(
-    intercept=1.0,
-    mean_log_probability=0.5,
-    content_log_probability=0.75,
-    lowest_log_probability=0.25,
-    words=-0.125,
-)
+
+def weights(*values: float) -> ConfidenceWeights:
+    return ConfidenceWeights(**dict(zip(ConfidenceWeights.model_fields, values, strict=True)))
+
+
+WEIGHTS = weights(1.0, 0.5, 0.75, 0.25, -0.125)
 CAPTION = Caption(
     "a dog runs", ("a", "dog", "runs"), -4.0, (-0.5, -2.0, -1.0), torch.zeros(3, 1, 1)
 )
 PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
 
 
-def logistic(value: float) -> float:
-    return 1 / (1 + math.exp(-value))
-
-
 def test_a_confidence_by_hand() -> None:
     # The mean of four log-probabilities, the ending's among them, is -1, of content words -1.5.
-    expected = logistic(1.0 + 0.5 * -1.0 + 0.75 * -1.5 + 0.25 * -2.0 - 0.125 * 3)
+    logit = 1.0 + 0.5 * -1.0 + 0.75 * -1.5 + 0.25 * -2.0 - 0.125 * 3
+    expected = 1 / (1 + math.exp(-logit))
     for limit in (expected - 0.01, expected + 0.01):
         (judged,) = Confidence(weights=WEIGHTS, unsure_below=limit).judge([CAPTION])
         assert judged.confidence == pytest.approx(expected)
@@ -64,13 +60,7 @@ def test_known_probabilities_are_recovered() -> None:
     random = numpy.random.default_rng(0)
     regression = random.normal((-1, -2, -3, 9), (0.3, 0.5, 1, 2), (8000, 4))
     features = torch.from_numpy(regression)
-    truth = ConfidenceWeights(
-        intercept=2.0,
-        mean_log_probability=1.5,
-        content_log_probability=0.5,
-        lowest_log_probability=0.3,
-        words=-0.1,
-    )
+    truth = weights(2.0, 1.5, 0.5, 0.3, -0.1)
     expected = confidences(regression, truth)
     shares = torch.tensor(random.binomial(5, expected) / 5)
     found = fit_weights(features, shares)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from captioner import weight_files
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, ConfidenceWeights
 from captioner.caption.folder import describe, load_model, save_confidence, save_model
+from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.decoding.constraints import ngram_keys
 from captioner.devices import choose_device
 from captioner.errors import UserError
@@ -46,38 +48,40 @@ def test_full_precision_comes_back_as_it_was_without_unpickling(
     assert_same_captions(loaded.caption(PHOTOS, beam=4, n_best=3), expected)
     for name in ("vocabulary", "preprocessing", "search", "card"):
         assert getattr(loaded, name) == getattr(model, name)
-    assert loaded.encoder.config == model.encoder.config
-    assert loaded.decoder.config == model.decoder.config
-    assert not loaded.encoder.training
     assert not loaded.decoder.training
     assert all(parameter.requires_grad for parameter in loaded.decoder.parameters())
     # As convolutions on a CPU are quickest.
     assert loaded.encoder.features[0].weight.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_a_transformer_comes_back(tmp_path: Path) -> None:
+    sizes = TransformerDecoderConfig(embedding_size=12, heads=3, inner_size=20, layers=2)
+    model = replace(make_captioner(), decoder=TransformerDecoder(sizes, 14))
+    save_model(model, tmp_path, torch.float32)
+    loaded = load_model(tmp_path)
+    assert loaded.decoder.config == sizes
+    assert_same_captions(loaded.caption(PHOTOS), model.caption(PHOTOS))
+
+
 def test_half_precision_is_rounded_once(tiny_captioner: Captioner, tmp_path: Path) -> None:
-    tiny_captioner.card = ""
     save_model(tiny_captioner, tmp_path / "first")
     first = load_model(tmp_path / "first")
-    before = weights_of(tiny_captioner)
-    for name, tensor in weights_of(first).items():
-        assert tensor.dtype == before[name].dtype
-        if tensor.is_floating_point():
-            assert torch.equal(tensor, before[name].half().float())
+    before, after = weights_of(tiny_captioner), weights_of(first)
+    for tensor, own in zip(after.values(), before.values(), strict=True):
+        is_float = own.is_floating_point()
+        assert torch.equal(tensor, own.half().float() if is_float else own)
     assert first.encoder.digest() == tiny_captioner.encoder.digest()
     save_model(first, tmp_path / "second")
-    for name in FILES - {"README.md"}:
+    for name in FILES:
         assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
-    assert not (tmp_path / "second" / "README.md").exists()
 
 
-@pytest.mark.parametrize("error", [SafetensorError("No space left"), OSError(28, "No space left")])
 def test_a_full_disk_leaves_the_model_that_was_there(
-    tiny_captioner: Captioner, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    tiny_captioner: Captioner, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(tensors: object, path: Path, metadata: object) -> None:
         path.write_bytes(b"half of it")
-        raise error
+        raise SafetensorError("No space left")
 
     before = {path: path.read_bytes() for path in tiny_model.iterdir()}
     monkeypatch.setattr(weight_files, "save_file", full)
@@ -130,15 +134,11 @@ def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_mode
     captioner = load_model(tiny_model)
     lines = (described := describe(captioner, tiny_model)).splitlines()
     size = (tiny_model / "model.safetensors").stat().st_size
-    assert lines[:4] == [
-        f"model folder   {tiny_model}",
-        f"weights        {size / 1e6:.1f} MB",
-        f"vocabulary     {len(captioner.vocabulary)} words",
-        f"runs on        {choose_device()}",
-    ]
+    assert lines[0] == f"model folder   {tiny_model}"
+    assert lines[1] == f"weights        {size / 1e6:.1f} MB"
+    assert lines[2:4] == ["vocabulary     14 words", f"runs on        {choose_device()}"]
     count = sum(parameter.numel() for parameter in captioner.decoder.parameters())
-    fields = {"  hidden_size: 12", "  name: vgg11_bn", "  size: 64", "  beam: 3"}
-    assert {f"decoder        {count:,} parameters"} | fields <= set(lines)
+    assert {f"decoder        {count:,} parameters", "  hidden_size: 12", "  beam: 3"} <= set(lines)
     assert "license" not in described
     rest = f"(the whole card: {tiny_model / 'README.md'})"
     assert described.endswith(f"\n\n# A model\n\nIt sees.\n\n{rest}")

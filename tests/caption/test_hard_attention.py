@@ -31,14 +31,11 @@ class Given(HardSelection):
         return next(self.places)
 
 
-def make_decoder(selection: str = "hard", **options: Any) -> ShowAttendTellDecoder:
-    return small_decoder(selection=selection, **{"dropout": 0.0, **options})
-
-
 def make_loss(decoder: ShowAttendTellDecoder | None = None, **options: float) -> HardAttentionLoss:
     fields = {"doubly_stochastic": 0.0, "entropy_weight": 0.0, "semi_sampling": 0.0}
     fields |= {"reward_weight": 1.0, **options}
-    return HardAttentionLoss(decoder or make_decoder(), ObjectiveConfig(**fields)).double()  # type: ignore[arg-type]
+    decoder = decoder or small_decoder(selection="hard", dropout=0.0)
+    return HardAttentionLoss(decoder, ObjectiveConfig(**fields)).double()  # type: ignore[arg-type]
 
 
 def with_places(
@@ -53,39 +50,6 @@ def with_places(
     return report, loss.decoder(loss.decoder.remember(batch.source), fed, None, expected)
 
 
-def of_one_photo(
-    loss: HardAttentionLoss, batch: CaptioningBatch, places: tuple[int, ...]
-) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """The report where one photo's places are given, log p(y | s, a) and log p(s | a)."""
-    report, said = with_places(loss, batch, [[places]])
-    smoothing = loss.objective.label_smoothing
-    entropies = cross_entropies(said.logits[:, 0], batch.targets, batch.mask, smoothing)
-    log_words = -entropies[0].sum()
-    log_places = (said.log_probability[:, 0] * batch.mask).sum()
-    return report, log_words, log_places
-
-
-def enumerate_draws(loss: HardAttentionLoss, batch: CaptioningBatch) -> tuple[Tensor, Tensor]:
-    """By every draw for one photo, weighted by its probability: the mean of the loss's gradient.
-
-    And, from autograd alone, that of the lower bound, the sum of p(s | a) log p(y | s, a).
-    """
-    steps = int(batch.mask.sum())
-    assert batch.mask[0, :steps].all()
-    padding = (0,) * (batch.mask.shape[1] - steps)
-    baseline = loss.baseline.clone()
-    bound, mean, total = torch.zeros(()).double(), torch.zeros(1).double(), 0.0
-    for places in itertools.product(range(PLACES), repeat=steps):
-        report, log_words, log_places = of_one_photo(loss, batch, (*places, *padding))
-        loss.baseline.copy_(baseline)  # Each draw is one that could come next.
-        probability = log_places.detach().exp()
-        bound = bound + log_places.exp() * log_words
-        total += float(probability)
-        mean = mean + probability * gradients(report["loss"], loss.decoder)
-    assert total == pytest.approx(1.0, abs=1e-12)
-    return mean, gradients(bound, loss.decoder)
-
-
 def assert_equal(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
@@ -98,45 +62,47 @@ def two_words() -> CaptioningBatch:
 
 
 @pytest.mark.parametrize(
-    ("batch", "baseline", "smoothing"),
-    [(make_batch(), -1.3, 0.0), (two_words(), 0.0, 0.0), (two_words(), 40.0, 0.2)],
+    ("batch", "baseline", "smoothing", "draws"),
+    [
+        (make_batch(), -1.3, 0.0, 1),
+        (two_words(), 40.0, 0.2, 1),
+        pytest.param(two_words(), 40.0, 0.0, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_the_expected_gradient_is_that_of_the_lower_bound(
-    batch: CaptioningBatch, baseline: float, smoothing: float
+    batch: CaptioningBatch, baseline: float, smoothing: float, draws: int
 ) -> None:
-    loss = make_loss(label_smoothing=smoothing)
-    loss.baseline.fill_(baseline)
-    mean, bound = enumerate_draws(loss, batch)
-    assert_equal(mean, -bound)
-    assert bound.abs().max() > 0.1
+    """By all places there are for one photo, weighted by their probability.
 
-
-@pytest.mark.slow
-def test_two_draws_have_the_same_mean_gradient() -> None:
-    """Every pair of draws, weighted by its probability."""
-    batch = two_words()
-    _, bound = enumerate_draws(make_loss(), batch)
-    loss = make_loss(draws=2)
-    mean = torch.zeros_like(bound)
-    every = [(*places, 0) for places in itertools.product(range(PLACES), repeat=2)]
-    for draws in itertools.product(every, repeat=2):
-        report, said = with_places(loss, batch, [draws])  # (1, 2, 3)
-        probability = (said.log_probability * batch.mask).sum().detach().exp()
-        gradient = gradients(report["loss"], loss.decoder)
-        mean += probability * gradient
-    assert_equal(mean, -bound)
-    loss.baseline.fill_(40.0)  # That of single draws has no part.
-    report, _ = with_places(loss, batch, [draws])
-    assert_equal(gradients(report["loss"], loss.decoder), gradient)
+    The bound, the sum of p(s | a) log p(y | s, a), has its gradient from autograd alone.
+    """
+    loss, steps = make_loss(label_smoothing=smoothing, draws=draws), int(batch.mask.sum())
+    bound, mean, total = torch.zeros(()).double(), torch.zeros(1).double(), 0.0
+    every = [(*each, 0, 0)[:STEPS] for each in itertools.product(range(PLACES), repeat=steps)]
+    for places in itertools.product(every, repeat=draws):
+        loss.baseline.fill_(baseline)
+        report, said = with_places(loss, batch, [places])
+        probability = (said.log_probability[0] * batch.mask).sum().exp()
+        targets, mask = (each.expand(draws, -1) for each in (batch.targets, batch.mask))
+        bound = (
+            bound
+            - probability * cross_entropies(said.logits[0], targets, mask, smoothing)[0].mean()
+        )
+        total += float(probability.detach())
+        mean = mean + probability.detach() * gradients(report["loss"], loss.decoder)
+    assert total == pytest.approx(1.0, abs=1e-12)
+    expected = gradients(bound, loss.decoder)
+    assert_equal(mean, -expected)
+    assert expected.abs().max() > 0.1
 
 
 def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
-    batch, places = make_batch(), (2, 2, 0)
-    loss = make_loss()
-    plain, log_words, _ = of_one_photo(loss, batch, places)
-    torch.testing.assert_close(plain["loss"], -log_words)
-    assert float(plain["cross_entropy"]) == pytest.approx(-float(log_words.detach()) / STEPS)
-    report, said = with_places(make_loss(loss.decoder, entropy_weight=0.4), batch, [[places]])
+    batch, places, loss = make_batch(), [[(2, 2, 0)]], make_loss()
+    plain, said = with_places(loss, batch, places)
+    words = cross_entropies(said.logits[:, 0], batch.targets, batch.mask)[0].sum()
+    torch.testing.assert_close(plain["loss"], words)
+    torch.testing.assert_close(plain["cross_entropy"], words.detach() / STEPS)
+    report, said = with_places(make_loss(loss.decoder, entropy_weight=0.4), batch, places)
     entropy = -(said.weights * said.weights.log()).sum()
     assert float(report["entropy"]) == pytest.approx(float(entropy.detach()) / STEPS)
     torch.testing.assert_close(report["loss"], plain["loss"] - 0.4 * entropy)
@@ -150,7 +116,7 @@ def test_the_entropy_term_has_the_gradient_of_the_entropy() -> None:
 def test_semi_sampling_of_everything_is_soft_attention(draws: int) -> None:
     """Whatever places are drawn."""
     batch, loss = make_batch(4, seed=11), make_loss(semi_sampling=1.0, draws=draws)
-    soft = CaptioningLoss(make_decoder("soft"), ObjectiveConfig(doubly_stochastic=0.0))
+    soft = CaptioningLoss(small_decoder(dropout=0.0), ObjectiveConfig(doubly_stochastic=0.0))
     found, expected = loss.loss(batch), soft.loss(batch)
     for name in ("loss", "cross_entropy"):
         torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12)

@@ -36,18 +36,13 @@ def test_attention_that_misses_what_a_word_names_is_penalised() -> None:
     weights = torch.tensor([[[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.2, 0.4, 0.4]]])  # (1, 3, 3)
     # The first word names the first place, the second half of the last; the third nothing.
     places = torch.tensor([[[1.0, 0, 0], [0, 0, 0.5], [0, 0, 0]]])
-    weights.requires_grad_()
     penalty = grounding_penalty(weights, places)
     assert penalty.tolist() == pytest.approx([-math.log(0.5) - math.log(0.4)])
-    (gradient,) = torch.autograd.grad(penalty.sum(), weights)
-    expected = torch.tensor([[[-2.0, 0, 0], [0, 0, -1.25], [0, 0, 0]]])
-    assert torch.allclose(gradient, expected)
     nowhere = grounding_penalty(torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 0.0]]]))
     assert 50 < float(nowhere) < 1000
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-@pytest.mark.parametrize("weight", [0.0, 0.5])
+@pytest.mark.parametrize(("weight", "smoothing"), [(0.0, 0.2), (0.5, 0.0)])
 def test_the_loss_is_the_mean_over_captions_of_its_terms(weight: float, smoothing: float) -> None:
     decoder, batch = small_decoder(dropout=0.0), make_batch(2)  # Of three words, and of two.
     objective = ObjectiveConfig(doubly_stochastic=weight, label_smoothing=smoothing)
@@ -74,11 +69,7 @@ def test_captions_of_one_photo_share_what_the_encoder_sees_of_it() -> None:
     torch.testing.assert_close(gradients, wanted, rtol=1e-4, atol=1e-6)
 
 
-# Scheduled sampling.
-
-
-SOURCE = make_batch().source
-"""The annotation vectors of a photo (1, L, D)."""
+SOURCE = make_batch().source  # (1, L, D)
 
 
 def of_one_photo(

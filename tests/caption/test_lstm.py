@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from caption_samples import MEMORY, PLACES, calls_of, captions, photos, small_decoder, stepped
+from caption_samples import MEMORY, PLACES, captions, photos, small_decoder, stepped
 from torch import Tensor
 
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cpu import SWITCH
-from captioner.decoding.constraints import Constraints
-from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.protocol import select_rows
 
 
@@ -76,16 +74,6 @@ def test_teacher_forcing_and_stepping_are_the_paper_s_equations(
     assert select_rows(decoder.start(memory), rows).memory is memory
 
 
-def test_a_beam_projects_the_keys_of_a_photo_once() -> None:
-    decoder = small_decoder().eval()
-    keys = calls_of(decoder.attention.score.key_projection)
-    output = calls_of(decoder.output)
-    memory, limits = decoder.remember(photos()), Constraints(minimum_length=5, maximum_length=5)
-    decode(decoder, memory, start=1, end=2, strategy=BeamSearch(4), constraints=limits)
-    assert keys == [(3, PLACES, MEMORY)]  # neither once a step nor once a row of the beam
-    assert [shape[:2] for shape in output] == [(3, 1), *[(3, 4)] * 5]
-
-
 @torch.no_grad()
 def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None:
     decoder, words = small_decoder(selection="hard", gate="none").eval(), captions()
@@ -95,9 +83,6 @@ def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None
     torch.testing.assert_close(found.log_probability, likeliest.log())
     by_hand = -(found.weights * found.weights.log()).sum(dim=-1)
     torch.testing.assert_close(found.entropy, by_hand)
-    attended = decoder.attention(decoder.start(memory).hidden, memory)
-    place = found.weights[:, 0, 0].argmax(dim=-1)
-    assert torch.equal(attended.context[:, 0], memory.values[torch.arange(3), place])
     torch.testing.assert_close(stepped(decoder, memory, words).logits, found.logits)
 
 
@@ -105,16 +90,12 @@ def test_hard_attention_draws_from_the_generator_in_training() -> None:
     decoder = small_decoder(selection="hard", dropout=0.0)
     memory, words = decoder.remember(photos()), captions(rows=2)
 
-    def drawn(seed: int) -> Tensor:
-        found = decoder(memory, words, torch.Generator().manual_seed(seed))
-        probabilities = found.log_probability.exp().unsqueeze(-1)
-        # What was drawn is one of the places, with the weight of that place.
-        assert ((found.weights - probabilities).abs().min(dim=-1).values < 1e-6).all()
-        result: Tensor = found.log_probability
-        return result
-
-    assert torch.equal(drawn(0), drawn(0))
-    assert len({tuple(drawn(seed).flatten().tolist()) for seed in range(8)}) == 8
+    found = [decoder(memory, words, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
+    first, again, other = (each.log_probability for each in found)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    # What was drawn is one of the places, with the weight of that place.
+    assert ((found[0].weights - first.exp().unsqueeze(-1)).abs().amin(dim=-1) < 1e-6).all()
 
 
 def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
@@ -122,9 +103,8 @@ def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
     a = torch.ones(50, PLACES, MEMORY).double()
     values = decoder.remember(a).values
     assert torch.equal(values, values[:, :1].expand_as(values))  # the same in every place
-    channels = values[:, 0]
-    assert set(channels.unique().tolist()) == {0.0, 2.0}  # what is kept makes up for the rest
-    assert len(channels.unique(dim=0)) > 10  # each photo has its own
+    assert set(values.unique().tolist()) == {0.0, 2.0}  # what is kept makes up for the rest
+    assert len(values[:, 0].unique(dim=0)) > 10  # each photo has its own
     assert torch.equal(decoder.eval().remember(a).values, a)
 
 

@@ -57,7 +57,6 @@ class TableDecoder:
     def step(self, tokens: Tensor, state: object) -> Step:
         assert isinstance(state, TableState)
         memory, hashes, steps = state
-        assert tokens.shape == hashes.shape
         self.memories.append(memory)
         self.fed.append(tokens.clone())
         hashes = (hashes * 31 + tokens * 7 + 5) % ROWS  # (B, K)
