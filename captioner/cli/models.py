@@ -23,7 +23,6 @@ words that people use for the photo. Captions of low confidence are marked
 
   captioner calibrate runs/flickr8k/model --format flickr8k \\
       --annotations Flickr8k.token.txt --images photos/ --split val
-  captioner calibrate runs/mine --annotations mine.csv --split streets food
 
 The confidence is fitted to the validation photos, measured on each split by
 two-fold cross-validation, and written to the model folder.
@@ -33,7 +32,6 @@ EXPORT_DESCRIPTION = """\
 Writes a captioner as ONNX graphs, which run without torch.
 
   captioner export default onnx/                              float32, 61 MB
-  captioner export runs/coco/model onnx/ --precision float16
   captioner export default page/ --precision int8 --page      a web page, 30 MB
 
 In Python: captioner.onnx.load("onnx/").caption("photo.jpg"). The page needs a
@@ -45,7 +43,6 @@ Publishes a captioner or translator on the model hub: weights, config,
 vocabulary and card, nothing else. Prints the address that loads this version.
 
   captioner push runs/coco/model user/name
-  captioner caption photo.jpg --model hf://user/name   to use it
 
 Log in first: hf auth login, or HF_TOKEN. Needs pip install "captioner[hub]".
 """

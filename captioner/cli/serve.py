@@ -24,7 +24,6 @@ interface is described at /docs and by /api/openapi.json.
 
   captioner serve                    the page, at http://127.0.0.1:8765/
   captioner serve --host 0.0.0.0     for every machine that can reach this one
-  curl -F photo=@photo.jpg http://127.0.0.1:8765/api/caption
 
 Uploads are not kept. Needs pip install "captioner[serve]".
 """

@@ -35,7 +35,6 @@ command a store; on several GPUs torchrun, by which each process takes a share o
 
   captioner features configs/flickr8k_soft.yaml --out features
   captioner train configs/flickr8k_soft.yaml --set features.folder=features
-  torchrun --nproc-per-node 4 -m captioner features configs/coco_soft.yaml
 """
 
 

@@ -40,8 +40,6 @@ Translates a text and scores the translations line by line: sacrebleu's BLEU and
 chrF with their signatures, and BLEU against the length of the source.
 
   captioner evaluate-translator runs/en_de/model val.en val.de --json out.json
-
-A source too long for the model is cut and reported; the exit code stays 0.
 """
 
 FILES_DESCRIPTION = """\
