@@ -64,9 +64,13 @@ LIMITS = {"ge": "at least", "le": "at most", "gt": "above", "lt": "below"}
 
 def limits_of(field: FieldInfo) -> dict[str, float]:
     """The limits that a number's field declares, by the names of `LIMITS`."""
+    marks = list(field.metadata)
+    for part in typing.get_args(field.annotation):  # Of a list, or of an optional number.
+        for mark in getattr(part, "__metadata__", ()):
+            marks += mark.metadata if isinstance(mark, FieldInfo) else [mark]
     return {
         name: getattr(mark, name)
-        for mark in field.metadata
+        for mark in marks
         for name in LIMITS
         if getattr(mark, name, None) is not None
     }
