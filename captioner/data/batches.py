@@ -15,35 +15,12 @@ from captioner.data.parallel import SentencePair
 from captioner.errors import UserError, counted
 from captioner.text import TextVocabulary
 from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
-from captioner.text.vocabulary import Vocabulary
 
 _BATCHES_SORTED_TOGETHER = 100
 """Sorting within this many batches leaves little padding and stays random."""
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
-
-EncodedCaption = tuple[int, list[int]]
-"""The row of a photo, and the word indices of one of its captions, without start and end."""
-
-
-def encode_captions(
-    words: Iterable[Sequence[Sequence[str]]],
-    vocabulary: Vocabulary,
-    maximum_length: int | None = None,
-) -> tuple[list[EncodedCaption], int]:
-    """Encode captions, photo by photo; returns them, and how many were cut.
-
-    words: `Example.words` of every photo, by row.
-    maximum_length: longer captions are cut to so many words; None: none is cut.
-    """
-    encoded: list[EncodedCaption] = []
-    cut = 0
-    for row, of_photo in enumerate(words):
-        for tokens in map(vocabulary.encode, of_photo):
-            encoded.append((row, tokens[:maximum_length]))
-            cut += len(tokens) > len(encoded[-1][1])
-    return encoded, cut
 
 
 def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:

@@ -48,7 +48,7 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_model
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.program import run_program
-from captioner.data.batches import collate_captions, encode_captions
+from captioner.data.batches import collate_captions
 from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
 from captioner.vision.encoders import build_encoder
@@ -233,11 +233,8 @@ def captions_to_read(
             for row, caption in zip(rows, found, strict=True):
                 words[row] = [list(each.words) for each in (caption, *caption.alternatives)]
             progress.update(len(rows))
-    captions: list[list[list[int]]] = [[] for _ in photos]
-    encoded, _ = encode_captions(words, captioner.vocabulary, MAXIMUM_LENGTH)
-    for row, tokens in encoded:
-        captions[row].append(tokens)
-    return captions
+    encode = captioner.vocabulary.encode
+    return [[encode(each)[:MAXIMUM_LENGTH] for each in of_photo] for of_photo in words]
 
 
 @dataclass(frozen=True)

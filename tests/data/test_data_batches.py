@@ -17,13 +17,12 @@ from captioner.data.batches import (
     batches_by_tokens,
     collate_captions,
     collate_pairs,
-    encode_captions,
     encode_pairs,
     report_cut,
 )
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
-from captioner.text.vocabulary import Vocabulary, WordVocabulary
+from captioner.text.vocabulary import WordVocabulary
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -76,16 +75,6 @@ def test_collate_adds_start_and_end_and_pads() -> None:
     assert targets.tolist() == [[5, 6, 4, 2], [2, 0, 0, 0], [9, 2, 0, 0]]
     assert mask.int().tolist() == [[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0]]
     assert {tensor.dtype for tensor in (inputs, targets)} == {torch.long}
-
-
-VOCABULARY = Vocabulary(["a", "dog", "runs"])
-WORDS = [[["a", "dog"]], [], [["a", "cat", "runs"], ["dog"]]]
-
-
-def test_captions_have_the_row_of_their_photo_and_long_ones_are_cut_and_counted() -> None:
-    assert encode_captions(WORDS, VOCABULARY) == ([(0, [4, 5]), (2, [4, 3, 6]), (2, [5])], 0)
-    assert encode_captions(WORDS, VOCABULARY, 1) == ([(0, [4]), (2, [4]), (2, [5])], 2)
-    assert encode_captions(WORDS, VOCABULARY, maximum_length=3)[1] == 0
 
 
 def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
