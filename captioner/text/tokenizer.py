@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
+from string import ascii_lowercase
 
 from captioner.text.languages import word_list
 
@@ -23,6 +24,9 @@ SPLIT_WORDS = frozenset(["cannot", "gonna", "gotta", "gimme", "lemme", "wanna"])
 PUNCTUATION = frozenset({"''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"})
 """Tokens that the evaluation removes. Its list also has -LRB- and other brackets, but is applied
 after lower-casing and misses "-lrb-": brackets stay."""
+
+_PLAIN = re.compile(r"[A-Za-z]+(?:(?:,? |-)[A-Za-z]+)* ?\.?[ \n]*")
+_KEEP_PERIOD = {*ascii_lowercase, *ENDING, *STATES, *TITLES, *BEFORE_NUMBER}
 
 ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&nbsp;": " "}
 
@@ -140,6 +144,10 @@ def tokenize_unsplit(caption: str) -> list[str]:
 
     BLEU, CIDEr-D and METEOR split such a word, as `tokenize` does; ROUGE-L does not.
     """
+    if _PLAIN.fullmatch(caption):  # As most captions: these are split in a tenth of the time.
+        words = caption.lower().rstrip(" \n.").replace(",", "").split()
+        if words[-1] not in _KEEP_PERIOD and SPLIT_WORDS.isdisjoint(words):
+            return words
     text = caption.replace("\xad", "")  # Soft hyphens.
     if "&" in text:
         for entity, sign in ENTITIES.items():
