@@ -21,6 +21,7 @@ from captioner import files
 from captioner.caption.caption import Caption
 from captioner.cli.program import on_a_line, report
 from captioner.data.xmp import Description, XmpPacket
+from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.text.languages import ENGLISH, nouns
 from captioner.vision.images import ImageSource
@@ -30,8 +31,9 @@ class Descriptions:
     """Writes captions where --xmp, --text and --embed say, if sure enough for --min-confidence."""
 
     def __init__(self, options: argparse.Namespace, photos: Mapping[str, ImageSource]) -> None:
-        if not all(isinstance(source, str) for source in photos.values()):
-            raise UserError("--xmp, --text and --embed need photo files, neither - nor shards")
+        are_files = all(isinstance(source, str) for source in photos.values())
+        if not are_files or str(DEMO_PHOTO) in photos:
+            raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
         if options.embed and not options.dry_run and not shutil.which("exiftool"):
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")

@@ -110,7 +110,10 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.open:
             import webbrowser
 
-            webbrowser.open(listener.address)
+            # A browser gives its camera to localhost only, not to the address for other devices.
+            is_for_all = arguments.host in ("0.0.0.0", "::")
+            here = f"http://localhost:{listener.socket.getsockname()[1]}/"
+            webbrowser.open(here if is_for_all else listener.address)
         serve(app, listener, limits, arguments.access_log)
     finally:
         listener.socket.close()

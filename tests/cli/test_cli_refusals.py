@@ -59,13 +59,16 @@ CAPTION = [
     ("a.png --resume --jsonl german.jsonl", "german.jsonl has captions of another model or lang"),
     ("a.png --json kept.json", "--json kept.json exists; --overwrite replaces it"),
     ("a.png --words words", "--words words/a exists"),
-    ("- --xmp-for digikam", "--xmp, --text and --embed need photo files, neither - nor shards"),
+    ("- --xmp-for digikam", "--xmp, --text and --embed need photo files, not -, --demo or shards"),
+    ("--demo --text", "need photo files, not -, --demo or shards"),
     ("a.png --text --min-confidence 53", "--min-confidence 53.0 is not between 0 and 1"),
     ("a.png --language it", "captions in it need a translator; the package has de, fr"),
     ("a.png --language it --translator plain", "need a translator with attention"),
 ]
 MODEL = "tiny-model --format table --annotations mine.csv"
 OTHERS = [
+    ("average a b", "average was removed: training.average of a run keeps"),
+    ("score one.json references.json --page=x", "score --page was removed: write the scores"),
     ("train mine.xlsx --start-from default", "mine.xlsx is neither a config (.yaml, .yml, .json)"),
     ("train mine.csv --encoder vgg16", "photos take the encoder of --start-from"),
     (f"features {ROOT}/configs/coco_soft.yaml --set features.folder=null", "give --out"),

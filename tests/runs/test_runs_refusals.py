@@ -33,6 +33,12 @@ CONFIGS: list[tuple[Config, str]] = [
     ({"epochs": 3}, "'epochs'; did you mean 'training.epochs'?"),
     ({"objective": {"grounding": 0.1}}, "grounding and data.instances need each other"),
     ({"decoder": HARD, "objective": {"grounding": 0.1}, **BOXES}, "grounding is for soft"),
+    (
+        {"objective": {"doubly_stochastic_target": 1.0}},
+        "'objective.doubly_stochastic_target' was removed: leave it out",
+    ),
+    ({"training": {"keep_last": 3}}, "'training.keep_last' was removed: average keeps an average"),
+    ({"data": {**SHAPES["data"], "archives": ["a.zip"]}}, "'data.archives' was removed: unpack"),
     ({"encoder": {"name": "vgg7"}}, "vgg7"),
     ({"encoder": {"train": True, "train_from": 6}}, "train_from 6"),
     ({"features": {"mirror": True}, "encoder": {"train": True}}, "features.mirror for stored"),
