@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,16 +76,14 @@ class Corpus:
     @classmethod
     def of(cls, captions: Iterable[Tokens], references: Iterable[Iterable[Tokens]]) -> Corpus:
         """The corpus of tokenised captions and references, image by image; read once."""
-        numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        words, lengths, firsts = array("i"), array("i"), array("i")
         own, truth = list(captions), [list(each) for each in references]
-        for caption, of_image in zip(own, truth, strict=True):
-            firsts.append(len(lengths))
-            for sentence in (caption, *of_image):
-                lengths.append(len(sentence))
-                words.extend(map(numbers.__getitem__, sentence))
-        arrays = (np.array(each, np.int32) for each in (words, lengths, firsts))
-        return cls(own, truth, list(numbers), *arrays)
+        pairs = zip(own, truth, strict=True)
+        sentences = [each for caption, of_image in pairs for each in (caption, *of_image)]
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        every = map(numbers.__getitem__, chain.from_iterable(sentences))
+        words, lengths = (np.fromiter(each, np.int32) for each in (every, map(len, sentences)))
+        sizes = np.fromiter((1 + len(of_image) for of_image in truth), np.int32)
+        return cls(own, truth, list(numbers), words, lengths, np.cumsum(sizes) - sizes)
 
     @property
     def images(self) -> int:
