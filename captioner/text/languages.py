@@ -33,8 +33,7 @@ FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 
 _NOUNS = word_list("nouns")
 
-MODIFIERS = word_list("no_nouns")
-"""Adjectives, numbers and other frequent words that are no nouns."""
+MODIFIERS = word_list("no_nouns")  # Adjectives, numbers and other frequent words.
 
 
 def is_function_word(word: str, language: str) -> bool:

@@ -13,8 +13,7 @@ from captioner.text.vocabulary import Vocabulary
 START, END = "<start>", "<end>"
 """Before the first word and after the last, as in `captioner.text.vocabulary`."""
 
-DISCOUNT = 0.75
-"""Subtracted from every count, for n-grams that were not seen (Chen and Goodman 1999)."""
+DISCOUNT = 0.75  # Of every count, for n-grams that were not seen (Chen and Goodman 1999).
 
 LEAST_COUNT, LEAST_SHARE = 20, 0.03
 """A noun at the end of so many phrases, in a smaller share with "a", is a plural or a mass noun."""

@@ -175,8 +175,7 @@ class WordVocabulary:
         return cls(Vocabulary.from_json(value, source), str(value.get("case")))
 
 
-JOINER = "\N{HALFWIDTH BLACK SQUARE}"
-"""Marks the side of a token without a space: "Look!" is "Look" and "￭!"."""
+JOINER = "\N{HALFWIDTH BLACK SQUARE}"  # The side of a token without a space: "Look", "￭!".
 
 
 @cache

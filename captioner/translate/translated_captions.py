@@ -18,8 +18,7 @@ from captioner.text.languages import ENGLISH, language_tag
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
-STRAY = 1 / 2
-"""Share of a word's largest alignment weight below which others do not count for its map."""
+STRAY = 1 / 2  # Of a word's largest alignment weight; smaller ones do not count for its map.
 
 
 @overload
@@ -79,12 +78,8 @@ def _translate(captions: Sequence[Caption], translator: Translator, language: st
 
 def _in_english(caption: Caption) -> Caption:
     """A caption before its translation, with its alternatives."""
-    return replace(
-        caption.original or caption,
-        photo=caption.photo,
-        region=caption.region,
-        alternatives=tuple(map(_in_english, caption.alternatives)),
-    )
+    original, others = caption.original or caption, tuple(map(_in_english, caption.alternatives))
+    return replace(original, photo=caption.photo, region=caption.region, alternatives=others)
 
 
 def _translated(caption: Caption, translation: Translation, language: str) -> Caption:
