@@ -20,9 +20,6 @@ FloatArray = NDArray[np.float64]
 MAXIMUM_ORDER = 4
 """The longest n-gram that BLEU and CIDEr count."""
 
-_SENTENCE_BITS = 32
-"""Of a sentence's number, in one number with that of an n-gram."""
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -120,21 +117,24 @@ class Corpus:
     @cached_property
     def ngrams(self) -> list[Ngrams]:
         """The n-grams of one word, of two, three and four."""
-        sentence_of = np.repeat(np.arange(len(self.lengths)), self.lengths)  # (W,)
+        sentence_of = np.repeat(np.arange(len(self.lengths), dtype=np.int32), self.lengths)  # (W,)
         left = (self.starts + self.lengths)[sentence_of] - np.arange(len(self.words))  # (W,)
         ngram_at = np.zeros(len(self.words), dtype=np.int64)  # number of the n-gram that begins
         counted = []
         for order in range(1, MAXIMUM_ORDER + 1):
-            places = np.flatnonzero(left >= order)
+            places: IntArray = np.flatnonzero(left >= order)
             # An n-gram is its first n - 1 words, as one number, and its last word.
-            code = ngram_at[places] * len(self.vocabulary) + self.words[places + (order - 1)]
-            codes, ngram = np.unique(code, return_inverse=True)
+            code: IntArray = (
+                ngram_at[places] * len(self.vocabulary) + self.words[places + (order - 1)]
+            )
+            code, places = _sorted(code, places)
+            is_new, sentence = _changes(code), sentence_of[places]
+            ngram = np.cumsum(is_new, dtype=np.int32) - 1
             ngram_at[places] = ngram
-            examples = np.empty(len(codes), dtype=np.int64)
-            examples[ngram] = places
-            pairs = ngram << _SENTENCE_BITS | sentence_of[places]
-            found = np.unique(pairs, return_counts=True)
-            counted.append(Ngrams.of(self, order, examples, *found))
+            entry = np.flatnonzero(is_new | _changes(sentence))  # (E,)
+            number = np.diff(entry, append=len(places)).astype(np.int32)
+            found = ngram[entry], sentence[entry], number
+            counted.append(Ngrams.of(self, order, places[is_new], *found))
         return counted
 
 
@@ -161,14 +161,11 @@ class Ngrams:
     examples: IntArray
 
     @classmethod
-    def of(
-        cls, corpus: Corpus, order: int, examples: IntArray, pairs: IntArray, number: IntArray
-    ) -> Ngrams:
-        """Compare captions with references. pairs: (E,) of n-gram and sentence, sorted."""
-        ngram, sentence = pairs >> _SENTENCE_BITS, pairs & ((1 << _SENTENCE_BITS) - 1)
+    def of(cls, corpus: Corpus, order: int, examples: IntArray, *entries: IntArray) -> Ngrams:
+        """Compare captions with references. entries: `ngram`, `sentence` and `number`."""
+        ngram, sentence, number = entries
         image, of_reference = corpus.image_of[sentence], corpus.is_reference[sentence]
-        another = np.ones(len(pairs), dtype=np.bool_)
-        another[1:] = (image[1:] != image[:-1]) | (ngram[1:] != ngram[:-1])
+        another = _changes(image) | _changes(ngram)
         first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
         own = number[first] * ~of_reference[first]  # (P,)
         in_references = number * of_reference
@@ -183,3 +180,18 @@ class Ngrams:
         places = self.examples[:, None] + np.arange(self.order)  # (G, order)
         words = corpus.vocabulary
         return [" ".join([words[n] for n in row]) for row in corpus.words[places].tolist()]
+
+
+def _sorted(code: IntArray, places: IntArray) -> tuple[IntArray, IntArray]:
+    """Codes and ascending places, sorted by both: as one number, if it has the bits."""
+    bits = int(places.max(initial=0)).bit_length()
+    if int(code.max(initial=0)).bit_length() + bits >= 64:
+        order = np.argsort(code, kind="stable")
+        return code[order], places[order]
+    both = np.sort(code << bits | places)
+    return both >> bits, both & ((1 << bits) - 1)
+
+
+def _changes(values: IntArray) -> NDArray[np.bool_]:
+    """Whether each entry differs from the one before; the first does."""
+    return np.append(True, values[1:] != values[:-1])[: len(values)]

@@ -7,7 +7,7 @@ import pytest
 
 from captioner.data.synonyms import Synonyms
 from captioner.evaluation.cider import DocumentFrequency
-from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.corpus import Corpus, _sorted
 from captioner.evaluation.hallucination import chair
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.word_precision import content_share, content_stems, word_precision
@@ -33,6 +33,12 @@ def test_words_with_white_space_are_several_to_bleu_and_one_to_rouge() -> None:
     assert corpus.split.captions == [["22", "3/4", "dogs"]]
     assert corpus.split.references == [[["22", "dogs"], ["3/4"]]]
     assert corpus.lengths.tolist() == [2, 3, 1]
+
+
+def test_codes_too_large_for_one_number_are_sorted_alike() -> None:
+    codes, places = np.random.default_rng(0).integers(0, 50, 400), np.arange(400)
+    small, large = _sorted(codes, places), _sorted(codes << 56, places)
+    assert (small[0].tolist(), small[1].tolist()) == ((large[0] >> 56).tolist(), large[1].tolist())
 
 
 # Word precision
