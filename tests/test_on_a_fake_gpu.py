@@ -86,10 +86,7 @@ def fake_gpu() -> Iterator[Operations]:
 def make_steps(
     gpu: Operations, loss: nn.Module, batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step of training, until it waits for its gradient.
-
-    Fake tensors have no backward pass, so gradients are zeros.
-    """
+    """Two steps of training; fake tensors have no backward pass, so gradients are zeros."""
 
     def backward(found: Tensor) -> None:
         assert found.requires_grad
@@ -104,9 +101,8 @@ def make_steps(
     stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Position())
     gpu.copies = False
     gpu.called.clear()
-    with pytest.raises(AssertionError, match="a value is read"):
+    for _ in range(2):  # Without reading a value from the GPU, which would wait for it.
         stepper.make([batch._replace(share=0.6), batch._replace(share=0.4)])
-    assert all(parameter.grad is not None for parameter in loss.parameters())
 
 
 @pytest.mark.parametrize("fields", [LSTM, TRANSFORMER])

@@ -40,6 +40,10 @@ class RunLog:
         """Append one record; its numbers are TensorBoard's scalars."""
         with refuse_os_errors(f"cannot write {self._path}"), self._path.open("a") as file:
             file.write(json.dumps(record) + "\n")
+        self.write_scalars(record)
+
+    def write_scalars(self, record: dict[str, Any]) -> None:
+        """Write a record for TensorBoard only."""
         if self._board is not None:
             with refuse_os_errors(f"cannot write {self._path.parent / BOARD}"):
                 for name in record.keys() - {"step"}:

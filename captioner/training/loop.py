@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from captioner.devices import has_bfloat16
 from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.training.checkpoint import (
@@ -34,6 +36,9 @@ from captioner.training.optimization import (
     validations_since_best,
 )
 from captioner.training.step import Batches, Stepper, seed_of
+
+SCALAR_STEPS = 100
+"""Steps between two losses for TensorBoard; an epoch may take hours."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,12 @@ class _Run:
                 # A record of this step is rewritten at the end of the epoch.
                 recorded = position.step - (position.step_in_epoch > 0) if resumed else None
                 self.log = RunLog(self.folder, recorded, config.tensorboard)
+                if config.precision == "bfloat16" and not has_bfloat16(engine.device):
+                    print(
+                        "this machine has no instructions for bfloat16, which is many times slower "
+                        "than float32 here: set training.precision=float32",
+                        file=sys.stderr,
+                    )
             if engine.is_main and resumed:
                 epoch = position.epoch + (position.step_in_epoch > 0)
                 print(f"going on after step {position.step} (epoch {epoch})", flush=True)
@@ -224,6 +235,9 @@ class _Run:
                     if self.average is not None:
                         self.average.update(position.step - 1)
                     progress.update()
+                    if self.log is not None and position.step % SCALAR_STEPS == 0:
+                        scalars = {"steps/loss": self.stepper.loss, "step": position.step}
+                        self.log.write_scalars(scalars)
                     self._save_or_stop()
             except torch.OutOfMemoryError:  # An encoder computes the batches.
                 raise self.stepper.memory_error() from None

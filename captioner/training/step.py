@@ -17,6 +17,11 @@ from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 
+NORM = "gradient_norm"
+
+UNSEEN_STEPS = 50
+"""Steps of a GPU between two looks at their losses and gradients."""
+
 LARGEST_WEIGHT = 1e18
 """Larger weights overflow float32 when squared."""
 
@@ -71,7 +76,8 @@ class Stepper:
     """Makes steps, counts them in a position, and sums their reports.
 
     The gradient of a step is that of the mean loss over its examples, however many parts and
-    processes they are divided among. A step whose gradient is not finite changes no weight.
+    processes they are divided among. One that is not finite is an error: on a CPU before it changes
+    a weight, elsewhere within `UNSEEN_STEPS`, since a GPU runs ahead of what is read from it.
 
     In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
     *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
@@ -92,12 +98,14 @@ class Stepper:
         self._wrapped = engine.wrap(_Loss(model, config.precision))
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._device = self._parameters[0].device
+        self.most_unseen = 0 if self._device.type == "cpu" else UNSEEN_STEPS
         is_scaled = config.precision == "float16"
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=is_scaled)
         if position.scaling:
             self._scaler.load_state_dict(position.scaling)
         # Those of a checkpoint are sums over all processes.
         self._sums = {name: total * engine.is_main for name, total in position.totals.items()}
+        self._unseen: list[tuple[int, dict[str, Tensor], float]] = []  # Steps, reports, shares.
 
     def make(self, parts: Sequence[Any]) -> None:
         """Make a step, given this process's parts of the batch.
@@ -107,14 +115,13 @@ class Stepper:
         try:
             self._make(parts)
         except (RuntimeError, UserError) as error:
-            raise self._explained(error) from None
+            raise (self._see_reports() or self._explained(error)) from None
         self.position.step += 1
         self.position.step_in_epoch += 1
 
     def _make(self, parts: Sequence[Any]) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        processes, scaler = self.engine.world_size, self._scaler
-        reports = []
+        processes, scaler, step = self.engine.world_size, self._scaler, self.position.step
         for number, part in enumerate(parts, 1):
             is_last = processes == 1 or number == len(parts)
             share = getattr(part, "share", 1.0)
@@ -122,31 +129,48 @@ class Stepper:
                 report = self._wrapped(part.to(self._device), self._device)
                 # Gradients are averaged over processes; the sum is needed.
                 scaler.scale(report["loss"] * (share * processes)).backward()
-            reports.append((report, share))
+            seen_later = {name: each.detach() for name, each in report.items()}
+            self._unseen.append((step, seen_later, share))
+            self._last_loss = seen_later["loss"]
         scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
-        report = {"gradient_norm": norm}
-        if norm.isfinite():
-            scaler.step(self.optimizer)
-            scaler.update()
-            reports.append((report, 1 / processes))  # All processes have the same norm.
-        elif scaler.is_enabled() and scaler.get_scale() >= 1:
-            scaler.update(scaler.get_scale() / 2)
-        else:
+        # All processes have the same norm.
+        self._unseen.append((step, {NORM: norm}, 1 / processes))
+        is_due = step - self._unseen[0][0] >= self.most_unseen
+        if is_due and (failure := self._see_reports()):
             with self.engine.fail_together():
-                reason = f"the norm of the gradient is {float(norm)}"
-                raise self._lost(reason, self.position.step)
-        for report, share in reports:
+                raise failure
+        scaler.step(self.optimizer)
+        scaler.update()
+
+    def _see_reports(self) -> UserError | None:
+        """Add the unseen reports to the sums; returns the first gradient's failure."""
+        unseen, self._unseen = self._unseen, []
+        failure = None
+        for step, report, share in unseen:
             for name, value in report.items():
-                # A dummy example may give NaN.
-                mean = float(value.detach()) * share if share > 0 else 0.0
+                mean = float(value) * share if share > 0 else 0.0  # A dummy example may give NaN.
+                if name == NORM and not math.isfinite(mean):
+                    if not self._scaler.is_enabled() or self._scaler.get_scale() < 1:
+                        reason = f"the norm of the gradient is {float(value)}"
+                        failure = failure or self._lost(reason, step)
+                    mean = 0.0  # The scaler leaves the step out.
                 self._sums[name] = self._sums.get(name, 0.0) + mean
+        return failure
+
+    @property
+    def loss(self) -> float:
+        """The loss of the last part of this process, which a GPU is waited for."""
+        return float(self._last_loss)
 
     def check(self) -> None:
-        """Stop all processes if a weight is not finite, or exceeds `LARGEST_WEIGHT`."""
+        """Stop all processes if a gradient or weight is not finite, or exceeds `LARGEST_WEIGHT`."""
+        failure = self._see_reports()
         with self.engine.fail_together():
-            if not self._has_sound_weights():
-                raise self._lost(f"a weight {_NOT_FINITE}", self.position.step - 1)
+            if failure is None and not self._has_sound_weights():
+                failure = self._lost(f"a weight {_NOT_FINITE}", self.position.step - 1)
+            if failure:
+                raise failure
 
     def memory_error(self) -> UserError:
         """The error when there is not enough memory for the next step."""

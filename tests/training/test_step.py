@@ -1,5 +1,6 @@
 """What goes wrong in a step is one sentence, and the last checkpoint stays whole."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ def test_weights_that_are_lost_are_not_saved(tmp_path: Path) -> None:
 class Model(nn.Module):
     """The gradient of its product is `slope`."""
 
+    dtype = torch.float16
+
     def __init__(self, slope: float) -> None:
         super().__init__()
         torch.manual_seed(0)
@@ -67,12 +70,12 @@ class Model(nn.Module):
 
     def loss(self, batch: Tensor) -> dict[str, Tensor]:
         product = self.layer(batch)
-        assert product.dtype == torch.float16
+        assert product.dtype == self.dtype
         return {"loss": product.float().mean() * self.slope}
 
 
-def stepper_of(model: nn.Module) -> Stepper:
-    config = TrainingConfig(precision="float16", learning_rate=0.1, clip_norm=0.0)
+def stepper_of(model: nn.Module, precision: Any = "float16") -> Stepper:
+    config = TrainingConfig(precision=precision, learning_rate=0.1, clip_norm=0.0)
     return Stepper(model, make_optimizer(model, config), config, Engine(), Position())
 
 
@@ -97,6 +100,19 @@ def test_gradients_that_overflow_at_any_scale_are_a_failure() -> None:
         stepper.make(STEP)
     with pytest.raises(UserError, match="the norm of the gradient is inf at step 18, in epoch 1"):
         stepper.make(STEP)
+
+
+def test_a_gpu_s_failure_is_seen_some_steps_later_and_its_step_is_named() -> None:
+    model = Model(slope=1.0)
+    model.dtype = torch.float32
+    stepper = stepper_of(model, "float32")
+    stepper.most_unseen = 3
+    for slope in (1.0, math.inf, 1.0):
+        model.slope = slope
+        stepper.make(STEP)
+    with pytest.raises(UserError, match="the norm of the gradient is inf at step 2, in epoch 1"):
+        stepper.make(STEP)
+    assert stepper.position.step == 3
 
 
 def test_small_gradients_do_not_vanish() -> None:
