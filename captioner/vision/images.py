@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 import numpy
 from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
+from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
 
 from captioner.errors import UserError
 
@@ -57,6 +58,9 @@ _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
 
 _ORIGINAL_SIZE = "original size"
 """The entry of `Image.info` of a photo that was decoded to fewer pixels."""
+
+_TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
+"""Type by sample format and bits of TIFF greys that Pillow reads with the other sign."""
 
 # Pillow reports oddities of files that it can read.
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -215,13 +219,14 @@ def _decode(
     if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
         image.draft(None, (sufficient_side, sufficient_side))
     image.load()
+    tags = dict(getattr(image, "tag_v2", {}))
     size = width, height
     with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
         if orientation in range(2, 9):
             image = ImageOps.exif_transpose(image)
             size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
-    pixels = _to_rgb(image)
+    pixels = _to_rgb(image, tags)
     pixels.info = {}
     if sufficient_side is not None:
         pixels = _reduce(with_original_size(pixels, size), min(pixels.size) // sufficient_side)
@@ -235,10 +240,13 @@ def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
     return with_original_size(photo.reduce(divisor), original_size(photo))
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
-    """A new RGB image of an image of any mode, on white."""
-    if image.mode[0] in "IF":
-        image = _to_8_bits(image)
+def _to_rgb(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
+    """A new RGB image of an image of any mode, on white. tags: of a TIFF file."""
+    kind = tuple(tags.get(tag, (1,))[0] for tag in (SAMPLEFORMAT, BITSPERSAMPLE))
+    if image.mode[0] in "IF" or kind in _TIFF_TYPES:
+        image = _to_8_bits(image, _TIFF_TYPES.get(kind))
+        if tags.get(PHOTOMETRIC_INTERPRETATION) == 0:  # White is 0; Pillow inverts 8 bits only.
+            image = ImageOps.invert(image)
     if not image.has_transparency_data:
         return image.convert("RGB")  # A copy if it is RGB already.
     image = image.convert("RGBA")
@@ -247,13 +255,14 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return page
 
 
-def _to_8_bits(image: Image.Image) -> Image.Image:
-    """Greys of more than 8 bits and floats, as 8 bits.
+def _to_8_bits(image: Image.Image, dtype: str | None) -> Image.Image:
+    """Greys of more than 8 bits, signed ones and floats, as 8 bits. dtype: the values' own.
 
     White is the least of 1, 255, 4095 and 65535 that no value exceeds, if the brightest is a
     sixteenth of it; otherwise the brightest. Black is 0, or the darkest of negative values.
     """
-    values: Any = numpy.asarray(image).astype(numpy.float32)  # (height, width)
+    values: Any = numpy.asarray(image)
+    values = values.view(dtype or values.dtype).astype(numpy.float32)  # (height, width)
     finite = values[numpy.isfinite(values)]
     black, white = float(finite.min(initial=0)), float(finite.max(initial=0))
     whites = [each for each in (1, 255, 4095, 65535) if each / 16 <= white <= each]

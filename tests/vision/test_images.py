@@ -2,6 +2,7 @@
 
 import io
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +134,16 @@ def palette() -> Image.Image:
     return image
 
 
+def retagged(image: Image.Image, tag: int, value: int) -> bytes:
+    """A TIFF file with another value of a tag."""
+    content = bytearray(encoded(image, "TIFF"))
+    content[content.index(struct.pack("<HHI", tag, 3, 1)) + 8] = value
+    return bytes(content)
+
+
 # 51 / 255 is a fifth: 0.2 * 100 + 0.8 * 255 = 224, and a fifth of blue on white (204, 204, 255).
 # Greys of 16 bits are scaled by 255 / 65535 = 1 / 257.
-MODES: list[tuple[Image.Image, str | None, dict[str, Any], list[Any]]] = [
+MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
     (Image.new("CMYK", (1, 1), (0, 255, 255, 0)), None, {}, [RED]),
     (row([0, 255, 0]).convert("1"), "PNG", {}, [0, 255, 0]),
     (palette(), "GIF", {"transparency": 1}, [RED, WHITE]),
@@ -154,16 +162,24 @@ MODES: list[tuple[Image.Image, str | None, dict[str, Any], list[Any]]] = [
     (row([0, 0.5, 2.5], "float32"), "TIFF", {}, [0, 51, 255]),  # Brighter than white.
     (row([NAN, -INFINITE, 0.2, 1, INFINITE], "float32"), "TIFF", {}, [0, 0, 51, 255, 255]),
     (row([0, 0], "float32"), "TIFF", {}, [0, 0]),
+    # White is 0 (tag 262); signed 8 bits and unsigned 32 bits (tag 339).
+    (retagged(row([0, 257, 65535], "uint16"), 262, 0), None, {}, [255, 254, 0]),
+    (retagged(row([0, 1606, 4095], "uint16"), 262, 0), None, {}, [255, 155, 0]),
+    (retagged(row([0, 0.2, 1], "float32"), 262, 0), None, {}, [255, 204, 0]),
+    (retagged(row([0, 51, 255]), 262, 0), None, {}, [255, 204, 0]),
+    (row([156, 0, 127]), "TIFF", {"tiffinfo": {339: 2}}, [0, 112, 255]),  # -100, 0, 127
+    (retagged(row([0, 2**30, -(2**31), -1], "int32"), 339, 1), None, {}, [0, 64, 128, 255]),
 ]
 
 
 @pytest.mark.parametrize(("image", "kind", "options", "expected"), MODES)
 def test_every_mode_becomes_rgb_on_white(
-    image: Image.Image, kind: str | None, options: dict[str, Any], expected: list[Any]
+    image: Any, kind: str | None, options: dict[str, Any], expected: list[Any]
 ) -> None:
     found = pixels(load_image(image if kind is None else encoded(image, kind, **options)))[0]
     colours = [each if isinstance(each, tuple) else (each, each, each) for each in expected]
-    assert found == pytest.approx(numpy.array(colours), abs=2 if "a" in image.mode.lower() else 0)
+    has_alpha = "a" in getattr(image, "mode", "").lower()
+    assert found == pytest.approx(numpy.array(colours), abs=2 if has_alpha else 0)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF", "MPO"])
