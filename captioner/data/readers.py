@@ -134,16 +134,19 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
     for split in splits if is_folder else [_split_of(annotations, splits)]:
         names = [f"captions_{split}.json", f"annotations/captions_{split}.json"]
         file = _first_file(annotations, names) if is_folder else annotations
-        _add_coco(file, images, split, collector)
+        is_drawn = split is None and not {TRAIN, VALIDATION}.isdisjoint(splits)
+        _add_coco(file, images, split, is_drawn, collector)
 
 
-def _add_coco(file: Path, images: Path, split: str | None, collector: Collector) -> None:
+def _add_coco(
+    file: Path, images: Path, split: str | None, is_drawn: bool, collector: Collector
+) -> None:
     document = from_mapping(_CaptionFile, read_json(file, "caption file"), f"caption file {file}")
     folder_of = cache(lambda name: _image_folder(images, name, split, *_SPLIT.findall(file.name)))
     for image in document.images:
         found = _FOLDER.search(image["file_name"])
         path = folder_of(found and found.group()) / image["file_name"]
-        name = None if split else Path(os.path.relpath(path, images)).as_posix()
+        name = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
         collector.add_image(image["id"], path, f"image {image['id']}", split, name)
     for entry in document.annotations:
         collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")

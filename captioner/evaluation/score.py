@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -358,8 +358,9 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
     images: a caption of another name is of the only one with a file so named.
     """
     names = {image.name for image in images}
-    files = Counter(Path(str(image.path)).name for image in images)
-    of_file = {Path(str(image.path)).name: image.name for image in images}
+    of_file: defaultdict[str, list[str]] = defaultdict(list)
+    for example in images:
+        of_file[os.path.basename(str(example.path))].append(example.name)
     records = read_json(path, "results file")
     if not isinstance(records, list) or not records:
         raise UserError(f"results file {path} is not a list of captions")
@@ -375,9 +376,9 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
             raise UserError(
                 f"{where} does not have image_id, a whole number or a string, and caption, a string"
             )
-        name, file = str(image), Path(str(image)).name
-        if name not in names and files[file] == 1:
-            name = of_file[file]
+        name = str(image)
+        if name not in names and len(only := of_file[os.path.basename(name)]) == 1:
+            name = only[0]
         if name in captions:
             raise UserError(f"{where}: image {image!r} already has a caption")
         captions[name] = caption
