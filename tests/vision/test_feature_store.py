@@ -9,20 +9,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import numpy
 import pytest
 import torch
 from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.schema import to_mapping
-from captioner.vision.feature_store import (
-    FeatureStore,
-    StoreRecord,
-    StoreWriter,
-    create_store,
-    read_states,
-)
+from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter, create_store
 
 SHAPE = (3, 4)
 IMAGES = [f"{number}.jpg" for number in range(20)]
@@ -57,15 +50,11 @@ def test_rows_come_back_in_any_order(tmp_path: Path) -> None:
     fill(tmp_path)
     store = FeatureStore(tmp_path, RECORD)
     rows = [7, 0, 19, 7]
-    assert torch.equal(store.read(rows), vectors(rows))
     assert torch.equal(store.read(torch.tensor(rows)), vectors(rows))
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        assert store.read(rows, dtype).dtype == dtype
-    assert torch.equal(store.read(rows, torch.float16).float(), vectors(rows))
+    assert torch.equal(store.read(rows, torch.float16), vectors(rows).half())
     assert torch.equal(pickle.loads(pickle.dumps(store)).read(rows), vectors(rows))
     assert len(store) == 20
     assert store.record == RECORD
-    assert numpy.load(tmp_path / "rows.npy").dtype == numpy.float16
 
 
 @pytest.mark.parametrize(
@@ -102,24 +91,14 @@ def test_a_damaged_store_is_refused(tmp_path: Path) -> None:
         StoreWriter(tmp_path, RECORD)
 
 
-def test_photos_that_could_not_be_read_are_remembered(tmp_path: Path) -> None:
-    for rows in (range(10), range(10, 20)):  # By two runs.
-        with StoreWriter(tmp_path, RECORD) as writer:
-            writer.write(rows, vectors(rows), {3, 15})
-    assert FeatureStore(tmp_path).unreadable == {3, 15}
-
-
-@pytest.mark.parametrize("error", [RuntimeError("bad photo"), KeyboardInterrupt()])
 @pytest.mark.parametrize("stop_at", [0, 6, 11])
-def test_a_stopped_extraction_goes_on_where_it_was(
-    tmp_path: Path, stop_at: int, error: BaseException
-) -> None:
+def test_a_stopped_extraction_goes_on_where_it_was(tmp_path: Path, stop_at: int) -> None:
     def encode(rows: Sequence[int]) -> Tensor:
         if stop_at in rows:
-            raise error
+            raise KeyboardInterrupt
         return vectors(rows)
 
-    with pytest.raises(type(error)):
+    with pytest.raises(KeyboardInterrupt):
         fill(tmp_path, encode=encode)
     before = 2 * (stop_at // 2)
     with pytest.raises(UserError, match=f"unfinished: {before} of 20 rows"):
@@ -131,11 +110,11 @@ def test_a_stopped_extraction_goes_on_where_it_was(
 def test_another_number_of_processes_goes_on(tmp_path: Path) -> None:
     done = [2, 3, 9]
     with StoreWriter(tmp_path, RECORD, 1, 2) as writer:
-        writer.write(done, vectors(done))
+        writer.write(done, vectors(done), unreadable={3})
     found = [fill(tmp_path, rank, 3) for rank in range(3)]
     assert found == [[0, 1, 4, 5], [6, 7, 8, 10, 11], [12, 13, 14, 15, 16, 17, 18, 19]]
-    assert read_states(tmp_path, 20).all()
     assert_whole(tmp_path)
+    assert FeatureStore(tmp_path).unreadable == {3}
 
 
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

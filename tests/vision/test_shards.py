@@ -62,11 +62,14 @@ def test_photos_of_parquet_are_read_in_any_order(form: str, tmp_path: Path) -> N
         assert [photos[row].read() for row in order] == [contents[row] for row in order]
 
 
-def test_parquet_may_have_the_paths_of_photos(tmp_path: Path) -> None:
+def test_photos_are_files_and_those_in_shards(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "p.parquet", {"Filename": ["a.jpg", None], "n": [1, 2]})
-    found, failed = find_photos([str(path)])
-    assert found == {f"{tmp_path}/a.jpg": f"{tmp_path}/a.jpg"}
-    assert [each.reason for each in failed] == [f"{path}/1 has no photo"]
+    found, failed = find_photos([str(path), "", "-", "b.jpg", "http://x"])
+    assert found == {name: name for name in (f"{tmp_path}/a.jpg", "-", "b.jpg")}
+    reasons = [f"{path}/1 has no photo", "an empty path names no photo", "http://x is an address;"]
+    assert [
+        each.reason[: len(reason)] for each, reason in zip(failed, reasons, strict=True)
+    ] == reasons
 
 
 def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None:

@@ -1,0 +1,335 @@
+"""Encoders of any family, from config to overlay, and their weights, from files and the network."""
+
+import json
+import os
+import sys
+import urllib.error
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from pydantic import Field
+from safetensors.torch import save_file
+from samples import make_captioner, publish_weights, save_photo
+from torch import Tensor, nn
+
+import captioner
+from captioner.errors import UserError
+from captioner.model_folders import model_folder
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.read_recipe import read_recipe, with_encoder_sections
+from captioner.runs.run import train_run
+from captioner.vision import encoders
+from captioner.vision.encoder import Encoder, EncoderConfig, read_weights
+from captioner.vision.encoders import build_encoder, encoder_config, make_encoder
+from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.vgg import VGGConfig, VGGEncoder
+
+CONFIG = """
+data: {format: shapes, shapes: {train: 3, validation: 2}}
+minimum_count: 1
+preprocessing: {size: 64}
+encoder: ENCODER
+decoder: {embedding_size: 8, hidden_size: 8, attention_size: 8}
+training: {epochs: 1, batch_size: 20}
+search: {beam: 2, maximum_length: 4, minimum_length: 1}
+"""
+
+
+class PatchConfig(EncoderConfig):
+    name: Literal["patches"] = "patches"
+    patch: int = Field(32, ge=1)
+
+
+class PatchEncoder(Encoder):
+    """A linear projection of each patch."""
+
+    annotation_size = 24
+    stages = 1
+    config: PatchConfig
+
+    def __init__(self, config: PatchConfig) -> None:
+        super().__init__(config)
+        self.project = nn.Conv2d(3, 24, kernel_size=config.patch, stride=config.patch)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.project(images).flatten(2).transpose(1, 2)  # type: ignore[no-any-return]
+
+    def map_shape(self, height: int, width: int) -> tuple[int, int]:
+        return height // self.config.patch, width // self.config.patch
+
+    def pretrained_weights(self) -> dict[str, Tensor]:
+        raise UserError("patches have no ImageNet weights")
+
+
+@pytest.fixture(autouse=True)
+def _patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [*encoders.FAMILIES, encoders.Family(PatchEncoder, PatchConfig)]
+    monkeypatch.setattr(encoders, "FAMILIES", rows)
+
+
+def recipe_of(folder: Path, encoder: str, *changes: str) -> CaptioningRecipe:
+    path = folder / "config.yaml"
+    path.write_text(CONFIG.replace("ENCODER", encoder), encoding="utf-8")
+    return read_recipe(path, changes)
+
+
+def network(name: str) -> Encoder:
+    return make_encoder(encoder_config({"name": name})).eval()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "map_shape", "annotation_size"),
+    [
+        ("patches", 64, (2, 2), 24),
+        ("timm/test_resnet", 64, (2, 2), 96),
+        ("timm/test_convnext", 96, (3, 3), 64),
+        ("timm/test_vit", 64, (4, 4), 64),
+        ("torchvision/resnet18", 96, (3, 3), 512),
+        pytest.param("torchvision/efficientnet_b0", 64, (2, 2), 1280, marks=pytest.mark.slow),
+        pytest.param("torchvision/convnext_tiny", 64, (2, 2), 768, marks=pytest.mark.slow),
+        pytest.param("torchvision/vit_b_16", 224, (14, 14), 768, marks=pytest.mark.slow),
+    ],
+)
+def test_an_encoder_is_trained_saved_loaded_and_drawn(
+    tmp_path: Path, name: str, size: int, map_shape: tuple[int, int], annotation_size: int
+) -> None:
+    changes = [f"preprocessing.size={size}", f"decoder.memory_size={annotation_size}"]
+    train_from = 1 if name == "patches" else 8
+    changes += ["encoder.train=true", f"encoder.train_from={train_from}"]
+    recipe = recipe_of(tmp_path, f"{{name: {name}, weights: random}}", *changes)
+    torch.manual_seed(recipe.training.seed)
+    before = build_encoder(recipe.encoder.config, "random").state_dict()
+    folder = train_run(recipe, tmp_path / "run")
+    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert saved["encoder"]["name"] == name
+    model = captioner.load(folder)
+    after = model.encoder.named_parameters()
+    changed = [not torch.equal(before[name].half().float(), each) for name, each in after]
+    assert changed[-1]
+    assert not any(changed[: len(changed) // 2]) or train_from == 1
+    assert model.map_shape == map_shape
+    caption = model.caption(save_photo(tmp_path / "photo.png"), beam=2)
+    assert caption.attention.shape == (len(caption.words), *map_shape)
+    caption.overlay(tmp_path / "overlay.png")
+    assert (tmp_path / "overlay.png").exists()
+
+
+def test_preprocessing_and_sizes_come_from_the_library() -> None:
+    name = "timm/vit_base_patch16_clip_224.openai"
+    clip: dict[str, Any] = {"encoder": {"name": name}, "decoder": {"memory_size": 768}}
+    own = {"size": 112, "interpolation": "bilinear"}
+    filled = with_encoder_sections({**clip, "preprocessing": own})["preprocessing"]
+    assert (filled["resize_shorter"], filled["interpolation"]) == (124, "bilinear")
+    filled = with_encoder_sections(clip)["preprocessing"]
+    expected = Preprocessing(
+        resize_shorter=248,
+        mean=(0.48145466, 0.4578275, 0.40821073),
+        standard_deviation=(0.26862954, 0.26130258, 0.27577711),
+    )
+    assert Preprocessing.model_validate(filled) == expected
+    small = {"size": 112}
+    filled = with_encoder_sections({"preprocessing": small})  # VGG-19
+    assert filled["preprocessing"] == {**small, "resize_shorter": 128}
+    for given in (small | {"resize": "squash"}, small | {"resize_shorter": 120}):
+        assert with_encoder_sections({"preprocessing": given})["preprocessing"] == given
+    filled = with_encoder_sections({"encoder": {"name": "torchvision/resnet18"}})
+    assert filled["decoder"] == {"memory_size": 512}
+    expected = Preprocessing(interpolation="bilinear")
+    assert Preprocessing.model_validate(filled["preprocessing"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "map_shape"),
+    [
+        ("timm/test_resnet", (100, 224), (4, 7)),
+        ("timm/test_vit", (48, 80), (3, 5)),
+        ("torchvision/resnet18", (64, 96), (2, 3)),
+    ],
+)
+def test_maps_of_any_shape(name: str, size: tuple[int, int], map_shape: tuple[int, int]) -> None:
+    encoder: Any = network(name)
+    assert encoder.map_shape(*size) == map_shape
+    photos = torch.randn(2, 3, *size)
+    with torch.no_grad():
+        annotations = encoder(photos)
+        if name == "timm/test_vit":  # Row by row, behind the class token.
+            tokens = encoder.network.forward_features(photos)
+            torch.testing.assert_close(annotations, tokens[:, 1:])
+    assert annotations.shape == (2, map_shape[0] * map_shape[1], encoder.annotation_size)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ("{name: patchs}", "encoder.name 'patchs' is not one of .*; did you mean 'patches'"),
+        ("{name: patches, width: 0.5}", "unknown field 'encoder.width'"),
+        ("{name: patches, train: true, train_from: 2}", "encoder.train_from 2 is not at most 1"),
+        ("{name: timm/test_vit, weights: random}", "test_vit cannot read images of 63 x 63 pixels"),
+        ("{name: timm/convnext_bse}", "timm has no network 'convnext_bse'; did you mean 'timm/co"),
+        ("{name: torchvision/resnet100}", "did you mean 'torchvision/resnet101' or "),
+        ("{name: torchvision/googlenet}", "torchvision has no network 'googlenet'"),
+        ("{name: torchvision/squeezenet1_0}", "has no spatial feature map before a pooling"),
+    ],
+)
+def test_an_encoder_that_cannot_be_used_is_refused(
+    tmp_path: Path, encoder: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        train_run(recipe_of(tmp_path, encoder, "preprocessing.size=63"), tmp_path / "run")
+
+
+def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import timm
+
+    with pytest.raises(UserError, match="memory_size 512 is not 64"):
+        replace(make_captioner(), encoder=network("timm/test_vit"))
+    monkeypatch.setattr(timm, "create_model", lambda *_, **__: torch.nn.Linear(3, 3))
+    with pytest.raises(UserError, match="timm/test_vit has no spatial feature map"):
+        network("timm/test_vit")
+    monkeypatch.setitem(sys.modules, "timm", None)
+    sentence = r'timm/test_resnet needs the package timm: pip install "captioner\[timm\]"'
+    with pytest.raises(UserError, match=sentence):
+        network("timm/test_resnet")
+
+
+# Weights.
+
+
+SMALL, FULL = VGGConfig(name="vgg11_bn", width=0.05), VGGConfig(name="vgg11")
+STATE = VGGEncoder(SMALL).state_dict()
+MEAN = "features.1.running_mean"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.pth", None, "absent.pth does not exist"),
+        ("defualt", None, "did you mean 'default'"),
+        *((f"w{suffix}", b"<html>", "cannot be read (") for suffix in (".pth", ".safetensors")),
+        ("w.pth", b"PK\x03\x04half a file", "cannot be read ("),
+        ("w.pth", [1, 2], "does not hold named tensors"),
+        ("w.pth", {"features.0.weight": [1.0]}, "does not hold named tensors"),
+        ("w.safetensors", {n: t for n, t in STATE.items() if n != MEAN}, f"tensor {MEAN!r} is mis"),
+        ("w.safetensors", STATE | {"context.0.weight": torch.zeros(1)}, "'context.0.weight' does"),
+        ("imagenet", None, "width 1.0 and rank 1.0 only, not for vgg11_bn of width 0.05"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(
+    tmp_path: Path, name: str, content: Any, message: str
+) -> None:
+    path = tmp_path / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        (save_file if path.suffix == ".safetensors" else torch.save)(content, path)
+    with pytest.raises(UserError) as error:
+        build_encoder(SMALL, str(path) if path.suffix else name)
+    assert message in str(error.value)
+    assert str(path) in str(error.value) or not path.suffix
+    assert "\n" not in str(error.value)
+
+
+def assert_loaded(config: EncoderConfig, weights: str, expected: dict[str, Tensor]) -> None:
+    loaded = build_encoder(config, weights).state_dict()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in loaded.items())
+
+
+def test_weights_of_files_and_models_are_loaded(tmp_path: Path) -> None:
+    whole = {**STATE, "classifier.0.weight": torch.ones(2, 2)}  # As torchvision has them.
+    torch.save(whole, tmp_path / "w.pth")
+    save_file(whole, tmp_path / "w.safetensors")
+    model = tmp_path / "run" / "model"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text("{}")
+    save_file({f"encoder.{name}": t for name, t in whole.items()}, model / "model.safetensors")
+    for name in ("w.pth", "w.safetensors", "run"):
+        assert_loaded(SMALL, str(tmp_path / name), STATE)
+    packaged = read_weights(model_folder() / "model.safetensors")
+    split = VGGConfig(name="vgg11", rank=0.5, context=(2, 4))
+    expected = {name.removeprefix("encoder."): tensor for name, tensor in packaged.items()}
+    assert_loaded(split, "default", expected)
+
+
+class RunsCode:
+    """Pickled, it makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
+    made, path = tmp_path / "made", tmp_path / "weights.pth"
+    torch.save({"features.0.weight": RunsCode(made)}, path)
+    with pytest.raises(UserError, match=r"weights\.pth cannot be read .*never run"):
+        build_encoder(SMALL, str(path))
+    assert not made.exists()
+    torch.load(path, weights_only=False)
+    assert made.exists()  # it would have been, by a reader that runs code
+
+
+def test_the_weights_put_in_their_place_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def urlopen(*arguments: object, **options: object) -> None:
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr(torch.hub, "urlopen", urlopen)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    place = tmp_path / "home" / "hub" / "checkpoints" / "vgg11-8a719046.pth"
+    place.parent.mkdir(parents=True)
+    with pytest.raises(UserError) as caught:
+        build_encoder(FULL, "imagenet")
+    assert str(caught.value).endswith(
+        "(<urlopen error Name or service not known>); fetch https://download.pytorch.org/models/"
+        f"{place.name} on a machine with a network and put it at {place}, or give a file"
+    )
+    place.write_bytes(b"PK\x03\x04half a file")
+    with pytest.raises(UserError, match=rf"are damaged \(PytorchStreamReader .*put it at {place}"):
+        build_encoder(FULL, "imagenet")
+    state = VGGEncoder(FULL).state_dict()
+    whole = {**state, "classifier.6.bias": torch.zeros(1000)}
+    publish_weights(monkeypatch, place.parent, "vgg11", whole)
+    assert_loaded(FULL, "imagenet", state)
+
+
+def test_published_weights_of_timm_are_taken_and_their_absence_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import timm
+
+    config = encoder_config({"name": "timm/test_vit"})
+    published = timm.create_model("test_vit").state_dict()
+    loader = "timm.models._builder.load_state_dict_from_hf"
+    monkeypatch.setattr(loader, lambda *_, **__: dict(published))
+    expected = {f"network.{name}": tensor for name, tensor in published.items()}
+    assert_loaded(config, "pretrained", expected)
+    save_file(published, tmp_path / "file.safetensors")
+    assert_loaded(config, str(tmp_path / "file.safetensors"), expected)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("Name or service not known.\nRetry")
+
+    monkeypatch.setattr(loader, fail)
+    with pytest.raises(UserError, match=r"be downloaded \(Name or service not known\); [^\n]*$"):
+        build_encoder(config, "pretrained")
+
+
+def test_a_digest_is_that_of_the_weights() -> None:
+    encoder, second = build_encoder(SMALL, "random"), build_encoder(SMALL, "random")
+    assert encoder.digest() != second.digest()
+    second.load_state_dict(encoder.state_dict())
+    assert second.to(memory_format=torch.channels_last).digest() == encoder.digest()
+    found = {encoder.digest()}
+    for tensor in encoder.state_dict().values():
+        with torch.no_grad():
+            tensor.view(-1)[-1] += 1
+        found.add(encoder.digest())
+    assert len(found) == 1 + len(encoder.state_dict())
