@@ -7,11 +7,9 @@ import io
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""A spreadsheet takes a text that begins like that for a formula."""
+Row = tuple[object, ...]  # A name, figures and a note.
 
-Row = tuple[object, ...]
-"""A name, figures and a note."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # How formulas of spreadsheets begin.
 
 
 def csv_text(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from captioner.errors import UserError
 
-PRECISIONS = ("float32", "bfloat16")
+_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def choose_device(chosen: torch.device | str = "auto") -> torch.device:
@@ -40,10 +40,9 @@ def use_fast_kernels(device: torch.device) -> None:
 
 def choose_precision(name: str) -> torch.dtype:
     """The type of matrix products, `float32` or `bfloat16`."""
-    if name not in PRECISIONS:
-        raise UserError(f"precision {name!r} is not one of {', '.join(PRECISIONS)}")
-    precision: torch.dtype = getattr(torch, name)
-    return precision
+    if name not in _PRECISIONS:
+        raise UserError(f"precision {name!r} is not one of {', '.join(_PRECISIONS)}")
+    return _PRECISIONS[name]
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

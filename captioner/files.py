@@ -9,14 +9,13 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from captioner.errors import UserError
 
-_TEMPORARY = ".captioner-"
-"""Temporary files and folders begin like that."""
+_TEMPORARY = ".captioner-"  # Temporary files and folders begin like that.
 
 
 @contextlib.contextmanager
@@ -91,54 +90,44 @@ def flush_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def folder_lock(folder: str | os.PathLike[str], what: str, wait: bool = False) -> Iterator[None]:
-    """Lock a folder for this process while the block runs; makes the folder if it is missing.
-
-    The lock is on a file `.lock` in it, which stays, and ends with the process.
-
-    what: the folder's role, for messages. wait: wait for another process to release the lock,
-        which otherwise is a `UserError`.
-    """
-    with _lock(Path(folder) / ".lock", f"{what} {folder}", wait):
-        yield
-
-
-@contextlib.contextmanager
 def file_lock(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Lock a file for this process while the block runs; `UserError` if another process has it.
+    """`lock` a file by an empty hidden file beside it, which is removed at the end.
 
-    The lock is on an empty hidden file beside it, removed at the end, and ends with the process.
     Pipes and devices are not locked.
     """
     target = Path(real_path(path))
     if target.exists() and not target.is_file():
         yield
         return
-    lock = target.with_name(f".{target.name}.lock")
-    with _lock(lock, str(path)):
+    beside = target.with_name(f".{target.name}.lock")
+    with lock(beside, str(path)):
         try:
             yield
         finally:
             with contextlib.suppress(OSError):  # Windows removes no open file.
-                lock.unlink()
+                beside.unlink()
 
 
 @contextlib.contextmanager
-def _lock(path: Path, name: str, wait: bool = False) -> Iterator[None]:
-    """Lock a file, made if missing with its folder. name: what it stands for, for messages."""
+def lock(path: Path, name: str, wait: bool = False) -> Iterator[None]:
+    """Lock a file for this process while the block runs; makes it, and its folder, if missing.
+
+    The file stays. The lock ends with the process.
+    name: what it stands for, for messages. wait: for another process, instead of a `UserError`.
+    """
     from filelock import FileLock, Timeout  # Imported here: few commands lock anything.
 
     with refuse_os_errors(f"cannot lock {name}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
+        holder = FileLock(path)
         try:
-            lock.acquire(timeout=-1 if wait else 0)
+            holder.acquire(timeout=-1 if wait else 0)
         except Timeout:
             raise UserError(f"{name} is in use by another process") from None
     try:
         yield
     finally:
-        lock.release()
+        holder.release()
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
@@ -148,10 +137,9 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def write_text(path: str | os.PathLike[str], content: str, encoding: str = "utf-8") -> None:
-    """Write `content` to `path`, atomically.
+    """Write `content` to `path` atomically.
 
-    A lone surrogate, from a file name that is not UTF-8, is written as \\udcXX, which JSON
-    restores.
+    A lone surrogate, of a file name that is not UTF-8, is written as \\udcXX, which JSON restores.
     """
     write_bytes(path, content.encode(encoding, "backslashreplace"))
 
@@ -202,18 +190,6 @@ def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
     with refuse_os_errors(f"{what} cannot write into folder {existing}"):
         # Some folders, such as /proc, take no files despite their permissions.
         tempfile.TemporaryFile(dir=existing).close()
-
-
-def try_all(parts: Sequence[Callable[[], object]]) -> None:
-    """Run all parts, then raise one `UserError` with the messages of those that raised one."""
-    problems = []
-    for part in parts:
-        try:
-            part()
-        except UserError as error:
-            problems.append(str(error))
-    if problems:
-        raise UserError("; ".join(dict.fromkeys(problems)))
 
 
 def write_each(

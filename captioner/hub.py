@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -102,20 +103,16 @@ def _explained(address: Address, has_bars: bool = False) -> Iterator[None]:
     """
     try:
         from huggingface_hub import errors
-        from huggingface_hub.utils import logging as messages
-        from huggingface_hub.utils.tqdm import (
-            are_progress_bars_disabled,
-            disable_progress_bars,
-            enable_progress_bars,
-        )
+
+        utils = import_module("huggingface_hub.utils")
     except ImportError:
         need = 'huggingface_hub: pip install "captioner[hub]"'
         raise UserError(f"{address} needs {need}") from None
-    verbosity = messages.get_verbosity()
-    messages.set_verbosity(logging.ERROR)
-    hides_bars = not (are_progress_bars_disabled() or (has_bars and sys.stderr.isatty()))
+    verbosity = utils.logging.get_verbosity()
+    utils.logging.set_verbosity(logging.ERROR)
+    hides_bars = not (utils.are_progress_bars_disabled() or (has_bars and sys.stderr.isatty()))
     if hides_bars:
-        disable_progress_bars()
+        utils.disable_progress_bars()
     try:
         yield
         return
@@ -135,7 +132,7 @@ def _explained(address: Address, has_bars: bool = False) -> Iterator[None]:
         if status in (401, 403, 404):
             reason = "does not exist or is not yours to use; log in by hf auth login or HF_TOKEN"
     finally:
-        messages.set_verbosity(verbosity)
+        utils.logging.set_verbosity(verbosity)
         if hides_bars:
-            enable_progress_bars()
+            utils.enable_progress_bars()
     raise UserError(f"{address} {' '.join(reason.split())}") from None

@@ -22,13 +22,8 @@ from captioner.files import (
 )
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
-_SAVED = ".saved"
-
-MODEL = "model"
-"""In a run's folder: the folder of the best model."""
-
-SCORES_FILE = "scores.json"
-"""Beside the best model: its validation scores."""
+MODEL = "model"  # In a run's folder: the folder of the best model.
+SCORES_FILE = "scores.json"  # In the folder of the best model: its validation scores.
 
 FORMATS = {
     "captioner": "captioner caption model 1",
@@ -37,6 +32,7 @@ FORMATS = {
 """The field `format` of the config of each kind of model."""
 
 _PACKAGED = Path(__file__).parent / "models"
+_SAVED = ".saved"
 
 
 @contextlib.contextmanager
@@ -109,7 +105,8 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
 def kind_of(folder: Path) -> str | None:
     """Which of `FORMATS` a folder holds a model of; None for another folder."""
     path = complete_folder(folder) / CONFIG
-    named = _format_of(read_json(path, "model config")) if path.is_file() else None
+    mapping = read_json(path, "model config") if path.is_file() else None
+    named = mapping.get("format") if isinstance(mapping, dict) else None
     return next((kind for kind, format in FORMATS.items() if format == named), None)
 
 
@@ -121,19 +118,14 @@ def read_model_config(folder: Path, kind: str) -> Any:
     if any(folder.glob("*.onnx")):
         raise UserError(f"{folder} holds ONNX graphs, which captioner.onnx.load reads")
     mapping = read_json(path, "model config")
-    if (named := _format_of(mapping)) != FORMATS[kind]:
-        for other, format in FORMATS.items():
-            if named == format:
-                raise UserError(f"{folder} is a {other}, not a {kind}")
-        reason = f"its format is {named!r}, not {FORMATS[kind]!r}"
-        if named is None:
-            reason = f"it names no format; a run's model is in its folder {MODEL}"
-        raise UserError(f"{path} is not the config of a {kind}: {reason}")
-    return mapping
-
-
-def _format_of(mapping: Any) -> object:
-    return mapping.get("format") if isinstance(mapping, dict) else None
+    if (found := kind_of(folder)) == kind:
+        return mapping
+    if found:
+        raise UserError(f"{folder} is a {found}, not a {kind}")
+    reason = f"it names no format; a run's model is in its folder {MODEL}"
+    if isinstance(mapping, dict) and mapping.get("format") is not None:
+        reason = f"its format is {mapping['format']!r}, not {FORMATS[kind]!r}"
+    raise UserError(f"{path} is not the config of a {kind}: {reason}")
 
 
 def read_card(folder: Path) -> str:

@@ -22,27 +22,25 @@ Given = TypeVar("Given")
 Input = TypeVar("Input")
 Result = TypeVar("Result")
 
-MOST_WORKERS = 4
-"""Each has a batch in memory."""
+MOST_WORKERS = 4  # Each has a batch in memory.
 
 
-def workers_for(device: torch.device, items: int, batch_size: int) -> int:
-    """How many batches to compute at once; 0 if there is one only, which then takes all cores.
+def share_out(
+    device: torch.device, items: int, batch_size: int, most: int = MOST_WORKERS
+) -> tuple[int, int]:
+    """How many batches to compute at once, `most` at most, and their size.
 
-    On a CPU a batch for each of its threads: that keeps cores busy which would wait for each other
-    at every operation. Elsewhere one, to read the next meanwhile.
+    One batch takes all cores: 0 workers. Of more, on a CPU one for each of its threads, which keeps
+    cores busy that would wait for each other at every operation; elsewhere one, to read the next
+    meanwhile. Their size is the largest, of at most `batch_size`, that gives all as much to do.
     """
     if items <= batch_size:
-        return 0
+        return 0, batch_size
     import torch
 
-    return min(torch.get_num_threads(), MOST_WORKERS) if device.type == "cpu" else 1
-
-
-def even_batch_size(items: int, batch_size: int, workers: int) -> int:
-    """The largest batch, of at most `batch_size`, that gives all workers as much to do."""
+    workers = min(torch.get_num_threads(), most) if device.type == "cpu" else 1
     rounds = math.ceil(items / (batch_size * workers))
-    return math.ceil(items / (rounds * workers))
+    return workers, math.ceil(items / (rounds * workers))
 
 
 def loading_workers(device: torch.device, local_ranks: int = 1) -> int:

@@ -8,9 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-LINE_SECONDS = 10.0
-"""Least time between two plain lines."""
-
+_LINE_SECONDS = 10.0  # Least time between two plain lines.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
 _LINE = (
     "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_noinv_fmt}, {elapsed} taken, {remaining} left"
@@ -46,5 +44,5 @@ def progress_bar(
     options: dict[str, Any] = {"desc": what, "total": total, "unit": f" {unit}", "initial": start}
     if sys.stderr.isatty():
         return _Bar(**options, disable=not shown, dynamic_ncols=True, bar_format=_BAR)
-    options |= {"mininterval": LINE_SECONDS, "miniters": 1, "file": io.StringIO()}
+    options |= {"mininterval": _LINE_SECONDS, "miniters": 1, "file": io.StringIO()}
     return _Lines(**options, disable=not shown, bar_format=_LINE)

@@ -59,8 +59,8 @@ class Config(BaseModel):
 
     @classmethod
     def field_names(cls) -> list[str]:
-        """The fields that messages list and suggest, sorted."""
-        return sorted(cls.model_fields)
+        """The fields that messages list and suggest, sorted: also those of its subclasses."""
+        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
 
     def replace(self, **changes: Any) -> Self:
         """A copy with other values, checked anew."""
@@ -134,10 +134,10 @@ def section_of(annotation: Any) -> type[Config] | None:
 
 
 _LIMITS = {
-    "greater_than_equal": ("ge", "at least"),
-    "less_than_equal": ("le", "at most"),
-    "greater_than": ("gt", "above"),
-    "less_than": ("lt", "below"),
+    "greater_than_equal": "at least",
+    "less_than_equal": "at most",
+    "greater_than": "above",
+    "less_than": "below",
 }
 _UNKNOWN = ("extra_forbidden", "invalid_key")
 
@@ -168,10 +168,9 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
         sentence = str(context["error"])
         return f"{path}{'.' if sentence[0].islower() else ': '}{sentence}".removeprefix(".")
     if code in _LIMITS:
-        name, words = _LIMITS[code]
-        limit = context[name]
+        (limit,) = context.values()
         limit = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
-        return f"{path} {_show(value)} is not {words} {limit}"
+        return f"{path} {_show(value)} is not {_LIMITS[code]} {limit}"
     if code.endswith(("too_long", "too_short")):  # "List should have at most 3 items".
         return f"{path} {error['msg'].partition(' ')[2]}"
     words = error["msg"].removeprefix("Input ").partition(",")[0]  # "should be a valid integer".
@@ -187,17 +186,16 @@ def _unknown_field(kind: type[Config], *place: str) -> str:
         return f"field {path!r} was removed: {section.removed[name]}"
     everywhere = list(_names(kind))
     meant = [each for each in everywhere if each.rpartition(".")[2] == name][:3]
-    known = f"; the fields are {', '.join(section.field_names() if section else [])}"
-    return (
-        f"unknown field {path!r}{did_you_mean(meant or near_names(path, everywhere, 1)) or known}"
-    )
+    near = did_you_mean(meant or near_names(path, everywhere, 1))
+    known = ", ".join(section.field_names()) if section else ""
+    return f"unknown field {path!r}{near or f'; the fields are {known}'}"
 
 
-def _section_at(kind: type[Config], place: Iterable[int | str]) -> type[Config] | None:
+def _section_at(kind: type[Config], place: Iterable[str]) -> type[Config] | None:
     """The section that a place of pydantic's names; lists hold none."""
     section: type[Config] | None = kind
     for step in place:
-        field = section.model_fields.get(str(step)) if section is not None else None
+        field = section.model_fields.get(step) if section is not None else None
         section = section_of(field.annotation) if field is not None else None
     return section
 

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from captioner.errors import UserError
 from captioner.files import atomic_path
 
-_DIGEST = "sha256"
-"""In the header of a file: the digest of its tensors."""
+_DIGEST = "sha256"  # In the header of a file: the digest of its tensors.
 
 
 def named_tensors(modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[str, Tensor]:
@@ -23,13 +22,11 @@ def named_tensors(modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[
 
     dtype: type of floating-point tensors; the others keep theirs.
     """
-    return {
-        name: (tensor.to(dtype) if tensor.is_floating_point() else tensor)
-        .detach()
-        .cpu()
-        .contiguous()
-        for name, tensor in nn.ModuleDict(modules).state_dict().items()
-    }
+    tensors = nn.ModuleDict(modules).state_dict()
+    for name, tensor in tensors.items():
+        stored = tensor.to(dtype) if tensor.is_floating_point() else tensor
+        tensors[name] = stored.detach().cpu().contiguous()
+    return tensors
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:

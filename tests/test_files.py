@@ -16,7 +16,7 @@ from captioner.errors import UserError
 from captioner.files import (
     atomic_path,
     file_lock,
-    folder_lock,
+    lock,
     read_json,
     remove_temporaries,
     write_json,
@@ -103,18 +103,18 @@ def test_json_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, val
 
 
 def test_a_locked_folder_is_refused_or_waited_for(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "folder"
+    path = tmp_path / "new" / ".lock"
     order: list[str] = []
 
     def wait() -> None:
-        with folder_lock(folder, "run", wait=True):
+        with lock(path, "run a", wait=True):
             order.append("second")
 
     waiting = threading.Thread(target=wait)
-    with folder_lock(folder, "run"):
+    with lock(path, "run a"):
         with (
-            pytest.raises(UserError, match=f"^run {folder} is in use by another process$"),
-            folder_lock(folder, "run"),
+            pytest.raises(UserError, match=r"^run a is in use by another process$"),
+            lock(path, "run a"),
         ):
             pass
         waiting.start()

@@ -5,12 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from captioner.outcomes import (
-    MOST_WORKERS,
-    in_background,
-    loading_workers,
-    workers_for,
-)
+from captioner.outcomes import MOST_WORKERS, in_background, loading_workers, share_out
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
@@ -49,11 +44,11 @@ def test_workers_compute_at_once_and_share_the_threads_of_the_processor() -> Non
 def test_one_batch_takes_all_cores_and_a_gpu_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    assert workers_for(cpu, 16, 16) == 0
-    assert workers_for(cpu, 17, 16) == MOST_WORKERS
-    assert workers_for(torch.device("cuda"), 17, 16) == 1
+    assert share_out(cpu, 16, 16) == (0, 16)
+    assert share_out(cpu, 17, 16) == (MOST_WORKERS, 5)
+    assert share_out(torch.device("cuda"), 17, 16) == share_out(cpu, 17, 16, most=1) == (1, 9)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert workers_for(cpu, 17, 16) == 2
+    assert share_out(cpu, 33, 16) == (2, 9)
 
 
 def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(

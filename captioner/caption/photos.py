@@ -17,14 +17,14 @@ from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.outcomes import (
+    MOST_WORKERS,
     Failed,
-    even_batch_size,
     in_background,
     loading_workers,
     read_batches,
     shape_as_given,
+    share_out,
     with_results,
-    workers_for,
 )
 from captioner.text.languages import ENGLISH, language_tag
 from captioner.text.vocabulary import Vocabulary
@@ -175,11 +175,9 @@ def caption_photos(
     draws, preprocessing = captioner.source_of_draws(search), captioner.preprocessing
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if captioner.device is not None and isinstance(photos, Sized):
-        workers = workers_for(captioner.device, len(photos), batch_size)
-        workers = min(workers, 1) if search.sample else workers
+        most = 1 if search.sample else MOST_WORKERS
+        workers, batch_size = share_out(captioner.device, len(photos), batch_size, most)
         readers = loading_workers(captioner.device) if are_files else 0
-        if workers:
-            batch_size = even_batch_size(len(photos), batch_size, workers)
 
     def read(name: str, source: ImageSource) -> tuple[Any, ...]:
         shown = image_name(source) if isinstance(source, (str, os.PathLike)) else name

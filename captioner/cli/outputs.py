@@ -190,7 +190,14 @@ class Outputs:
                 writers.append(partial(files.write_text, path, form(self._records), encoding))
         if options.html and self._page:
             writers.append(partial(save_html, options.html, self._page, options.strength))
-        files.try_all(writers)
+        problems: dict[str, None] = {}
+        for write in writers:
+            try:
+                write()
+            except UserError as error:
+                problems[str(error)] = None
+        if problems:
+            raise UserError("; ".join(problems))
 
     def _files(self, photo: str) -> Iterator[tuple[str, Path]]:
         """A photo's drawings, and the folder of its words, with their options."""

@@ -18,7 +18,7 @@ from captioner.attention.attention import Attention
 from captioner.attention.transformer import DecoderLayer, EncoderLayer
 from captioner.errors import UserError
 from captioner.files import (
-    folder_lock,
+    lock,
     read_json,
     read_text,
     remove_temporaries,
@@ -91,7 +91,7 @@ def train_run(
             task.read(folder, resumed)
         with engine.fail_together():
             if engine.is_main:
-                stack.enter_context(folder_lock(folder, "run"))
+                stack.enter_context(lock(folder / ".lock", f"run {folder}"))
                 for place in (folder, folder / MODEL):
                     remove_temporaries(place, age=0)
                 write_json(folder / CONFIG, to_mapping(recipe))

@@ -32,7 +32,7 @@ from captioner.errors import UserError
 from captioner.files import (
     atomic_path,
     flush_folder,
-    folder_lock,
+    lock,
     read_json,
     refuse_os_errors,
     write_json,
@@ -178,7 +178,7 @@ def create_store(folder: Path, record: StoreRecord) -> None:
     `rows.npy` is sparse; the record is written last, by which a store counts as created.
     """
     if not (folder / RECORD).exists():  # Otherwise the folder may be read-only.
-        with folder_lock(folder, "feature store", wait=True):
+        with lock(folder / ".lock", f"feature store {folder}", wait=True):
             if not (folder / RECORD).exists():
                 shape = (record.rows, *record.shape)
                 size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free

@@ -64,7 +64,9 @@ def test_batches_side_by_side_give_what_one_after_the_other_does(
     search = model.search.replace(beam=1, sample=True, seed=3) if sample else None
     found = []
     for number in (0, workers):
-        monkeypatch.setattr(photos, "workers_for", lambda *_, n=number: n)
+        monkeypatch.setattr(
+            photos, "share_out", lambda _, __, size, most, n=number: (min(n, most), size)
+        )
         found.append(list(caption_photos(model, find_photos(paths)[0].items(), search, 2)))
     assert [item.name for item in found[1]] == paths
     for items in found:

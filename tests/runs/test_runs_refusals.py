@@ -18,7 +18,7 @@ from run_samples import (
 from samples import Patch
 
 from captioner.errors import UserError
-from captioner.files import folder_lock
+from captioner.files import lock
 from captioner.runs.captioning_recipe import DataConfig
 from captioner.runs.features import read_training
 from captioner.runs.read_recipe import read_any_recipe
@@ -138,7 +138,7 @@ def test_photos_packages_and_folders_that_a_run_lacks(
     with pytest.raises(UserError, match=r"package tensorboard: pip install .captioner\[tens"):
         train_run(recipe_of(config, training={"tensorboard": True}), tmp_path / "run")
     in_use = pytest.raises(UserError, match=r"run .*run is in use by another process")
-    with folder_lock(tmp_path / "run", "run"), in_use:
+    with lock(tmp_path / "run" / ".lock", "run"), in_use:
         train_run(recipe_of(config), tmp_path / "run")
     files = tmp_path / "train.csv", tmp_path / "val.csv"
     for file in files:
