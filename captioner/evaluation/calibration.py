@@ -7,8 +7,10 @@ with a share of 0, so that their captions get a low confidence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,17 @@ from captioner.csv_tables import Row, text_table
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation import LEAST_PHOTOS
-from captioner.evaluation.word_precision import content_share
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.word_precision import word_precision
 from captioner.progress import progress_bar
 
 NOTHING_SHARE = 0.02
 """What all pictures of nothing count beside all photos."""
 
 NOTHING_PICTURES = 16
+
+Observed = list[tuple[Caption, float]]
+"""Captions, each with its observed share of content words."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +67,6 @@ class CalibrationReport:
         return text_table([*rows, ("pictures of nothing: unsure", self.nothing_unsure)])
 
 
-@dataclass(frozen=True)
-class _Observed:
-    """N captions and their observed shares (N,)."""
-
-    captions: list[Caption]
-    shares: Tensor
-
-    def take(self, rows: Sequence[int]) -> _Observed:
-        return _Observed([self.captions[row] for row in rows], self.shares[rows])
-
-
 def calibrate(
     captioner: Captioner,
     training: Sequence[Example],
@@ -101,11 +96,8 @@ def calibrate(
     ]
     groups.append(_observe_nothing(captioner, next(iter(validation.values()))))
     generator = np.random.default_rng(0)
-    orders = [generator.permutation(len(group.captions)).tolist() for group in groups]
-    halves = [
-        [group.take(order[first::2]) for group, order in zip(groups, orders, strict=True)]
-        for first in (0, 1)
-    ]
+    mixed = [[group[row] for row in generator.permutation(len(group))] for group in groups]
+    halves = [[group[first::2] for group in mixed] for first in (0, 1)]
     of_first, of_second = (_fit(half, unsure_below) for half in halves)
     *splits, nothing = (
         _reliability([(of_second, one), (of_first, other)])
@@ -117,30 +109,28 @@ def calibrate(
 
 def _observe(
     captioner: Captioner, examples: Sequence[Example], name: str, batch_size: int
-) -> _Observed:
+) -> Observed:
     """Captions of a split; those without a content word are left out."""
-    captions, shares = [], []
+    observed: Observed = []
     with progress_bar(name, len(examples), "images") as progress:
         for first in range(0, len(examples), batch_size):
             batch = examples[first : first + batch_size]
             photos = [captioner.preprocessing.load(each.path) for each in batch]
-            annotations = captioner.annotations(photos)  # (B, L, D)
-            written = captioner.caption_annotations(annotations)
-            for example, caption in zip(batch, written, strict=True):
-                share = content_share(caption.words, example.words)
-                if share is not None:
-                    captions.append(caption)
-                    shares.append(share)
+            written = captioner.caption_annotations(captioner.annotations(photos))
+            corpus = Corpus.of([each.words for each in written], [each.words for each in batch])
+            shares = word_precision(corpus).per_image  # (B,), NaN without a content word
+            pairs = zip(written, shares.tolist(), strict=True)
+            observed += [pair for pair in pairs if not math.isnan(pair[1])]
             progress.update(len(batch))
-    if len(captions) < LEAST_PHOTOS:
+    if len(observed) < LEAST_PHOTOS:
         raise UserError(
             f"calibration needs {LEAST_PHOTOS} captions with a content word, and the model wrote "
-            f"{len(captions)} for {name}"
+            f"{len(observed)} for {name}"
         )
-    return _Observed(captions, torch.tensor(shares).double())
+    return observed
 
 
-def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> _Observed:
+def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Observed:
     """Captions of a few photos with their pixels shuffled, of which nothing is true."""
     generator = np.random.default_rng(0)
     pictures = []
@@ -149,38 +139,31 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> _Obse
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
     captions = captioner.caption_annotations(captioner.annotations(pictures))
-    return _Observed(captions, torch.zeros(len(captions)).double())
+    return [(caption, 0.0) for caption in captions]
 
 
-def _fit(groups: Sequence[_Observed], unsure_below: float) -> Confidence:
+def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     """Fit to the splits, which count alike, whatever their sizes, and to pictures of nothing."""
-    sizes = [len(group.captions) for group in groups]
-    splits = len(groups) - 1
-    weights = [1 / splits] * splits + [NOTHING_SHARE]
-    total = sum(sizes[:-1])
-    counts = torch.cat(
-        [
-            torch.full((size,), weight * total / size).double()
-            for weight, size in zip(weights, sizes, strict=True)
-        ]
-    )  # (N,)
-    features = torch.cat(
-        [torch.from_numpy(regressors(group.captions)) for group in groups]
-    )  # (N, R)
-    shares = torch.cat([group.shares for group in groups])  # (N,)
-    return Confidence(weights=fit_weights(features, shares, counts), unsure_below=unsure_below)
+    sizes, splits = [len(group) for group in groups], len(groups) - 1
+    weights = np.array([1 / splits] * splits + [NOTHING_SHARE])
+    counts = torch.from_numpy(np.repeat(weights * sum(sizes[:-1]) / sizes, sizes))  # (N,)
+    captions, shares = zip(*chain.from_iterable(groups), strict=True)
+    features = torch.from_numpy(regressors(captions))  # (N, R)
+    fitted = fit_weights(features, torch.tensor(shares, dtype=torch.float64), counts)
+    return Confidence(weights=fitted, unsure_below=unsure_below)
 
 
-def _reliability(parts: Sequence[tuple[Confidence, _Observed]]) -> dict[str, Any]:
+def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]:
     """Confidences held against the observed share of content words, by name.
 
     expected, observed: means over all photos. fifths: the same of a fifth of the photos, by
     confidence, the lowest first. unsure: share of photos whose caption is unsure. sure_without:
     share of photos whose caption is sure and has no content word of a reference.
     """
-    judged = [caption for fitted, part in parts for caption in fitted.judge(part.captions)]
+    judged = [each for fitted, part in parts for each in fitted.judge([each for each, _ in part])]
     scores = torch.tensor([caption.confidence for caption in judged], dtype=torch.float64)  # (N,)
-    shares = torch.cat([observed.shares for _, observed in parts])  # (N,)
+    observed = chain.from_iterable(part for _, part in parts)
+    shares = torch.tensor([share for _, share in observed], dtype=torch.float64)  # (N,)
     sure = torch.tensor([bool(caption.sure) for caption in judged])  # (N,)
 
     def means(rows: Tensor) -> dict[str, float]:

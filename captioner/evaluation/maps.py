@@ -109,10 +109,10 @@ def centre_prior(rows: int, columns: int) -> Floats:
 
 
 class TargetCells(NamedTuple):
-    """A target on the grid of a map.
+    """A target on the grid of a map, (rows, columns).
 
-    coverage: (rows, columns), the share of each cell's area, 0 to 1, that lies in the target.
-    centres: (rows, columns) boolean, whether the cell's centre does.
+    coverage: the share of each cell's area, 0 to 1, that lies in the target.
+    centres: whether the cell's centre does.
     """
 
     coverage: Floats
@@ -173,8 +173,7 @@ class WordMap:
     image: the photo's name. position: of the word, from 0. entropy: of the map, in nats.
     target: "inside" or "outside" the part of the photo that the map covers, or "none". Without one
         inside, the measures are None.
-    mass: inside the target, of the map; share: of even attention, the target's share of the map.
-    pointing: the pointing game.
+    mass: inside the target, of the map; share: of even attention. pointing: the pointing game.
     mass_one_word_early, mass_one_word_late: mass inside this target of the previous and of the next
         word's map; None if there is no such word or it has the same target ("red" and "circle" of
         "a red circle").
@@ -212,10 +211,8 @@ def word_maps(
     rows, columns = maps.shape[1:]
     centre = centre_prior(rows, columns)
     targets = targets or [None] * len(words)
-    cells = [
-        None if each is None else target_cells(each, photo_size, region, (rows, columns))
-        for each in targets
-    ]
+    where = photo_size, region, (rows, columns)
+    cells = [None if each is None else target_cells(each, *where) for each in targets]
     found = []
     for place, (word, nats) in enumerate(zip(words, entropy(maps).tolist(), strict=True)):
         measures: dict[str, Any] = {}
@@ -258,16 +255,10 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
         "photos": len({word.image for word in found}),
         "outside": sum(word.target == "outside" for word in words),
         "not_annotated": not_annotated,
-        "mass_inside": {
-            "attention": _mean(found, "mass"),
-            "uniform": _mean(found, "share"),
-            "centre": _mean(found, "mass_centre_prior"),
-        },
-        "pointing_game": {
-            "attention": _mean(found, "pointing"),
-            "uniform": _mean(found, "pointing_uniform"),
-            "centre": _mean(found, "pointing_centre_prior"),
-        },
+        "mass_inside": _means(found, attention="mass", uniform="share", centre="mass_centre_prior"),
+        "pointing_game": _means(
+            found, attention="pointing", uniform="pointing_uniform", centre="pointing_centre_prior"
+        ),
         "one_word_early": _shift(found, "mass_one_word_early"),
         "one_word_late": _shift(found, "mass_one_word_late"),
     }
@@ -275,11 +266,14 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
 
 def _shift(words: Sequence[WordMap], field: str) -> dict[str, Any]:
     kept = [word for word in words if getattr(word, field) is not None]
-    return {"words": len(kept), "own": _mean(kept, "mass"), "shifted": _mean(kept, field)}
+    return {"words": len(kept), **_means(kept, own="mass", shifted=field)}
 
 
-def _mean(words: Sequence[WordMap], field: str) -> float | None:
-    return sum(getattr(word, field) for word in words) / len(words) if words else None
+def _means(words: Sequence[WordMap], **fields: str) -> dict[str, float | None]:
+    return {
+        name: sum(getattr(word, field) for word in words) / len(words) if words else None
+        for name, field in fields.items()
+    }
 
 
 def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
@@ -333,8 +327,8 @@ class MapScores:
     photos: int
     words: list[WordMap]
     spread: dict[str, Any]
-    grounded: dict[str, Any] | None = None
-    exact: float | None = None
+    grounded: dict[str, Any] | None
+    exact: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, nested by kind."""
@@ -371,16 +365,16 @@ def score_maps(
         raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding}")
     words: list[WordMap] = []
     maps, unknown, right = [], 0, 0
-    for row, caption in caption_examples(captioner, examples, search, batch_size, left_out):
-        image, targets, size = examples[row].image_id, None, (1, 1)
+    for example, caption in caption_examples(captioner, examples, search, batch_size, left_out):
+        image, targets, size = example.image_id, None, (1, 1)
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
             unknown += image not in grounding
-            size = original_size(captioner.preprocessing.load(examples[row].path))
+            size = original_size(captioner.preprocessing.load(example.path))
         assert caption.region is not None  # Its photo is known.
         words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)
         maps.append(caption.attention)
-        right += list(caption.words) in examples[row].words
+        right += list(caption.words) in example.words
     grounded = None if grounding is None else grounded_maps(words, not_annotated=unknown)
     share = right / len(maps) if exact else None
     return MapScores(len(maps), words, map_spread(maps), grounded, share)

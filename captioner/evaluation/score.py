@@ -63,11 +63,10 @@ class CaptionScores:
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
-        return {
-            name: score
-            for metric in self.metrics.values()
-            for name, score in zip(metric.names, metric.scores.tolist(), strict=True)
-        }
+        scores: dict[str, float] = {}
+        for metric in self.metrics.values():
+            scores |= zip(metric.names, metric.scores.tolist(), strict=True)
+        return scores
 
     def rows(self) -> list[dict[str, Any]]:
         """A row an image, in order: `image_id`, `caption`, and the scores by name.
@@ -132,9 +131,8 @@ def evaluate_captions(
         is_list = bool(of_image) and not isinstance(of_image, str)
         if not is_list or not all(isinstance(each, str) for each in (text, *of_image)):
             raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
-    corpus = Corpus.of(
-        map(tokenize_unsplit, hypotheses), (map(tokenize_unsplit, each) for each in references)
-    )
+    truth = (map(tokenize_unsplit, of_image) for of_image in references)
+    corpus = Corpus.of(map(tokenize_unsplit, hypotheses), truth)
     by_name: dict[str, Callable[[Corpus], Metric]] = {
         "BLEU": bleu,
         "ROUGE-L": rouge_l,
@@ -210,8 +208,7 @@ class Scorer:
         frequency, training = None, None
         if self.document_frequency is not None:
             counted = self.read(self.document_frequency, None)
-            tokens = [[tokenize(text) for text in each.captions] for each in counted]
-            frequency = DocumentFrequency.from_references(tokens)
+            frequency = DocumentFrequency.from_references([each.words for each in counted])
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
@@ -307,10 +304,10 @@ def score_model(
     captions: dict[ImageId, str] = {}
     references, right = [], 0
     try:
-        for row, caption in caption_examples(captioner, examples, search, batch_size, left_out):
-            captions[examples[row].image_id] = caption.text
-            references.append(examples[row].captions)
-            right += list(caption.words) in examples[row].words
+        for example, caption in caption_examples(captioner, examples, search, batch_size, left_out):
+            captions[example.image_id] = caption.text
+            references.append(example.captions)
+            right += list(caption.words) in example.words
     finally:  # An unreadable photo or an interruption loses no caption.
         if results is not None and captions:
             write_results(results, captions)
@@ -326,21 +323,21 @@ def caption_examples(
     search: SearchOptions | None = None,
     batch_size: int = 50,
     left_out: dict[str, str] | None = None,
-) -> Iterator[tuple[int, Caption]]:
-    """Yield each photo's row and its best caption, in order.
+) -> Iterator[tuple[Example, Caption]]:
+    """Yield photos and their best captions, in order.
 
     search: by default the captioner's own.
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
     options = (search or captioner.search).replace(n_best=1)
     photos = [(each.name, each.path) for each in examples]
-    items = caption_photos(captioner, photos, options, batch_size)
+    items = zip(examples, caption_photos(captioner, photos, options, batch_size), strict=True)
     captioned = 0
     with progress_bar("captioning", len(examples), "images") as progress:
-        for row, item in enumerate(items):
+        for example, item in items:
             if not isinstance(item, Failed):
                 captioned += 1
-                yield row, item.caption
+                yield example, item.caption
             elif left_out is None:
                 raise UserError(item.reason)
             else:
@@ -387,6 +384,4 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
 
 def write_results(path: str | os.PathLike[str], captions: Mapping[ImageId, str]) -> None:
     """Write one caption an image, in the mapping's order."""
-    write_json(
-        path, [{"image_id": image, "caption": caption} for image, caption in captions.items()]
-    )
+    write_json(path, [{"image_id": image, "caption": text} for image, text in captions.items()])

@@ -6,21 +6,20 @@ Content words are those outside `FUNCTION_WORDS`. They are compared by stem, so 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
-from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
+from captioner.evaluation.corpus import Corpus, FloatArray, Metric
 from captioner.text.languages import FUNCTION_WORDS
 
 
 def word_precision(corpus: Corpus) -> Metric:
     """Score each caption against the references of its image.
 
-    The mean over captions that have content words, 0 where none has; and the share of all captions
-    without a content word that a reference has.
+    The mean over captions that have content words, 0 where none has, in which a word that occurs
+    twice counts twice; and the share of all captions without a content word that a reference has.
     """
     stems: dict[str, int] = {}
     stem_of = np.full(len(corpus.vocabulary), -1, dtype=np.int64)  # (V,), -1 for function words
@@ -46,15 +45,6 @@ def word_precision(corpus: Corpus) -> Metric:
 
     per_image = np.where(has_content, shares, np.nan)  # (I,)
     return Metric(("word-precision", "captions with none"), per_image, terms, of_totals)
-
-
-def content_share(caption: Tokens, references: Sequence[Tokens]) -> float | None:
-    """The share of a caption's content words that any reference has; None if it has none.
-
-    A word that occurs twice counts twice.
-    """
-    share = float(word_precision(Corpus.of([caption], [references])).per_image[0])
-    return None if math.isnan(share) else share
 
 
 def content_stems(words: Sequence[str]) -> list[str]:

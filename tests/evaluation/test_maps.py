@@ -22,18 +22,6 @@ from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Step
 from captioner.errors import UserError
 from captioner.evaluation import maps
-from captioner.evaluation.maps import (
-    centre_prior,
-    divergences,
-    entropy,
-    grounded_maps,
-    map_spread,
-    mass_inside,
-    pointing,
-    score_maps,
-    target_cells,
-    word_maps,
-)
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
@@ -50,17 +38,17 @@ def one_hot(place: int, weight: float = 1.0) -> np.ndarray:
 
 def test_mass_inside_and_pointing() -> None:
     coverage = np.array([[0.5, 0, 1, 1], [0, 0.25, 1, 1]])
-    both = mass_inside(np.stack([7 * MAP, HALVES]), coverage)
+    both = maps.mass_inside(np.stack([7 * MAP, HALVES]), coverage)
     assert both == pytest.approx([0.5 * 0.1 + 0.25 * 0.4, 0.25])
     target = np.array([[False, True, True, False], [False, True, False, False]])
-    assert pointing(np.stack([MAP, HALVES]), target).tolist() == [1.0, 0.5]
-    assert pointing(MAP, ~target) == 0.0
+    assert maps.pointing(np.stack([MAP, HALVES]), target).tolist() == [1.0, 0.5]
+    assert maps.pointing(MAP, ~target) == 0.0
     nearly = np.float32(1 / 8) * np.array([[1, 1 + 1e-7, 1, 1], [1, 1, 1, 1 - 1e-7]])
-    assert pointing(nearly, target) == pytest.approx(3 / 8)  # rounding decides nothing
+    assert maps.pointing(nearly, target) == pytest.approx(3 / 8)  # rounding decides nothing
 
 
 def test_the_centre_prior_is_a_gaussian_over_the_cells() -> None:
-    prior = centre_prior(14, 10)
+    prior = maps.centre_prior(14, 10)
     # By very many points of a Gaussian in each cell.
     points = (np.arange(1400) + 0.5) / 1400 - 0.5
     bell = np.exp(-0.5 * (points / maps.CENTRE_PRIOR_WIDTH) ** 2)
@@ -71,16 +59,16 @@ def test_the_centre_prior_is_a_gaussian_over_the_cells() -> None:
 
 def test_entropy_and_divergence() -> None:
     several = np.stack([one_hot(3), np.full((2, 4), 0.125), HALVES, 5 * HALVES])
-    assert entropy(several) == pytest.approx([0, math.log(8), math.log(2), math.log(2)])
-    found = divergences(np.stack([one_hot(0), one_hot(1), HALVES]))
+    assert maps.entropy(several) == pytest.approx([0, math.log(8), math.log(2), math.log(2)])
+    found = maps.divergences(np.stack([one_hot(0), one_hot(1), HALVES]))
     half = -0.75 * math.log2(0.75) - 0.25 * math.log2(0.25) - 0.5  # H(3/4, 1/4) - (0 + 1) / 2
     assert found == pytest.approx([1, half, half])
-    assert divergences(np.stack([HALVES, HALVES])) == pytest.approx([0], abs=1e-12)
+    assert maps.divergences(np.stack([HALVES, HALVES])) == pytest.approx([0], abs=1e-12)
 
 
 def test_the_spread_of_several_captions() -> None:
     moving = np.stack([one_hot(0), one_hot(1), one_hot(1)])  # 1, 1 and 0 bits
-    assert map_spread([moving, HALVES[None], np.empty((0, 2, 4))]) == {
+    assert maps.map_spread([moving, HALVES[None], np.empty((0, 2, 4))]) == {
         "words": 4,
         "entropy": pytest.approx(math.log(2) / 4),
         "effective_places": pytest.approx((3 + 2) / 4),
@@ -89,10 +77,10 @@ def test_the_spread_of_several_captions() -> None:
         "divergence": pytest.approx(2 / 3),
         "moving": True,
     }
-    alone = map_spread([HALVES[None]])
+    alone = maps.map_spread([HALVES[None]])
     assert alone["divergence"] is alone["moving"] is None
     assert "divergence" not in maps.spread_table(alone)
-    still = map_spread([np.stack([HALVES, HALVES])])
+    still = maps.map_spread([np.stack([HALVES, HALVES])])
     assert still["moving"] is False
     assert "WARNING: the maps hardly move" in maps.spread_table(still)
 
@@ -103,12 +91,12 @@ def test_the_spread_of_several_captions() -> None:
 def test_centres_and_targets_beside_the_map() -> None:
     size = (40, 20)
     for box, row in (((4, 4, 16, 6), [True, True, False, False]), ((6, 6, 14, 9), [False] * 4)):
-        cells = target_cells(Target(size, (box,)), size, (0.0, 0.0, 40.0, 20.0), (2, 4))
+        cells = maps.target_cells(Target(size, (box,)), size, (0.0, 0.0, 40.0, 20.0), (2, 4))
         assert cells is not None
         assert cells.centres.tolist() == [row, [False] * 4]
     for box in ((0, 0, 10, 20), (-9, -9, -1, -1), (20, 3, 20, 9), (30, 9, 25, 12)):
         where = size, (20.0, 0.0, 40.0, 20.0), (2, 4)
-        assert target_cells(Target(size, (box,)), *where) is None
+        assert maps.target_cells(Target(size, (box,)), *where) is None
 
 
 def raster(
@@ -139,7 +127,7 @@ def test_coverage_is_that_of_a_fine_raster(seed: int, masked: bool) -> None:
     mask = random.random((size[1], size[0])) < 0.3 if masked else None
     target = Target(size, tuple(boxes), mask)
     where = (37, 23), (3.3, 1.1, 29.7, 22.0), (3, 4)
-    found, expected = target_cells(target, *where), raster(target, *where)
+    found, expected = maps.target_cells(target, *where), raster(target, *where)
     if found is None:
         assert expected.max() < 0.02
     else:
@@ -163,7 +151,7 @@ MAPS = np.stack([one_hot(0), one_hot(1, 0.8), one_hot(2, 0.7), one_hot(6), one_h
 
 
 def test_a_caption_worked_by_hand() -> None:
-    found = word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
+    found = maps.word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
     assert [(word.position, word.word) for word in found] == list(enumerate(WORDS))
     assert [word.target for word in found] == ["none", "inside", "inside", "none", "inside"]
     red, dog, water = (word for word in found if word.target == "inside")
@@ -180,9 +168,9 @@ def test_a_caption_worked_by_hand() -> None:
 
 
 def test_means_over_words() -> None:
-    words = word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
-    words += word_maps("y.jpg", ["dog"], MAPS[:1], [pixel(0)], SIZE, REGION)
-    found = grounded_maps(words, not_annotated=1200)
+    words = maps.word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
+    words += maps.word_maps("y.jpg", ["dog"], MAPS[:1], [pixel(0)], SIZE, REGION)
+    found = maps.grounded_maps(words, not_annotated=1200)
     assert (found["words"], found["photos"], found["outside"]) == (4, 2, 0)
     assert found["not_annotated"] == 1200
     expected = [0.8 + 0.2 / 7, 0.7 + 0.3 / 7, 0.9, 1.0]
@@ -190,10 +178,10 @@ def test_means_over_words() -> None:
     assert found["mass_inside"]["uniform"] == pytest.approx(np.mean([2 / 8, 2 / 8, 1 / 8, 1 / 8]))
     own = pytest.approx((expected[0] + expected[2]) / 2)
     assert found["one_word_early"] == {"words": 2, "own": own, "shifted": 0}
-    without = word_maps("x", WORDS, MAPS, None, SIZE, REGION)
+    without = maps.word_maps("x", WORDS, MAPS, None, SIZE, REGION)
     assert without[0].entropy == 0 < without[1].entropy
-    assert set(grounded_maps(without)["mass_inside"].values()) == {None}
-    assert word_maps("x", [], np.empty((0, 2, 4)), [], SIZE, REGION) == []
+    assert set(maps.grounded_maps(without)["mass_inside"].values()) == {None}
+    assert maps.word_maps("x", [], np.empty((0, 2, 4)), [], SIZE, REGION) == []
 
 
 # A decoder whose maps are known
@@ -266,7 +254,7 @@ def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
 
 def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """Decoded, measured: a map one word early or late would have nothing inside."""
-    scores = score_maps(scripted, one_photo(), EachItsPlace(), exact=True)
+    scores = maps.score_maps(scripted, one_photo(), EachItsPlace(), exact=True)
     assert [(word.word, word.mass) for word in scores.words] == [(word, 1.0) for word in WORDS]
     assert scores.exact == 1.0
     found = scores.grounded
@@ -298,7 +286,7 @@ def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:
             halves = [(a / 2, b / 2, c / 2, d / 2) for a, b, c, d in moved]
             return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
 
-    found = score_maps(scripted, one_photo(wide), Shifted()).grounded
+    found = maps.score_maps(scripted, one_photo(wide), Shifted()).grounded
     assert (found["words"], found["outside"]) == (4, 1)
     assert found["mass_inside"]["attention"] == pytest.approx(1.0)
 
@@ -307,8 +295,8 @@ def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captione
     other = Example("y", Path("absent.png"))
     sentence = "^not one of 1 photos is annotated in the boxes of x$"
     with pytest.raises(UserError, match=sentence):  # And no photo was opened for it.
-        score_maps(scripted, [other], EachItsPlace())
+        maps.score_maps(scripted, [other], EachItsPlace())
     both = [Example("x", PHOTO), Example("y", PHOTO)]
     for examples, count in ((both, 1), ([both[0], other], 0)):  # One that is left out is neither.
-        found = score_maps(scripted, examples, EachItsPlace(), left_out={}).grounded
+        found = maps.score_maps(scripted, examples, EachItsPlace(), left_out={}).grounded
         assert found["not_annotated"] == count
