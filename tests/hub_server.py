@@ -23,13 +23,12 @@ class HubServer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.commits: dict[str, dict[str, dict[str, bytes]]] = {}
         self.private: set[str] = set()
-        self.uploads: dict[str, bytes] = {}
         self.requests: list[str] = []
 
     def add(self, name: str, files: dict[str, bytes]) -> str:
         """Commit all the files of a repository; returns the commit."""
         commits = self.commits.setdefault(name, {})
-        commit = hashlib.sha1(f"{name} {len(commits)}".encode()).hexdigest()
+        commit = _digest(f"{name} {len(commits)}".encode())
         commits[commit] = files
         return commit
 
@@ -47,22 +46,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append(f"{self.command} {path}")
         parts = path.strip("/").split("/")
         is_ada = self.headers.get("Authorization") == f"Bearer {TOKEN}"
-        if parts[0] == "uploads":
-            self.server.uploads[parts[1]] = content
-            return self._answer({})
         if path == "/api/validate-yaml":
             return self._answer({"errors": [], "warnings": []})
         if path == "/api/repos/create":
             return self._create(json.loads(content), is_ada)
-        name = "/".join(parts[2:4] if parts[0] == "api" else parts[:2]).removesuffix(".git")
+        name = "/".join(parts[2:4] if parts[0] == "api" else parts[:2])
         if name not in self.server.commits or (name in self.server.private and not is_ada):
             return self._refuse(404 if is_ada else 401, "RepoNotFound")
         if self.command == "POST" and not is_ada:
             return self._refuse(403, "")
-        if parts[-1] == "batch":
-            return self._answer({"transfer": "basic", "objects": self._objects(content)})
-        if "preupload" in parts:
-            files = [_upload_mode(each["path"]) for each in json.loads(content)["files"]]
+        if "preupload" in parts:  # All files are sent in the commit, none beside it.
+            mode = {"uploadMode": "regular", "shouldIgnore": False}
+            files = [{"path": each["path"], **mode} for each in json.loads(content)["files"]]
             return self._answer({"files": files})
         if "commit" in parts:
             return self._commit(name, content)
@@ -73,16 +68,18 @@ class _Handler(BaseHTTPRequestHandler):
         if commit not in commits:
             return self._refuse(404, "RevisionNotFound")
         if "tree" in parts:
-            return self._answer([_entry(*each) for each in commits[commit].items()])
+            return self._answer(
+                [
+                    {"type": "file", "path": path, "size": len(data), "oid": _digest(data)}
+                    for path, data in commits[commit].items()
+                ]
+            )
         if parts[0] == "api":
             files = [{"rfilename": path} for path in commits[commit]]
             state = {"id": name, "sha": commit, "private": name in self.server.private}
             return self._answer({**state, "siblings": files})
-        if parts[4] not in commits[commit]:
-            return self._refuse(404, "EntryNotFound", {"X-Repo-Commit": commit})
         data = commits[commit][parts[4]]
-        etag = hashlib.sha1(data).hexdigest()
-        return self._send(200, data, {"X-Repo-Commit": commit, "ETag": f'"{etag}"'})
+        return self._send(200, data, {"X-Repo-Commit": commit, "ETag": f'"{_digest(data)}"'})
 
     do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
 
@@ -97,12 +94,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.add(name, {".gitattributes": b""})
         return self._answer({"url": f"{self.server.url}/{name}", "id": name})
 
-    def _objects(self, content: bytes) -> list[dict[str, Any]]:
-        objects = json.loads(content)["objects"]
-        for each in objects:
-            each["actions"] = {"upload": {"href": f"{self.server.url}/uploads/{each['oid']}"}}
-        return objects
-
     def _commit(self, name: str, content: bytes) -> None:
         files = dict(list(self.server.commits[name].values())[-1])
         for line in content.splitlines():
@@ -110,8 +101,6 @@ class _Handler(BaseHTTPRequestHandler):
             value = operation["value"]
             if operation["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
-            elif operation["key"] == "lfsFile":
-                files[value["path"]] = self.server.uploads[value["oid"]]
         commit = self.server.add(name, files)
         url = f"{self.server.url}/{name}/commit/{commit}"
         self._answer({"success": True, "commitOid": commit, "commitUrl": url})
@@ -119,8 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, value: Any, status: int = 200) -> None:
         self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def _refuse(self, status: int, code: str, headers: dict[str, str] | None = None) -> None:
-        self._send(status, b"{}", {"X-Error-Code": code, **(headers or {})})
+    def _refuse(self, status: int, code: str) -> None:
+        self._send(status, b"{}", {"X-Error-Code": code})
 
     def _send(self, status: int, content: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -131,14 +120,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
 
-def _upload_mode(path: str) -> dict[str, Any]:
-    mode = "lfs" if path.endswith(".safetensors") else "regular"
-    return {"path": path, "uploadMode": mode, "shouldIgnore": False}
-
-
-def _entry(path: str, content: bytes) -> dict[str, Any]:
-    digest = hashlib.sha1(content).hexdigest()
-    return {"type": "file", "path": path, "size": len(content), "oid": digest}
+def _digest(content: bytes) -> str:
+    return hashlib.sha1(content).hexdigest()
 
 
 @contextmanager
