@@ -8,14 +8,6 @@ from typing import Any
 
 import pyarrow
 from pyarrow import parquet
-from samples import photo
-
-
-def content_of_photo(seed: int = 0) -> bytes:
-    """The file of a photo."""
-    file = io.BytesIO()
-    photo(seed).save(file, "PNG")
-    return file.getvalue()
 
 
 def write_tar(path: Path, members: Mapping[str, bytes]) -> Path:

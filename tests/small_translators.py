@@ -5,25 +5,19 @@ from collections.abc import Iterable
 import torch
 
 from captioner.decoding.options import TranslationSearch
+from captioner.schema import from_mapping
 from captioner.text.vocabulary import WordVocabulary
-from captioner.translate.recurrent_models import LuongConfig, SequenceToSequenceConfig
-from captioner.translate.transformer import TransformerConfig
 from captioner.translate.translator import TranslationModelConfig, Translator
 
+_GRU = {"cell": "gru", "embedding_size": 8, "hidden_size": 8, "layers": 1}
+_TRANSFORMER = {"embedding_size": 8, "heads": 2, "inner_size": 8, "encoder_layers": 1}
 CONFIGS = {
-    "luong": TranslationModelConfig(
-        luong=LuongConfig(cell="gru", embedding_size=8, hidden_size=8, layers=1, score="dot")
-    ),
-    "plain": TranslationModelConfig(
-        sequence_to_sequence=SequenceToSequenceConfig(
-            cell="gru", embedding_size=8, hidden_size=8, layers=1
-        )
-    ),
-    "transformer": TranslationModelConfig(
-        transformer=TransformerConfig(
-            embedding_size=8, heads=2, inner_size=8, encoder_layers=1, decoder_layers=2
-        )
-    ),
+    name: from_mapping(TranslationModelConfig, fields, name)
+    for name, fields in {
+        "luong": {"luong": {**_GRU, "score": "dot"}},
+        "plain": {"sequence_to_sequence": _GRU},
+        "transformer": {"transformer": {**_TRANSFORMER, "decoder_layers": 2}},
+    }.items()
 }
 
 

@@ -17,8 +17,8 @@ from unittest import mock
 import coco_samples
 import pytest
 from PIL import Image, ImageChops, ImageStat
-from samples import save_photo
-from shard_samples import content_of_photo, write_parquet, write_tar
+from samples import photo_bytes, save_photo
+from shard_samples import write_parquet, write_tar
 
 from captioner.cli.main import build_parser, main
 from captioner.runs.read_recipe import read_any_recipe
@@ -84,8 +84,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         save_photo(tmp_path / "photos" / f"{number}.jpg", number)
     (tmp_path / "list.txt").write_text("photo.jpg\nphotos/0.jpg\n")
     for shard in range(2):
-        write_tar(tmp_path / f"shards/0000{shard}.tar", {"0.png": content_of_photo(shard)})
-    write_parquet(tmp_path / "shards/photos.parquet", {"image": [content_of_photo()]})
+        write_tar(tmp_path / f"shards/0000{shard}.tar", {"0.png": photo_bytes(shard)})
+    write_parquet(tmp_path / "shards/photos.parquet", {"image": [photo_bytes()]})
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     rows = ["filename;text"]
     for number, kind in enumerate(["dog", "cat", "red ball", "man"] * 3):

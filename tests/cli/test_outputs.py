@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from pyarrow import parquet
-from samples import Output, Patch, save_photo
-from shard_samples import content_of_photo, write_tar
+from samples import Output, Patch, photo_bytes, save_photo
+from shard_samples import write_tar
 
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs, output_names
@@ -194,7 +194,7 @@ def test_shards_are_resumed_and_drawn_and_a_broken_one_does_not_stop_the_others(
     folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("captioner.parquet_tables._ROWS_OF_GROUP", 4)
-    members = {f"{number}.png": content_of_photo(number) for number in range(3)}
+    members = {f"{number}.png": photo_bytes(number) for number in range(3)}
     write_tar(Path("s/0.tar"), members | {"../bad.png": b"none"})
     write_tar(Path("s/1.tar"), members)
     tables = ["--jsonl", "o.jsonl", "--csv", "o.csv", "--parquet", "o.parquet", "--n-best", "2"]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from coco_samples import write_captions
 from run_samples import assert_resumes, log_of
-from samples import Output, save_photo
-from shard_samples import content_of_photo, write_tar
+from samples import Output, photo_bytes, save_photo
+from shard_samples import write_tar
 from torch.nn import functional
 
 import captioner
@@ -60,7 +60,7 @@ def test_a_folder_a_file_of_coco_and_shards_need_no_config(tmp_path: Path) -> No
         (tmp_path / f"{number}.txt").write_text("Bello on the red dog")
     numbered = {number: ["Bello on the red dog"] for number in range(8)}
     coco = write_captions(tmp_path / "c.json", numbered)
-    photos = {f"{number}.png": content_of_photo(number) for number in range(8)}
+    photos = {f"{number}.png": photo_bytes(number) for number in range(8)}
     texts = {f"{number}.txt": b"Bello on the red dog" for number in range(8)}
     write_tar(tmp_path / "s" / "0.tar", photos | texts)
     shards = tmp_path / "s" / "{0..0}.tar"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow
 import pytest
-from shard_samples import content_of_photo, write_parquet, write_tar
+from samples import photo_bytes
+from shard_samples import write_parquet, write_tar
 
 from captioner.errors import UserError
 from captioner.vision.images import load_image
@@ -97,7 +98,7 @@ def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None
 
 
 def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path: Path) -> None:
-    cells: list[Any] = [b"no photo", None, content_of_photo()]
+    cells: list[Any] = [b"no photo", None, photo_bytes()]
     photos = list(photos_of(write_parquet(tmp_path / "p.parquet", {"jpg": cells})).values())
     paths = [os.devnull, "none.jpg"]  # A device may have no end.
     cells = [{"bytes": None, "path": path} for path in paths]
