@@ -7,6 +7,7 @@ import pytest
 from samples import imported
 
 import captioner
+from captioner.demo import DEMO_PHOTO
 
 PACKAGE = Path(captioner.__file__).parent
 EDGES = {
@@ -54,13 +55,20 @@ def test_rooms_import_along_the_edges_only() -> None:
         assert imported_rooms(path) == set(), path
 
 
+LIGHT = ("torch", "numpy", "PIL", "fastapi", "starlette", "uvicorn")
+COMPILERS = ("sympy", "triton", "torch._dynamo", "torch._inductor", "torch.onnx")
+UNUSED = ("torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu", "huggingface_hub")
+
+
 @pytest.mark.parametrize(
-    "code",
+    ("code", "heavy"),
     [
-        "import captioner",
-        "from captioner.cli.main import main; main(['--help'])",
-        "from captioner.cli.main import main; main(['serve', '--help'])",
+        ("import captioner", LIGHT),
+        ("from captioner.cli.main import main; main(['--help'])", LIGHT),
+        ("from captioner.cli.main import main; main(['serve', '--help'])", LIGHT),
+        (f"import captioner; captioner.load().caption([{str(DEMO_PHOTO)!r}])", COMPILERS + UNUSED),
+        ("import captioner; captioner.load_translator().translate('Hi.')", COMPILERS + UNUSED),
     ],
 )
-def test_importing_the_package_and_asking_for_help_bring_nothing_heavy(code: str) -> None:
-    assert imported(code, "torch", "numpy", "PIL", "fastapi", "starlette", "uvicorn") == []
+def test_what_is_used_brings_nothing_heavy(code: str, heavy: tuple[str, ...]) -> None:
+    assert imported(code, *heavy) == []

@@ -14,9 +14,6 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-LARGEST = 700_000
-"""Bytes of a notebook with its pictures."""
-
 PRIVATE = re.compile(r"(\.|, ?|import )_[a-z]")
 """A private module or name that a cell takes from elsewhere."""
 
@@ -33,15 +30,13 @@ def code_cells(path: Path) -> list[NotebookNode]:
     return [cell for cell in notebook(path).cells if cell.cell_type == "code"]
 
 
-def outputs(path: Path) -> Iterator[NotebookNode]:
-    for cell in code_cells(path):
-        yield from cell.outputs
+def outputs(path: Path) -> list[NotebookNode]:
+    return [output for cell in code_cells(path) for output in cell.outputs]
 
 
 def texts(path: Path) -> Iterator[str]:
     """All that is written in a notebook, its pictures left out."""
-    for cell in notebook(path).cells:
-        yield cell.source
+    yield from (cell.source for cell in notebook(path).cells)
     for output in outputs(path):
         yield output.get("text", "")
         data = output.get("data", {})
@@ -106,7 +101,7 @@ def test_its_outputs_are_kept(path: Path) -> None:
     for picture in drawn:
         assert min(picture.size) > 60
         assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 5
-    assert path.stat().st_size < LARGEST
+    assert path.stat().st_size < 700_000  # Bytes, with its pictures.
 
 
 @every_notebook
@@ -117,19 +112,16 @@ def test_it_tells_nothing_of_the_machine_it_ran_on(path: Path) -> None:
 
 
 @every_notebook
-def test_it_uses_what_is_public_only(path: Path) -> None:
+def test_its_cells_are_short_have_words_between_them_and_use_what_is_public_only(
+    path: Path,
+) -> None:
     assert not any(PRIVATE.search(cell.source) for cell in code_cells(path))
-
-
-@every_notebook
-def test_its_cells_are_short_and_have_words_between_them(path: Path) -> None:
     cells = notebook(path).cells
     assert cells[0].cell_type == "markdown"
     assert cells[0].source.startswith("# ")
     for cell in cells:
         assert len(cell.source.splitlines()) <= 45, cell.source
-    told = [cell.cell_type == "markdown" for cell in cells]
-    assert sum(told) >= len(cells) / 3
+    assert sum(cell.cell_type == "markdown" for cell in cells) >= len(cells) / 3
 
 
 def test_a_failing_notebook_is_named_and_left_as_it_was(
