@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,19 @@ def read_card(folder: Path) -> str:
     return read_text(path, "model card") if path.is_file() else ""
 
 
-def gist(card: str, folder: Path) -> str:
+def described(
+    folder: Path, facts: Mapping[str, object], sections: Mapping[str, Mapping[str, Any]], card: str
+) -> str:
+    """The model in a folder as text: facts, the fields of each section, the gist of its card."""
+    size = (complete_folder(folder) / WEIGHTS).stat().st_size
+    facts = {"model folder": folder, "weights": f"{size / 1e6:.1f} MB", **facts}
+    lines = [f"{name:<15}{fact}" for name, fact in facts.items()]
+    for title, fields in sections.items():
+        lines += ["", title, *(f"  {name}: {value}" for name, value in fields.items())]
+    return "\n".join([*lines, "", _gist(card, folder)] if card else lines)
+
+
+def _gist(card: str, folder: Path) -> str:
     """A model card up to its first section, without the fields for hubs, and where the rest is.
 
     Control characters, with which a stranger's card could steer a terminal, are left out.

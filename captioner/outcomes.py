@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from captioner.errors import UserError
@@ -93,16 +93,19 @@ class Failed:
         return self.reason
 
 
-def read_batches(
+def outcomes_of(
     named: Iterable[tuple[str, Given]],
     batch_size: int,
     read: Callable[[str, Given], Input],
+    compute: Callable[[list[Input]], Iterable[Result]],
     readers: int = 0,
-) -> Iterator[list[Input | Failed]]:
-    """Read so many items at a time. named: their names for messages, and what to read.
+    workers: int = 0,
+) -> Iterator[Result | Failed]:
+    """Read so many items at a time and compute their results together, in order.
 
-    An item fails for which `read` raises `UserError` or runs out of memory.
-    readers: threads that read; 0: the calling one.
+    named: their names for messages, and what to read. An item fails for which `read` raises
+        `UserError` or runs out of memory.
+    readers, workers: threads that read an item each, or compute a batch each; see `in_background`.
     """
 
     def attempt(item: tuple[str, Given]) -> Input | Failed:
@@ -115,8 +118,9 @@ def read_batches(
             return Failed(name, f"{name} needs more memory than there is")
 
     items = in_background(attempt, named, readers)
-    while batch := list(islice(items, batch_size)):
-        yield batch
+    batches = iter(lambda: list(islice(items, batch_size)), [])
+    results = in_background(lambda batch: with_results(batch, compute), batches, workers)
+    return chain.from_iterable(results)
 
 
 def with_results(

@@ -30,7 +30,7 @@ from captioner.model_folders import (
     FORMATS,
     WEIGHTS,
     complete_folder,
-    gist,
+    described,
     read_card,
     read_model_config,
     saving,
@@ -143,22 +143,14 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
 
 def describe(captioner: Captioner, folder: Path) -> str:
     """The model in `folder` as text: its files, device, config and the gist of its card."""
-    weights = complete_folder(folder) / WEIGHTS
-    lines = [
-        f"model folder   {folder}",
-        f"weights        {weights.stat().st_size / 1e6:.1f} MB",
-        f"vocabulary     {len(captioner.vocabulary):,} words",
-        f"runs on        {choose_device()}",
-    ]
+    facts = {"vocabulary": f"{len(captioner.vocabulary):,} words", "runs on": choose_device()}
+    sections = {}
     for name, fields in _sections(captioner).items():
         count = ""
         if isinstance(part := getattr(captioner, name), nn.Module):
             count = f"{sum(each.numel() for each in part.parameters()):,} parameters"
-        lines += ["", f"{name:<15}{count}".rstrip()]
-        lines += [f"  {field}: {value}" for field, value in flat(fields).items()]
-    if captioner.card:
-        lines += ["", gist(captioner.card, folder)]
-    return "\n".join(lines)
+        sections[f"{name:<15}{count}".rstrip()] = flat(fields)
+    return described(folder, facts, sections, captioner.card)
 
 
 def _sections(captioner: Captioner) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
-from itertools import chain
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy
@@ -19,12 +18,20 @@ from captioner.errors import UserError
 from captioner.outcomes import (
     MOST_WORKERS,
     Failed,
-    in_background,
     loading_workers,
-    read_batches,
+    outcomes_of,
     shape_as_given,
     share_out,
+)
+    loading_workers,
+    outcomes_of,
+    shape_as_given,
+<<<<<<< HEAD
+    share_out,
     with_results,
+=======
+    workers_for,
+>>>>>>> 9ef99a54 (Recurrent models and their parts in one file; one text of a model for captioners and translators; outcomes of batches in one call)
 )
 from captioner.text.languages import ENGLISH, language_tag
 from captioner.text.vocabulary import Vocabulary
@@ -197,9 +204,7 @@ def caption_photos(
         for name, caption, *place in zip(names, captions, photos, regions, strict=True):
             yield Captioned(name, caption.of_photo(*place))
 
-    batches = read_batches(photos, batch_size, read, readers)
-    outcomes = in_background(lambda batch: with_results(batch, write), batches, workers)
-    return chain.from_iterable(outcomes)
+    return outcomes_of(photos, batch_size, read, write, readers, workers)
 
 
 def _is_one_photo(photos: Any) -> bool:

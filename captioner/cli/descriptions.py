@@ -23,7 +23,7 @@ from captioner.cli.program import on_a_line, report
 from captioner.data.xmp import Description, XmpPacket
 from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
-from captioner.text.languages import ENGLISH, nouns
+from captioner.text.languages import ENGLISH, is_noun
 from captioner.vision.images import ImageSource
 
 
@@ -63,7 +63,8 @@ class Descriptions:
         if (caption.confidence or 0) < self._least_confidence:
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
         # Keywords are English nouns; doubt is one, for photo managers to search by.
-        keywords = nouns((caption.original or caption).words)
+        words = dict.fromkeys((caption.original or caption).words)
+        keywords = [word for word in words if is_noun(word)]
         keywords += [caption.doubt] if caption.doubt else []
         text, language = on_a_line(caption.text), caption.language or ENGLISH
         description = Description(text, keywords, language, caption.confidence)

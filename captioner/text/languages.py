@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from captioner.errors import UserError
@@ -32,7 +31,6 @@ FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 """English function words, tokenised as by `tokenize`; all others are content words."""
 
 _NOUNS = word_list("nouns")
-
 MODIFIERS = word_list("no_nouns")  # Adjectives, numbers and other frequent words.
 
 
@@ -46,11 +44,6 @@ def is_function_word(word: str, language: str) -> bool:
     word = word.lower().rstrip(".,;:!?")
     parts = [part for part in re.split("['’]", word) if part] if code == "fr" else [word]
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
-
-
-def nouns(words: Sequence[str]) -> list[str]:
-    """The distinct words of a caption, from `tokenize`, that are likely nouns, in order."""
-    return [word for word in dict.fromkeys(words) if is_noun(word)]
 
 
 def is_noun(word: str) -> bool:

@@ -8,19 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from captioner.text.languages import FUNCTION_WORDS, MODIFIERS, is_noun
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
-START, END = "<start>", "<end>"
-"""Before the first word and after the last, as in `captioner.text.vocabulary`."""
-
+_, START, END, _ = SPECIAL_WORDS  # Before the first word, and after the last.
 DISCOUNT = 0.75  # Of every count, for n-grams that were not seen (Chen and Goodman 1999).
-
 LEAST_COUNT, LEAST_SHARE = 20, 0.03
 """A noun at the end of so many phrases, in a smaller share with "a", is a plural or a mass noun."""
-
 RARE_SHARE = 0.02
 """A smaller share of the prepositions before an article and a noun is a slip: "in the beach"."""
-
 _ARTICLES = ("a", "an", "the")
 _QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "dozen"}
 
@@ -51,7 +46,7 @@ class PeoplesNgrams:
         self._before = Counter(word for _, word in self.counts[2])
         self._after = Counter(ngram[:-1] for ngram in chain(self.counts[2], self.counts[3]))
         self._histories = Counter[Ngram]()  # How often each occurs.
-        for ngram, count in (self.counts[2] | self.counts[3]).items():
+        for ngram, count in chain(self.counts[2].items(), self.counts[3].items()):
             self._histories[ngram[:-1]] += count
 
     def unseen(self, words: Sequence[str], leave_out: bool = False) -> list[Ngram]:

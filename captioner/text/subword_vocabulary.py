@@ -16,9 +16,7 @@ from captioner.text.plain_text import plain_text
 from captioner.text.vocabulary import SPECIAL_WORDS, Word
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-
-SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
-"""Marks a space in a piece."""
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # Marks a space in a piece.
 
 
 @dataclass
@@ -87,8 +85,7 @@ class SubwordVocabulary:
 
     def split(self, text: str) -> list[str]:
         """Split a text into tokens."""
-        pieces: list[str] = self._processor.EncodeAsPieces(plain_text(text, self.case))
-        return pieces
+        return list(self._processor.EncodeAsPieces(plain_text(text, self.case)))
 
     def join(self, tokens: Iterable[str]) -> str:
         """Join tokens to a text; byte pieces of line ends become a space."""
@@ -132,7 +129,6 @@ class SubwordVocabulary:
 
 _WORD_END = re.compile(r"(?<=[^bB])((?=[A-Zsu])|(?<=[sSuU]))(?![bB]*$)|$(?!^)")
 """Before a space, beside a sign or an unspaced letter; blanks belong to the next or last word."""
-
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # Kana, Han

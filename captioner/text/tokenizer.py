@@ -27,13 +27,10 @@ after lower-casing and misses "-lrb-": brackets stay."""
 
 _PLAIN = re.compile(r"[A-Za-z]+(?:(?:,? |-)[A-Za-z]+)* ?\.?[ \n]*")
 _KEEP_PERIOD = {*ascii_lowercase, *ENDING, *STATES, *TITLES, *BEFORE_NUMBER}
-
 ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&nbsp;": " "}
-
 QUOTES = str.maketrans(
     {"‘": "`", "‛": "`", "‹": "`", "’": "'", "›": "'", "“": "``", "«": "``", "”": "''", "»": "''"}
 )
-
 SIGNS = {
     **{"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"},
     **{"½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"},

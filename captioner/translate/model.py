@@ -50,10 +50,8 @@ class Embeddings(nn.Module):
         if tie == "all":
             shapes.append((source_size, embedding_size))
         if tie != "none" and len(set(shapes)) > 1:
-            raise UserError(
-                f"tie_embeddings {tie!r} shares one matrix, but those of target, output and source "
-                f"differ: {', '.join(map(str, shapes))}"
-            )
+            shown = f"those of target, output and source differ: {', '.join(map(str, shapes))}"
+            raise UserError(f"tie_embeddings {tie!r} shares one matrix, but {shown}")
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
         self.target_embedding = _table(target_size, embedding_size)

@@ -54,9 +54,8 @@ class TransformerConfig(Config):
         if size % 2 or size % heads:
             raise ValueError(f"embedding_size {size} is odd or not divisible among {heads} heads")
         if not -layers <= self.alignment_layer < layers:
-            raise ValueError(
-                f"alignment_layer {self.alignment_layer} is not one of {layers} layers"
-            )
+            layer = self.alignment_layer
+            raise ValueError(f"alignment_layer {layer} is not one of {layers} layers")
         if (self.alignment_head or 0) >= heads:
             raise ValueError(f"alignment_head {self.alignment_head} is not one of {heads} heads")
         return self

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
@@ -18,7 +17,7 @@ from captioner.decoding.options import TranslationSearch
 from captioner.decoding.protocol import Hypothesis
 from captioner.devices import autocast
 from captioner.errors import UserError
-from captioner.outcomes import read_batches, shape_as_given, with_results
+from captioner.outcomes import outcomes_of, shape_as_given
 from captioner.schema import Config
 from captioner.text import TextVocabulary
 from captioner.text.plain_text import Capitals, as_sentence, unescape_entities
@@ -191,10 +190,8 @@ class Translator:
             given = list(given)
             together = len(given) or 1
         named = ((f"sentence {number}", each) for number, each in enumerate(given, start=1))
-        outcomes = chain.from_iterable(
-            with_results(sources, partial(self._translate, batch_size, search, generator))
-            for sources in read_batches(named, together, self._read)
-        )
+        compute = partial(self._translate, batch_size, search, generator)
+        outcomes = outcomes_of(named, together, self._read, compute)
         return shape_as_given(sentences, is_one, outcomes, on_error)
 
     def _read(self, name: str, sentence: Any) -> _Source:
@@ -204,11 +201,8 @@ class Translator:
         tokens, longest = self.source.split(text), self.maximum_source_length
         lost = max(0, len(tokens) - longest)
         if lost:
-            warnings.warn(
-                f"{name} has {len(tokens):,} tokens, of which the last {lost:,} are not read: "
-                f"this model reads {longest:,}",
-                stacklevel=1,
-            )
+            unread = f"{len(tokens):,} tokens, of which the last {lost:,} are not read"
+            warnings.warn(f"{name} has {unread}: this model reads {longest:,}", stacklevel=1)
         return _Source(tokens[:longest], lost, is_upper)
 
     @torch.no_grad()
@@ -256,10 +250,8 @@ class Translator:
                 if index == Vocabulary.unknown:
                     tokens[place] = read[int(alignment[place, :-1].argmax())]
         case = str.upper if source.is_upper else str
-        source_words, words = (
-            tuple(Word(case(text), size) for text, size in vocabulary.words(each))
-            for vocabulary, each in ((self.source, read), (self.target, tokens))
-        )
+        sides = self.source.words(read), self.target.words(tokens)
+        source_words, words = (tuple(Word(case(text), n) for text, n in side) for side in sides)
         return Translation(
             text=case(self.target.join(tokens)),
             source_tokens=(*without_joiners(read), _END.text),

@@ -21,7 +21,7 @@ from captioner.model_folders import (
     FORMATS,
     WEIGHTS,
     complete_folder,
-    gist,
+    described,
     read_card,
     read_model_config,
     saving,
@@ -83,20 +83,22 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     return Translator(config.model, model, source, target, *settings).to(device)
 
 
-JOINT, SOURCE, TARGET = "vocabulary.json", "source.json", "target.json"
+_JOINT = "vocabulary.json"
 
 
 def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
-    """Write both vocabularies as JSON, atomically; the same object is written once, as `JOINT`."""
-    sides = {JOINT: source} if source is target else {SOURCE: source, TARGET: target}
+    """Write both vocabularies as JSON, atomically; the same object is written once."""
+    sides = {_JOINT: source} if source is target else {"source.json": source, "target.json": target}
     for name, vocabulary in sides.items():
         write_json(folder / name, vocabulary.to_json(), indent=None)
 
 
 def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
     """Read the source's and the target's vocabulary; joint ones are the same object."""
-    source, *others = [_load(folder / name) for name in ([JOINT] if joint else [SOURCE, TARGET])]
-    return source, others[0] if others else source
+    if joint:
+        vocabulary = _load(folder / _JOINT)
+        return vocabulary, vocabulary
+    return _load(folder / "source.json"), _load(folder / "target.json")
 
 
 def _load(path: Path) -> TextVocabulary:
@@ -109,23 +111,15 @@ def _load(path: Path) -> TextVocabulary:
 
 def describe_translator(translator: Translator, folder: Path) -> str:
     """Sizes, vocabularies, configuration, search and card's gist of the model in `folder`."""
-    count = sum(parameter.numel() for parameter in translator.model.parameters())
     joint = ", joint" if translator.source is translator.target else ""
-    weights = complete_folder(folder) / WEIGHTS
-    lines = [
-        f"model folder   {folder}",
-        f"weights        {weights.stat().st_size / 1e6:.1f} MB",
-        f"source         {len(translator.source):,} tokens{joint}",
-        f"target         {len(translator.target):,} tokens{joint}",
-        f"reads          {translator.maximum_source_length:,} tokens at most",
-        f"runs on        {choose_device()}",
-        f"capitals       {translator.capitals}",
-        f"parameters     {count:,}",
-    ]
-    for title, config in (*translator.config, ("search", translator.search)):
-        if config is not None:
-            fields = to_mapping(config).items()
-            lines += ["", title, *(f"  {name}: {value}" for name, value in fields)]
-    if translator.card:
-        lines += ["", gist(translator.card, folder)]
-    return "\n".join(lines)
+    facts = {
+        "source": f"{len(translator.source):,} tokens{joint}",
+        "target": f"{len(translator.target):,} tokens{joint}",
+        "reads": f"{translator.maximum_source_length:,} tokens at most",
+        "runs on": choose_device(),
+        "capitals": translator.capitals,
+        "parameters": f"{sum(each.numel() for each in translator.model.parameters()):,}",
+    }
+    configs = {**dict(translator.config), "search": translator.search}
+    sections = {name: to_mapping(each) for name, each in configs.items() if each is not None}
+    return described(folder, facts, sections, translator.card)
