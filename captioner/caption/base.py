@@ -66,6 +66,8 @@ class Standardisation(nn.Module):
             squares += flat.square().sum(dim=0)
         mean = total / count  # (D,)
         deviation = (squares / count - mean.square()).clamp(min=0).sqrt()  # (D,)
+        if not deviation.max() > 0:
+            raise UserError("annotation vectors cannot be standardised: all are alike")
         deviation = deviation.clamp(min=0.05 * float(deviation[deviation > 0].median()))
         self.mean.copy_(mean)
         self.deviation.copy_(deviation)

@@ -23,16 +23,6 @@ from captioner.outcomes import (
     shape_as_given,
     share_out,
 )
-    loading_workers,
-    outcomes_of,
-    shape_as_given,
-<<<<<<< HEAD
-    share_out,
-    with_results,
-=======
-    workers_for,
->>>>>>> 9ef99a54 (Recurrent models and their parts in one file; one text of a model for captioners and translators; outcomes of batches in one call)
-)
 from captioner.text.languages import ENGLISH, language_tag
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, image_name, original_size, shrink

@@ -67,7 +67,8 @@ class Translation:
         if weights.shape[1] > 0:
             weights = weights @ _groups(self.source_words)  # (T, S')
         weights = of_target.t() @ weights / of_target.sum(dim=0).unsqueeze(1)  # (T', S')
-        source, target = ([word.text for word in side] for side in (self.source_words, self.words))
+        sides = self.source_words, self.words
+        source, target = (tuple(word.text for word in each) for each in sides)
         return Alignment(source, target, weights)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,8 +82,8 @@ class Translation:
             "log_probability": self.log_probability,
             "token_log_probabilities": list(self.token_log_probabilities),
             "alignment": _rounded(self.alignment),
-            "source_words": by_word.source,
-            "words": by_word.target,
+            "source_words": list(by_word.source),
+            "words": list(by_word.target),
             "word_alignment": _rounded(by_word.weights),
         }
         others = [other.to_dict() for other in self.alternatives]

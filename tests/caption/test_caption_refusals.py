@@ -16,7 +16,7 @@ from samples import make_captioner
 from torch import Tensor
 
 import captioner
-from captioner.caption.base import read_word_vectors
+from captioner.caption.base import Standardisation, read_word_vectors
 from captioner.caption.caption import Caption
 from captioner.caption.folder import load_model
 from captioner.caption.losses import ObjectiveConfig, SelfCriticalConfig
@@ -55,6 +55,7 @@ def captioned(photos: Any, **options: Any) -> Callable[[], object]:
     [
         (objective("hard", grounding=0.5), "objective.grounding is for soft attention"),
         (objective("hard", self_critical=SelfCriticalConfig()), "self_critical is for soft attent"),
+        (lambda: Standardisation(4).fit([torch.ones(2, 3, 4)]), "standardised: all are alike"),
         (lambda: SelfCriticalConfig(samples=1), "samples 1 is not at least 2, as baseline"),
         (transformer(embedding_size=9), "embedding_size 9 is not even and a multiple of 3 heads"),
         (transformer(embedding_size=12, map_layer=2), "map_layer 2 is not one of the 2 layers"),
