@@ -37,8 +37,7 @@ class EncoderConfig(Config):
 class Encoder(nn.Module, ABC):
     """Turns photos into annotation vectors; the base of every family of encoders.
 
-    annotation_size: D; set on the class where all of the family have the same.
-    stages: how many parts `freeze` counts.
+    annotation_size: D. stages: how many parts `freeze` counts.
     """
 
     annotation_size: int
@@ -145,12 +144,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return read_tensors(path)
     with refused(f"weights file {path} cannot be read"):
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
-    values = state.values() if isinstance(state, dict) else [state]
-    if not all(isinstance(value, Tensor) for value in values) or not all(
-        isinstance(k, str) for k in state
-    ):
+    if not isinstance(state, dict) or not all(isinstance(each, Tensor) for each in state.values()):
         raise UserError(f"weights file {path} does not hold named tensors")
-    return state  # type: ignore[no-any-return]
+    return {str(name): tensor for name, tensor in state.items()}
 
 
 def torchvision_weights(name: str) -> dict[str, Tensor]:
@@ -174,14 +170,7 @@ def refused(problem: str, advice: str = "") -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(
-            f"{problem} ({_first_sentence(error)}){'; ' * bool(advice)}{advice}"
-        ) from None
-
-
-def _first_sentence(error: Exception) -> str:
-    """The first sentence of an error's message."""
-    if isinstance(error, pickle.UnpicklingError):  # Torch advises to run the file's code.
-        return "it is damaged, or holds something besides tensors, which is never run"
-    first, *_ = re.split(r"\.?\s*\n|\. ", str(error))
-    return first.rstrip(".") or type(error).__name__
+        reason = re.split(r"\.?\s*\n|\. ", str(error))[0].rstrip(".") or type(error).__name__
+        if isinstance(error, pickle.UnpicklingError):  # Torch advises to run the file's code.
+            reason = "it is damaged, or holds something besides tensors, which is never run"
+        raise UserError(f"{problem} ({reason}){'; ' * bool(advice)}{advice}") from None

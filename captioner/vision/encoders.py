@@ -1,7 +1,4 @@
-"""The families of encoders, those of timm and torchvision among them, and building one.
-
-Timm: https://huggingface.co/docs/timm.
-"""
+"""The families of encoders, those of timm and torchvision among them, and building one."""
 
 from __future__ import annotations
 
@@ -129,14 +126,11 @@ class TimmEncoder(NetworkEncoder):
 
     def _feature_map(self, images: Tensor) -> Tensor:
         network: Any = self.network
-        (feature_map,) = network.forward_intermediates(
-            images,
-            indices=self._last,
-            norm=self._has_norm,
-            output_fmt="NCHW",
-            intermediates_only=True,
+        options = {"indices": self._last, "norm": self._has_norm, "output_fmt": "NCHW"}
+        maps: list[Tensor] = network.forward_intermediates(
+            images, intermediates_only=True, **options
         )
-        return feature_map  # type: ignore[no-any-return]
+        return maps[0]
 
     @classmethod
     def published_preprocessing(cls, config: Any) -> Preprocessing:
@@ -188,9 +182,9 @@ class TorchvisionEncoder(NetworkEncoder):
         leaves = {"leaf_modules": [StochasticDepth]}
         nodes = get_graph_node_names(network, leaves, suppress_diff_warning=True)[1]
         ends = [before for before, after in pairwise(nodes) if after in _POOLINGS]
-        if not is_transformer and not ends:
+        node = _TOKENS if is_transformer else next(iter(ends), None)
+        if node is None:
             raise UserError(f"{self.config.name} has no spatial feature map before a pooling")
-        node = _TOKENS if is_transformer else ends[0]
         extractor: nn.Module = create_feature_extractor(
             network, {node: "map"}, tracer_kwargs=leaves, suppress_diff_warning=True
         )
@@ -250,10 +244,7 @@ PRETRAINED, IMAGENET, RANDOM = ("pretrained", "imagenet", "random")
 
 
 class Family(NamedTuple):
-    """An encoder and the fields of its config.
-
-    The config's `name` lists the names of the family, or all of them begin with `prefix`.
-    """
+    """An encoder and its config, whose `name` lists the names, or all begin with `prefix`."""
 
     encoder: type[Encoder]
     config: type[EncoderConfig]
@@ -274,9 +265,8 @@ def family_of(name: Any) -> Family:
         for family in FAMILIES
         for each in choices(family.config.model_fields["name"].annotation) or [family.prefix]
     }
-    library, slash, _ = str(name).partition("/")
-    if library + slash in families:
-        return families[library + slash]
+    if found := families.get("".join(str(name).partition("/")[:2])):
+        return found
     near = did_you_mean(near_names(name, families))
     raise ValueError(f"name {name!r} is not one of {', '.join(families)}{near}")
 
@@ -289,7 +279,7 @@ def encoder_config(values: Any) -> Any:
 
 
 def make_encoder(config: EncoderConfig) -> Encoder:
-    """The encoder of a configuration, with fresh weights."""
+    """An encoder with fresh weights."""
     return family_of(config.name).encoder(config)
 
 

@@ -50,8 +50,7 @@ class StoreRecord(Config):
     """What a store holds and what made it.
 
     encoder: its configuration, the digest of its weights, the precision of its products. images: N
-    names. shape: (L, D) of the annotation vectors of a photo. mirrored: whether rows N to 2N - 1
-    hold the same photos mirrored.
+    names. shape: (L, D). mirrored: rows N to 2N - 1 hold the same photos mirrored.
     """
 
     encoder: dict[str, Any]
@@ -71,10 +70,8 @@ class StoreRecord(Config):
         found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
         names = found.keys() | expected.keys()
         if others := sorted(name for name in names if found.get(name) != expected.get(name)):
-            raise UserError(
-                f"feature store {folder} was made with another {', another '.join(others)}; set "
-                "another features.folder or delete it"
-            )
+            made = f"feature store {folder} was made with another {', another '.join(others)}"
+            raise UserError(f"{made}; set another features.folder or delete it")
 
 
 class StoreWriter:
@@ -85,7 +82,8 @@ class StoreWriter:
         create_store(folder, record)
         self._start = _map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
-        self._pending: dict[int, tuple[bytes, int]] = {}
+        self._pending: dict[int, bytes] = {}
+        self._marks: dict[int, bytes] = {}
         self._flushed = time.monotonic()
         with refuse_os_errors(f"cannot write feature store {folder}"):
             (folder / f"done-{rank}.bin").touch()
@@ -96,10 +94,11 @@ class StoreWriter:
         undone = read_states(self.folder, self.record.rows) == 0
         starts = range(0, len(undone), batch_size)
         first, end = (len(starts) * rank // self.ranks for rank in (self.rank, self.rank + 1))
-        batches = (
-            (start + undone[start : start + batch_size].nonzero()[0]) for start in starts[first:end]
-        )
-        return [batch.tolist() for batch in batches if len(batch)]
+        batches = [
+            (start + undone[start : start + batch_size].nonzero()[0]).tolist()
+            for start in starts[first:end]
+        ]
+        return list(filter(None, batches))
 
     def write(self, rows: Sequence[int], vectors: Tensor, unreadable: Collection[int] = ()) -> None:
         """Write annotation vectors (B, L, D) to rows of the store.
@@ -108,29 +107,25 @@ class StoreWriter:
         """
         content = vectors.detach().to(torch.float16).cpu().contiguous().numpy()  # (B, L, D)
         for row, values in zip(rows, content, strict=True):
-            state = _UNREADABLE if row in unreadable else _DONE
-            self._pending[row] = values.tobytes(), state
+            self._pending[row] = values.tobytes()
+            self._marks[row] = bytes([_UNREADABLE if row in unreadable else _DONE])
         if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
         """Write the pending rows to disk, then mark them done."""
-        marks = self.folder / f"done-{self.rank}.bin"
+        files = (ROWS, self._start, self._pending), (f"done-{self.rank}.bin", 0, self._marks)
         # Files, not a writable map: on a full disk a write to a map kills the process.
         with refuse_os_errors(f"cannot write feature store {self.folder}"):
-            with (self.folder / ROWS).open("r+b") as file:
-                for row, (content, _) in self._pending.items():
-                    file.seek(self._start + row * len(content))
-                    file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            with marks.open("r+b") as file:
-                for row, (_, state) in self._pending.items():
-                    file.seek(row)
-                    file.write(bytes([state]))
-                file.flush()
-                os.fsync(file.fileno())
+            for name, start, items in files:
+                with (self.folder / name).open("r+b") as file:
+                    for row, content in items.items():
+                        file.seek(start + row * len(content))
+                        file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
         self._pending.clear()
+        self._marks.clear()
         self._flushed = time.monotonic()
 
     def __enter__(self) -> StoreWriter:
@@ -154,10 +149,9 @@ class FeatureStore:
             self.record.check_same(record, folder)
         states = read_states(folder, len(self))
         if not states.all():
-            raise UserError(
-                f"feature store {folder} is unfinished: {numpy.count_nonzero(states)} of "
-                f"{len(self)} rows; run the extraction again to go on with it"
-            )
+            done = f"{numpy.count_nonzero(states)} of {len(self)} rows"
+            advice = "run the extraction again to go on with it"
+            raise UserError(f"feature store {folder} is unfinished: {done}; {advice}")
         _map_rows(folder, self.record)
         self.unreadable = frozenset(numpy.flatnonzero(states == _UNREADABLE).tolist())
         """Rows of photos that could not be read."""
@@ -183,9 +177,8 @@ def create_store(folder: Path, record: StoreRecord) -> None:
                 shape = (record.rows, *record.shape)
                 size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
                 if free < size:
-                    raise UserError(
-                        f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}"
-                    )
+                    problem = f"takes {size:,} bytes, and the disk has {free:,}"
+                    raise UserError(f"feature store {folder} {problem}")
                 for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
                     marks.unlink()
                 with atomic_path(folder / ROWS) as path:
