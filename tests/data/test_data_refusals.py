@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from captioner.data.example import Problems
 from captioner.data.instances import CocoInstances
 from captioner.data.parallel import read_parallel
-from captioner.data.readers import read_examples, read_splits
+from captioner.data.readers import read_examples
 from captioner.data.shapes import ShapesConfig, generate_example
 from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
@@ -121,7 +121,6 @@ def outlined(segmentation: Any) -> str:
     ("kind", "name", "content", "message"),
     [
         ("coco val", "captions_train2017.json", COCO, "of the split 'train2017', not 'val'$"),
-        ("coco train2014", "captions_train2017.json", COCO, "'train2017', not 'train2014'$"),
         ("coco train", "coco_val.json", COCO, "of the split 'val', not 'train'$"),
         ("coco", "folder", None, "the split to read from it must be named"),
         ("coco val", "folder", None, r"neither .*captions_val.json nor .*annotations/captions_val"),
@@ -131,12 +130,7 @@ def outlined(segmentation: Any) -> str:
         ("flickr8k", "none.txt", None, r"token file .*none.txt does not exist"),
         ("flickr8k none.txt", "tokens.txt", FLICKR, "split list none.txt does not exist"),
         ("flickr8k val", "tokens.txt", FLICKR, r"neither .*devImages.txt nor .*val.txt$"),
-        (
-            "flickr8k",
-            "tokens.txt",
-            "image,caption\n",
-            r"1 ill-formed line \(line 1 is not",
-        ),
+        ("flickr8k", "tokens.txt", "image,caption\n", r"1 ill-formed line \(line 1 is not"),
         ("table", "t.csv", "", 'no column "image"'),
         ("table", "t.csv", "image,words\na,x\n", r'no column "caption" \(caption, .* first line'),
         ("table", "t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),
@@ -158,15 +152,9 @@ def outlined(segmentation: Any) -> str:
                 *({"size": [8, 6], "counts": [48]}, {"counts": [48]}),
             )
         ),
-        (
-            "instances",
-            "i.json",
-            outlined({"size": [6, 8], "counts": "5"}),
-            "no runs that add up to",
-        ),
+        ("instances", "i.json", outlined({"size": [6, 8], "counts": "5"}), "no runs that add up"),
         ("synonyms", "s.txt", "dog puppy", "line 1 is not a category, a colon and phrases"),
         ("synonyms", "s.txt", "# nothing\n: puppy", "line 2 is not a category, a colon"),
-        ("synonyms", "s.txt", "dog: puppy,, pup", "line 1 is not a category, a colon and phrases"),
         ("synonyms", "s.txt", "!: dog", "line 1 is not a category, a colon and phrases"),
         ("synonyms", "s.txt", "dog: pet\n-: Pet", "line 2: 'pet' is listed a second time"),
         ("synonyms", "s.txt", "-: dog house", "has no category"),
@@ -192,7 +180,6 @@ def test_ill_formed_files_are_refused_by_name(
         (b"a\nb\n", b"1\n", r"a\.en has 2 lines and .*a\.de has 1: line by line"),
         (b"a\nb\n", b"1\n\xff2\n", r"a\.de, line 2, is not UTF-8 text"),
         (b"a\n\nc\n", b"1\n2\n3\n", r"1 empty sentence \(.*a\.en, line 2, .*\(in training "),
-        (b"a\nb\nc\n", b"1\n2\n \t\n", r"1 empty sentence \(.*a\.de, line 3, is empty\)"),
         (b"", b"", r"there is no sentence in .*a\.en and .*a\.de"),
         (None, b"", r"cannot read text file .*a\.en: No such file"),
     ],
@@ -207,29 +194,10 @@ def test_sentences_without_a_translation_are_refused(
         read_parallel(tmp_path / "a.en", tmp_path / "a.de")
 
 
-def test_problems_of_all_splits_are_reported_together(tmp_path: Path) -> None:
-    text = "image,caption,split\ngone.jpg,One,train\na.jpg,,train\nb.jpg,Two,val\nlost.jpg,x,val\n"
-    (tmp_path / "t.csv").write_text(text + "cut\n")
-    (tmp_path / "b.jpg").touch()
-    with pytest.raises(UserError) as caught:
-        read_splits(None, tmp_path / "t.csv", None, ["train", "val"], Problems())
-    for sentence in ("line 6 has more", "line 3 has no words", "lost.jpg", "gone.jpg"):
-        assert sentence in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("image_size", 8),
-        ("objects", (0, 2)),
-        ("objects", (3, 2)),
-        ("object_size", (0.3, 0.2)),
-        ("object_size", (0.2, 0.9)),
-    ],
-)
-def test_values_that_make_no_pictures_are_refused_by_name(field: str, value: object) -> None:
-    with pytest.raises(UserError, match=f"^{field} "):
-        ShapesConfig(**{field: value})  # type: ignore[arg-type]
+def test_values_that_make_no_pictures_are_refused_by_name() -> None:
+    for field, value in (("image_size", 8), ("objects", (3, 2)), ("object_size", (0.2, 0.9))):
+        with pytest.raises(UserError, match=f"^{field} "):
+            ShapesConfig(**{field: value})  # type: ignore[arg-type]
     crowded = ShapesConfig(objects=(4, 4), object_size=(0.5, 0.5))
     with pytest.raises(UserError, match="no room"):
         generate_example(0, seed=0, config=crowded)

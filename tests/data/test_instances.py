@@ -26,9 +26,8 @@ def document() -> dict[str, Any]:
     return {
         "info": {"year": 2014},
         "categories": [
-            {"id": 1, "name": "person", "supercategory": "person"},
-            {"id": 18, "name": "dog", "supercategory": "animal"},
-            {"id": 58, "name": "hot dog", "supercategory": "food"},
+            {"id": number, "name": name, "supercategory": "x"}
+            for number, name in ((1, "person"), (18, "dog"), (58, "hot dog"))
         ],
         "images": [
             {"id": 42, "file_name": "COCO_val2014_000000000042.jpg", "width": 8, "height": 6},
@@ -104,31 +103,26 @@ def test_a_thing_without_an_outline_or_too_thin_for_a_pixel_counts_with_its_box(
     assert (alone.boxes, alone.mask) == (((5, 3, 7, 4.5),), None)
     mixed = read(tmp_path, boxed, thing(2, 42, 18, segmentation=[SQUARE])).target(42, "dog")
     assert (mixed.boxes, len(cells(mixed.mask))) == (((5, 3, 7, 4.5),), 6)
-    for bbox in ([2, 2, 0, 0], [2, 2, 3, -1]):
-        nothing = read(tmp_path, {**boxed, "bbox": bbox})
-        assert nothing.target(42, "dog") is None
-        assert nothing.categories(42) == {"dog"}
+    assert read(tmp_path, {**boxed, "bbox": [2, 2, 3, -1]}).target(42, "dog") is None
 
 
 def test_words_of_a_mention_have_the_things_of_their_category(tmp_path: Path) -> None:
     grounding = read(tmp_path).grounding(SYNONYMS)
     words = ["a", "man", "and", "his", "puppy", "eat", "a", "hot", "dog"]
+    with_hot_dog = thing(4, 7, 58, segmentation=[SQUARE])
+    targets = read(tmp_path, with_hot_dog).grounding(SYNONYMS).targets(7, words)
+    assert [target is None for target in targets] == [True] * 7 + [False] * 2
     targets = grounding.targets(42, words)
     named = [target is not None for target in targets]
     assert named == [word in ("man", "puppy") for word in words]
     assert cells(targets[4].mask) == DOGS
     assert grounding.targets(43, words) == grounding.targets(7, words) == [None] * 9
-    assert grounding.targets(42, []) == []
     assert 7 in grounding  # Looked at by people, though nothing is in it.
-    assert 43 not in grounding
     assert str(grounding) == f"instance file {tmp_path / 'instances_val2014.json'}"
     words_of_both = Synonyms({("bench",): "bench", ("dog",): "dog", ("men",): "person"})
     assert read(tmp_path).known_categories(words_of_both) == {"dog", "person"}
     with pytest.raises(UserError, match="the word list has none of the categories of instance"):
         read(tmp_path).grounding(Synonyms({("dogs",): "animal"}))
-    phrases = read(tmp_path, thing(1, 42, 58, segmentation=[SQUARE])).grounding(SYNONYMS)
-    targets = phrases.targets(42, ["hot", "dog", "dog"])
-    assert [target is None for target in targets] == [False, False, True]
 
 
 def test_several_files_are_one(tmp_path: Path) -> None:
@@ -171,8 +165,7 @@ def test_strings_are_unpacked_as_coco_packs_them(mask: np.ndarray) -> None:
 
 
 @given(
-    st.text(max_size=12)
-    | st.text(st.characters(min_codepoint=46, max_codepoint=113), max_size=12)
+    st.text(st.characters(min_codepoint=40, max_codepoint=130), max_size=12)
     | st.lists(st.integers() | st.floats() | st.none(), max_size=4),
     st.integers(1, 4),
     st.integers(1, 4),

@@ -47,11 +47,7 @@ def test_empty_sides_may_be_skipped(tmp_path: Path) -> None:
 
 
 NUMBERS = {
-    0: "zero",
-    13: "thirteen",
     20: "twenty",
-    85: "eighty five",
-    100: "one hundred",
     117: "one hundred and seventeen",
     4007: "four thousand and seven",
     4700: "four thousand seven hundred",
@@ -68,5 +64,4 @@ def test_pairs() -> None:
     assert len({pair.source for pair in pairs}) == 50
     for pair in pairs:
         assert number_in_words(int(pair.target.replace(" ", ""))) == pair.source
-    assert pairs == number_pairs(50, seed=3, largest=99)
-    assert pairs != number_pairs(50, seed=4, largest=99)
+    assert pairs == number_pairs(50, seed=3, largest=99) != number_pairs(50, seed=4, largest=99)
