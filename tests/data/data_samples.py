@@ -11,8 +11,6 @@ REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
 class Found(NamedTuple):
-    """What a reader found."""
-
     images: list[Example]
     problems: Problems
 

@@ -75,6 +75,12 @@ def test_collate_adds_start_and_end_and_pads() -> None:
     assert targets.tolist() == [[5, 6, 4, 2], [2, 0, 0, 0], [9, 2, 0, 0]]
     assert mask.int().tolist() == [[1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0]]
     assert {tensor.dtype for tensor in (inputs, targets)} == {torch.long}
+    batch = collate_pairs([PairExample([7, 8], [4, 5, 6]), PairExample([], [9])])
+    assert batch.source.tolist() == [[7, 8, 2], [2, 0, 0]]
+    assert batch.source_mask.int().tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert batch.inputs.tolist() == [[1, 4, 5, 6], [1, 9, 2, 0]]
+    assert batch.targets.tolist() == [[4, 5, 6, 2], [9, 2, 0, 0]]
+    assert batch.mask.int().tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
 
 
 def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
@@ -86,15 +92,6 @@ def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
     assert cut == [1]
     assert encode_pairs(pairs, source, target, 9)[1] == []
     assert report_cut("pair", [3, 9], "2 tokens") == "2 pairs cut to 2 tokens, the first in line 3"
-
-
-def test_a_batch_of_pairs() -> None:
-    batch = collate_pairs([PairExample([7, 8], [4, 5, 6]), PairExample([], [9])])
-    assert batch.source.tolist() == [[7, 8, 2], [2, 0, 0]]
-    assert batch.source_mask.int().tolist() == [[1, 1, 1], [1, 0, 0]]
-    assert batch.inputs.tolist() == [[1, 4, 5, 6], [1, 9, 2, 0]]
-    assert batch.targets.tolist() == [[4, 5, 6, 2], [9, 2, 0, 0]]
-    assert batch.mask.int().tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
 
 
 def test_batches_by_tokens() -> None:

@@ -110,6 +110,7 @@ def changed(kind: str, place: str, **values: Any) -> str:
 
 
 COCO, KARPATHY, FLICKR = json.dumps(DOCUMENTS["coco"]), json.dumps(DOCUMENTS["karpathy"]), "a#0\tA"
+EMPTY = changed("karpathy", "images", sentences=[{"raw": " . "}])
 THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
 
 
@@ -126,11 +127,17 @@ def outlined(segmentation: Any) -> str:
         ("coco val", "folder", None, r"neither .*captions_val.json nor .*annotations/captions_val"),
         (" ", "t.json", "{", r"t\.json is not valid JSON \(.*\); if it is not coco, name its form"),
         (" ", "tokens.txt", FLICKR, r"; if it is not coco, name its format \(--format"),
+        ("karpathy", "k.json", EMPTY, r"sentence 0 of image a.jpg \(record 0\) has no words"),
         ("karpathy dev", "k.json", KARPATHY, r"in split 'dev' of .*k\.json.* \(splits: train\)"),
         ("flickr8k", "none.txt", None, r"token file .*none.txt does not exist"),
         ("flickr8k none.txt", "tokens.txt", FLICKR, "split list none.txt does not exist"),
         ("flickr8k val", "tokens.txt", FLICKR, r"neither .*devImages.txt nor .*val.txt$"),
-        ("flickr8k", "tokens.txt", "image,caption\n", r"1 ill-formed line \(line 1 is not"),
+        (
+            "flickr8k",
+            "tokens.txt",
+            f"a.jpg#0\t \na.jpg#2 no tab\na.jpg\tnone\na#x\tx\na.jpg#{'9' * 5000}\tx\n #1\tx",
+            r"5 ill-formed lines \(line 2 is not .* 1 empty caption \(caption a.jpg#0 \(line 1\)",
+        ),
         ("table", "t.csv", "", 'no column "image"'),
         ("table", "t.csv", "image,words\na,x\n", r'no column "caption" \(caption, .* first line'),
         ("table", "t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),

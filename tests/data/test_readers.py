@@ -124,23 +124,6 @@ def test_the_splits_of_karpathy(tmp_path: Path) -> None:
     assert (image.image_id, image.path) == (name, tmp_path / name)
 
 
-def test_problems_of_karpathys_splits_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
-    value = karpathy()
-    value["images"] += [entry(101, "train"), entry(100, "train"), entry(106, "train")]
-    value["images"][-1]["sentences"] = []
-    value["images"][1]["sentences"][0] = {"raw": " . "}
-    photos(tmp_path, *(f"COCO_val2014_{number:012d}.jpg" for number in (101, 102)))
-    file = write_json(tmp_path / "dataset_coco.json", value)
-    images, problems = read("karpathy", file, tmp_path, "train", on_problem="skip")
-    assert [image.image_id for image in images] == [101, 102]
-    assert images[0].captions == ("A dog .",)
-    several = {"empty caption": 1, "missing image": 2}
-    assert counts(problems) == {**several, "duplicate image": 1, "image in two splits": 1}
-    name = "COCO_val2014_000000000101.jpg"
-    empty = f"sentence 0 of image {name} (record 1) has no words"
-    assert problems.kinds["empty caption"] == [empty]
-
-
 def tokens(folder: Path, *lines: str) -> Path:
     file = photos(folder, "a.jpg", "b.jpg") / "Flickr8k.token.txt"
     file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -168,27 +151,6 @@ def test_a_list_chooses_the_images_of_flickr_and_their_order(tmp_path: Path) -> 
             images = read("flickr8k", file, tmp_path, chosen).images
             assert [image.image_id for image in images] == ["a.jpg", "b.jpg"]
         (tmp_path / name).unlink()
-
-
-def test_problems_of_flickr_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
-    file = tokens(
-        tmp_path,
-        *("a.jpg#0\tone", "a.jpg#1\t ", "a.jpg#2 no tab", "a.jpg\tnone"),
-        *("a.jpg#x\tletter", f"a.jpg#{'9' * 5000}\tmany digits", " #1\tno name", "b.jpg#0\tleft"),
-    )
-    chosen = photos(tmp_path, "bare.jpg") / "chosen.txt"
-    chosen.write_text("a.jpg\na.jpg\nbare.jpg\n")
-    images, problems = read("flickr8k", file, tmp_path, chosen, on_problem="skip")
-    assert captions(images) == [("a.jpg", ("one",))]
-    kinds = ["duplicate image", "empty caption", "image without captions"]
-    assert counts(problems) == {**dict.fromkeys(kinds, 1), "ill-formed line": 5}
-    ghost = "2258277193_586949ec62.jpg.1"
-    file = tokens(tmp_path, "a.jpg#0\tone", *(f"{ghost}#{n}\tghost" for n in range(5)))
-    with pytest.raises(UserError, match=rf"1 missing image \(image {ghost} \(line 2\) has no file"):
-        read("flickr8k", file, tmp_path)
-
-
-# Problems.
 
 
 def test_names_that_no_file_can_have_are_missing_images() -> None:
