@@ -18,6 +18,7 @@ import coco_samples
 import pytest
 from PIL import Image, ImageChops, ImageStat
 from samples import photo_bytes, save_photo
+from serve.serve_samples import started
 from shard_samples import write_parquet, write_tar
 
 from captioner.cli.main import build_parser, main
@@ -36,16 +37,14 @@ DOCUMENTS = [ROOT / "README.md", *(ROOT / f"docs/{name}.md" for name in PAGES)]
 
 def blocks(language: str) -> list[str]:
     """The blocks of a language in all documents, each once."""
-    fenced = re.compile(rf"^```{language}\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
-    found = [block for path in DOCUMENTS for block in fenced.findall(path.read_text("utf-8"))]
-    return list(dict.fromkeys(found))
+    texts = "\n".join(path.read_text("utf-8") for path in DOCUMENTS)
+    return list(dict.fromkeys(re.findall(rf"^```{language}\n(.*?)^```", texts, re.M | re.S)))
 
 
 def shell_commands() -> list[str]:
-    """All commands of the shell, without comments."""
-    lines = (line.split("#")[0] for block in blocks("bash") for line in block.splitlines())
-    parts = (part.strip() for line in lines for part in line.split("&&"))
-    return list(dict.fromkeys(filter(None, parts)))
+    """All commands of the shell, without comments, each once."""
+    lines = re.sub("#.*|&&", "\n", "".join(blocks("bash"))).splitlines()
+    return list(dict.fromkeys(filter(None, map(str.strip, lines))))
 
 
 NOT_RUN = {
@@ -63,7 +62,6 @@ NOT_RUN = {
     "RAY_ADDRESS=auto": "likewise",
 }
 """Commands that these tests leave out, by their first word, and why."""
-
 
 RUN = ("captioner ", "printf ", "python scripts/")
 """What the commands that these tests run begin with."""
@@ -115,13 +113,11 @@ def write_sentences(folder: Path) -> None:
         "fr": ("un chien", "deux hommes", "une fille", "court", "est assis", "dehors", "ici"),
     }
     for language, parts in words.items():
-        sentences = [
-            f"{who} {what} {where}."
-            for who, what, where in itertools.product(parts[:3], parts[3:5], parts[5:])
-        ]
+        clauses = itertools.product(parts[:3], parts[3:5], parts[5:])
+        lines = [f"{' '.join(clause)}.\n" for clause in clauses]
         for name, count in (("train", 12), ("val", 3)):
             with gzip.open(folder / f"{name}.{language}.gz", "wt", encoding="utf-8") as file:
-                file.writelines(f"{sentence}\n" for sentence in sentences[:count])
+                file.writelines(lines[:count])
 
 
 def test_no_command_is_left_out_without_a_reason() -> None:
@@ -134,25 +130,19 @@ def test_no_command_is_left_out_without_a_reason() -> None:
 
 def ask_what_the_readme_asks(words: list[str], folder: Path) -> None:
     """Start the server, send it the requests of docs/serving.md, and end it."""
+    curls = [shlex.split(each) for each in shell_commands() if "/api/" in each]
+    assert len(curls) >= 5
+    if "--translator" in words:  # It is of another language than captions are.
+        curls = [each for each in curls if not any("language" in part for part in each)]
     command = [sys.executable, "-m", "captioner", *words, "--host", "127.0.0.1", "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    try:
-        found = re.search(r"http://\S+/", process.stdout.readline())
-        assert found is not None
-        curls = [shlex.split(each) for each in shell_commands() if "/api/" in each]
-        assert len(curls) >= 5
-        if "--translator" in words:  # It is of another language than captions are.
-            curls = [each for each in curls if not any("language" in part for part in each)]
+    with started(command, ENVIRONMENT, folder) as server:
         for program, *arguments, address in curls:
             assert address.startswith("http://127.0.0.1:8765/")
-            address = address.replace("http://127.0.0.1:8765/", found[0])
+            address = address.replace("http://127.0.0.1:8765/", server.address)
             options = ["--fail", "--silent", "--noproxy", "*"]
             subprocess.run([program, *options, *arguments, address], cwd=folder, check=True)
-        process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
-    finally:
-        process.kill()
-        process.communicate()
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait() == 0
 
 
 SMALLER = {
@@ -217,10 +207,10 @@ def test_the_small_commands_run_in_order(folder: Path) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_the_commands_that_need_large_data_are_understood() -> None:
-    large = [command for command in LARGE if command.startswith("captioner ")]
-    assert len(large) >= 5
-    for command in large:
-        arguments = build_parser().parse_args(shlex.split(command)[1:])
+    words = [shlex.split(each)[1:] for each in LARGE if each.startswith("captioner ")]
+    assert len(words) >= 5
+    for each in words:
+        arguments = build_parser().parse_args(each)
         if hasattr(arguments, "config"):
             read_any_recipe(arguments.config, arguments.changes)
 
@@ -259,11 +249,9 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def test_every_page_of_docs_is_read() -> None:
-    pages = {
-        path.relative_to(ROOT / "docs").with_suffix("").as_posix()
-        for path in ROOT.glob("docs/**/*.md")
-    }
-    assert pages - set(PAGES) == {"index", "commands", "configuration", "results/default_model"}
+    unread = {*ROOT.glob("docs/**/*.md")} - {*DOCUMENTS}
+    names = {path.relative_to(ROOT / "docs").as_posix() for path in unread}
+    assert names == {"index.md", "commands.md", "configuration.md", "results/default_model.md"}
     assert len(README.splitlines()) <= 220
 
 
@@ -276,7 +264,6 @@ def test_the_extras_are_listed() -> None:
 
 def test_the_lines_beside_the_equations_are_the_package_s() -> None:
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "captioner").rglob("*.py"))
-    source_lines = {line.strip() for line in sources.splitlines()}
-    shown = [line for block in blocks("py") for line in block.splitlines()]
+    shown = "".join(blocks("py")).splitlines()
     assert len(shown) >= 15
-    assert [line for line in shown if line.strip() not in source_lines] == []
+    assert {line.strip() for line in shown} <= {line.strip() for line in sources.splitlines()}
