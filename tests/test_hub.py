@@ -21,8 +21,7 @@ from captioner.vision.encoders import build_encoder
 
 pytest.importorskip("huggingface_hub", reason="huggingface_hub is missing")
 
-Connect = Callable[..., None]
-"""The fixture `connect`: sets environment variables, which huggingface_hub reads again."""
+Connect = Callable[..., None]  # The fixture `connect`.
 
 
 def modules() -> dict[str, ModuleType]:
@@ -32,6 +31,8 @@ def modules() -> dict[str, ModuleType]:
 
 @pytest.fixture
 def connect(monkeypatch: Patch) -> Iterator[Connect]:
+    """Sets environment variables, which huggingface_hub reads again."""
+
     def forget() -> None:
         for name in modules():
             del sys.modules[name]
@@ -58,7 +59,6 @@ def hub(tmp_path: Path, connect: Connect) -> Iterator[HubServer]:
 
 def push(folder: Path, name: str, capsys: Output, *options: str) -> str:
     """Push a model; returns the one line that is printed, its address."""
-    capsys.readouterr()
     assert main(["push", str(folder), name, *options]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
@@ -103,10 +103,10 @@ def test_a_revision_stays_and_the_plain_address_is_the_newest(
     second = push(tiny_model, "ada/tiny", capsys)
     assert captioner.load(first).card == "# A model of random weights"
     assert captioner.load("hf://ada/tiny").card == captioner.load(second).card
-    for name in (first, second):
-        assert main(["info", name.partition("@")[0] if name == second else name]) == 0
+    for name, revision in ((first, first), ("hf://ada/tiny", second)):
+        assert main(["info", name]) == 0
         printed = capsys.readouterr()
-        assert printed.out.startswith(f"revision       {name}\nmodel folder ")
+        assert printed.out.startswith(f"revision       {revision}\nmodel folder ")
         assert printed.err == ""
         assert "\x1b" not in printed.out
 
