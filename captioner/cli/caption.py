@@ -7,7 +7,8 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from captioner.text.languages import ENGLISH, language_tag
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
     from captioner.caption.photos import Captioned
-    from captioner.vision.images import ImageSource
 
 DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
@@ -39,18 +39,17 @@ Captions photos. Every word has an attention map, which can be drawn.
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary, usage = "caption photos, draw attention maps", "[PATH ...] [options]"
-    parser = shared.add_parser(commands, "caption", run, summary, usage, DESCRIPTION)
-    given, add = shared.add_group(parser, "input")
+    parser, add = shared.add_parser(commands, "caption", run, summary, usage, DESCRIPTION)
     add("paths", "PATH", "photos, folders, shards, patterns in quotes, or -", nargs="*")
     add("--demo", "", "caption a photo that is on every machine")
-    about = "names read from - and lines printed end in NUL"
-    given.add_argument("-0", "--null", action="store_true", help=about)
+    add("-0 --null", "", "names read from - and lines printed end in NUL")
     add("--model", "MODEL", shared.MODEL, default="default")
     add("--language", "TAG", f"of captions: {', '.join([ENGLISH, *LANGUAGES])}")
     add("--translator", "MODEL", "for --language: a model folder or name")
     shared.add_search(parser, SearchOptions)
-    out, add = shared.add_group(parser, "output")
-    lines = out.add_mutually_exclusive_group()
+    group = parser.add_argument_group("output")
+    add = partial(shared.add_option, group)
+    lines = group.add_mutually_exclusive_group()
     shared.add_option(lines, "--format", "TEXT", "of a line, such as '{path}\\t{caption}'")
     shared.add_option(lines, "--quiet", "", "print nothing but errors")
     add("--json", "FILE", "write captions, words and log-probabilities at the end")
@@ -59,7 +58,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--parquet", "FILE", "the same table as Parquet")
     add("--csv-for", "PROGRAM", "excel: tabs and UTF-16, for any language", choices=("excel",))
     add("--resume", "", "keep what --jsonl has of unchanged photos")
-    shared.add_overwrite(out, "files, texts and descriptions that are there already")
+    add("--overwrite", "", "replace files, texts and descriptions that are there already")
     add("--overlay", "PATH", "draw a panel a word: a picture, or a folder for many")
     add("--words", "FOLDER", "draw each word's map as a JPEG")
     add("--gif", "PATH", "animate: a .gif, or a folder for many")
@@ -80,8 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths, standard_input = _read_paths(arguments)
 
+    from captioner.caption.photos import caption_photos
     from captioner.cli.outputs import opened_outputs
     from captioner.hub import pinned
+    from captioner.models import load, load_translation
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
     from captioner.vision.images import passed_over_in_words
@@ -113,7 +114,15 @@ def run(arguments: argparse.Namespace) -> int:
         if outputs.finished and not arguments.quiet:
             done = len(outputs.finished)
             report(f"{done:,} of {len(photos):,} photos are captioned already")
-        items = _caption(remaining, arguments) if remaining else ()
+        items: Iterable[Captioned | Failed] = ()
+        if remaining:
+            machine, translate = (arguments.device, arguments.precision), None
+            if arguments.language:
+                translate = load_translation(arguments.language, arguments.translator, *machine)
+            model = load(arguments.model, *machine)
+            search = shared.search_options(arguments, model.search)
+            batch_size = arguments.batch_size
+            items = caption_photos(model, remaining.items(), search, batch_size, translate)
         drawn_items = in_background(outputs.draw, chain(failures, items), outputs.workers)
         shown = len(remaining) > arguments.batch_size and not arguments.quiet
         total = len(failures) + len(remaining)
@@ -151,26 +160,6 @@ def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]
         empty = "standard input is empty: it should be a photo or a list of names"
         raise UserError(empty if arguments.paths else "name a photo, or try --demo")
     return paths, standard_input
-
-
-def _caption(
-    photos: Mapping[str, ImageSource], arguments: argparse.Namespace
-) -> Iterator[Captioned | Failed]:
-    """Captions the photos, in order."""
-    from captioner.caption.photos import caption_photos
-    from captioner.models import load, load_translation
-
-    machine, translate = (arguments.device, arguments.precision), None
-    if arguments.language:
-        translate = load_translation(arguments.language, arguments.translator, *machine)
-    model = load(arguments.model, *machine)
-    return caption_photos(
-        model,
-        photos.items(),
-        shared.search_options(arguments, model.search),
-        arguments.batch_size,
-        translate=translate,
-    )
 
 
 FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")

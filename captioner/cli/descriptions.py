@@ -37,8 +37,7 @@ class Descriptions:
         if options.embed and not options.dry_run and not shutil.which("exiftool"):
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
-        self._options = options
-        self._least_confidence = options.min_confidence or 0
+        self._options, self._least_confidence = options, options.min_confidence or 0
         if not 0 <= self._least_confidence <= 1:
             raise UserError(f"--min-confidence {self._least_confidence} is not between 0 and 1")
         self._owners: dict[Path, dict[str, str]] = defaultdict(dict)

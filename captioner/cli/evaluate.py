@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,6 @@ from captioner.decoding.options import SearchOptions
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 
 if TYPE_CHECKING:
-    from captioner.caption.captioner import Captioner
-    from captioner.data.example import Example
-    from captioner.data.shapes import ShapesExample
     from captioner.evaluation.score import Scorer
 
 DESCRIPTION = """\
@@ -52,15 +49,15 @@ whether they lie on what the words name. The exit code is as of `evaluate`.
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
     summary, usage = "score a model's captions on data", "MODEL --annotations FILE [options]"
-    parser = shared.add_parser(commands, "evaluate", run, summary, usage, DESCRIPTION)
-    _add_photos(parser)
+    parser, add = shared.add_parser(commands, "evaluate", run, summary, usage, DESCRIPTION)
+    _add_photos(add)
     shared.add_search(parser, SearchOptions, explained_in="caption")
     _add_scores(parser)("--save-results", "FILE", "write the captions, as COCO does")
     shared.add_machine(parser, "photos at a time", 50)
 
     summary, usage = "score captions in a file", "RESULTS REFERENCES [options]"
-    parser = shared.add_parser(commands, "score", run_score, summary, usage, SCORE_DESCRIPTION)
-    group, add = shared.add_group(parser, "input")
+    about = SCORE_DESCRIPTION
+    parser, add = shared.add_parser(commands, "score", run_score, summary, usage, about)
     add("results", "RESULTS", "captions, in COCO's result format or of `captioner caption --json`")
     add("references", "REFERENCES", "a table, a folder of photos with texts, or a file in --format")
     known = ", ".join(shared.FILES)
@@ -69,45 +66,42 @@ def add_commands(commands: shared.Commands) -> None:
     add("--on-problem", "ACTION", "refuse or skip unusable captions", **shared.ON_PROBLEM)
     add = _add_scores(parser)
     add("--document-frequency", "FILE", "of which CIDEr-D counts rarity (default: the references)")
-    _, add = shared.add_group(parser, "comparison")
+    add = shared.add_group(parser, "comparison")
     add("--against", "FILE", "compare with captions of another system")
     add("--training-captions", "FILE", "count captions of its split train", dest="training")
-    _, add = shared.add_group(parser, "hallucination")
+    add = shared.add_group(parser, "hallucination")
     add("--instances", "FILE", "COCO's instances: the things in the photos", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
 
     summary = "score a model's attention maps"
     usage = "MODEL (--annotations FILE | --images FOLDER) [options]"
-    parser = shared.add_parser(commands, "maps", run_maps, summary, usage, MAPS_DESCRIPTION)
-    add = _add_photos(parser)
+    parser, add = shared.add_parser(commands, "maps", run_maps, summary, usage, MAPS_DESCRIPTION)
+    _add_photos(add)
     add("--instances", "FILE", "COCO's boxes and segments", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
     shared.add_search(parser, SearchOptions, explained_in="caption")
-    group, _ = shared.add_group(parser, "output")
-    shared.add_outputs(group, csv="write the scores of every word")
+    add = shared.add_group(parser, "output")
+    shared.add_outputs(add, csv="write the scores of every word")
     shared.add_machine(parser, "photos at a time", 50)
 
 
-def _add_photos(parser: argparse.ArgumentParser) -> shared.Add:
-    """Add the group of MODEL and a data set."""
-    group, add = shared.add_group(parser, "input")
+def _add_photos(add: shared.Add) -> None:
     add("model", "MODEL", "a model folder, or a packaged model")
-    shared.add_data_set(group, shared.FORMATS, "what cannot be read")
+    shared.add_data_set(add, shared.FORMATS, "what cannot be read")
     add("--split", "SPLIT", "as the format names it")
     add("--count", "N", "the first N photos (shapes: 500 by default)")
-    return add
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> shared.Add:
     """Add the choice of scores and the files they are written to."""
-    group, add = shared.add_group(parser, "scores")
+    add = shared.add_group(parser, "scores")
     known = ", ".join(DEFAULT_METRICS)
     about = f"{known} (default: these), METEOR, SPICE (need captioner[java])"
     add("--metrics", "METRIC", about, nargs="+", choices=METRICS, default=DEFAULT_METRICS)
     about = f"bootstrap confidence intervals (default: {CONFIDENCE})"
     add("--confidence", "SHARE", about, nargs="?", type=float, const=CONFIDENCE)
     add("--fluency", "FILE", "people's captions, one a line: count captions worded as these are")
-    shared.add_outputs(group, csv="write the scores of every image")
+    shared.add_outputs(add, csv="write the scores of every image")
     return add
 
 
@@ -116,17 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
     shared.check_outputs(arguments, "--json", "--csv", "--save-results")
     shared.check_data_set(arguments)
 
-    from captioner import load
     from captioner.evaluation.score import score_model
-    from captioner.hub import pinned
 
-    scorer = _scorer(arguments)
-    model = load(pinned(arguments.model), arguments.device, arguments.precision)
-    photos, pictures = _read_photos(arguments, model)
-    search = shared.search_options(arguments, model.search)
-    options = (search, arguments.batch_size, arguments.save_results, arguments.left_out)
-    scores = score_model(model, photos, *options, scorer, exact=bool(pictures))
-    return _finish(scores, arguments, len(photos))
+    options = {"results": arguments.save_results, "scorer": _scorer(arguments)}
+    return _score_photos(arguments, score_model, **options)
 
 
 def run_score(arguments: argparse.Namespace) -> int:
@@ -156,9 +143,7 @@ def run_maps(arguments: argparse.Namespace) -> int:
     if arguments.format or arguments.annotations or not arguments.images:
         shared.check_data_set(arguments)
 
-    from captioner import load
     from captioner.data.instances import CocoInstances, Grounding
-    from captioner.data.shapes import shapes_grounding
     from captioner.data.synonyms import read_synonyms
     from captioner.evaluation.maps import score_maps
 
@@ -166,53 +151,44 @@ def run_maps(arguments: argparse.Namespace) -> int:
     if arguments.instances:
         synonyms = read_synonyms(arguments.synonyms)
         grounding = CocoInstances(arguments.instances).grounding(synonyms)
-    model = load(arguments.model, arguments.device, arguments.precision)
-    photos, pictures = _read_photos(arguments, model)
-    if pictures:
-        names = [each.image_id for each in photos]
-        grounding = shapes_grounding(dict(zip(names, pictures, strict=True)))
-    search = shared.search_options(arguments, model.search)
-    options = (grounding, search, arguments.batch_size, arguments.left_out)
-    scores = score_maps(model, photos, *options, exact=bool(pictures))
-    return _finish(scores, arguments, len(photos))
+    return _score_photos(arguments, score_maps, grounding=grounding)
 
 
-def _finish(scores: Any, arguments: argparse.Namespace, photos: int) -> int:
-    """Report what was left out, and write the scores; 2 if something was."""
-    left_out = arguments.left_out or {}
+def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **options: Any) -> int:
+    """Score a model on photos, report what was left out, write the files; 2 if something was.
+
+    options: of `score`. The `grounding` of generated pictures is their own.
+    """
+    from captioner import load
+    from captioner.data.example import Example, Problems
+    from captioner.data.readers import read_examples
+    from captioner.data.shapes import shapes_examples, shapes_grounding, unseen_shapes
+    from captioner.hub import pinned
+    from captioner.vision.images import find_images
+
+    model = load(pinned(arguments.model), arguments.device, arguments.precision)
+    problems, is_generated = Problems(arguments.on_problem), arguments.format == "shapes"
+    if is_generated:
+        pictures = unseen_shapes(model.preprocessing.size, arguments.count or 500)
+        photos = shapes_examples(pictures)
+        if "grounding" in options:
+            names = [each.image_id for each in photos]
+            options["grounding"] = shapes_grounding(dict(zip(names, pictures, strict=True)))
+    elif arguments.annotations:
+        source = (arguments.annotations, arguments.images, arguments.split)
+        photos = read_examples(arguments.format, *source, problems)
+    else:
+        photos = [Example(str(file), file) for file in find_images([arguments.images])]
+    for sentence in problems.sentences:
+        report(sentence)
+    photos = photos[: arguments.count]
+    left_out: dict[str, str] = {}
+    options |= {"left_out": left_out if arguments.on_problem == "skip" else None}
+    options |= {"search": shared.search_options(arguments, model.search), "exact": is_generated}
+    scores = score(model, photos, batch_size=arguments.batch_size, **options)
     for reason in left_out.values():
         report(reason)
     if left_out:
-        report(f"{len(left_out):,} of {photos:,} photos could not be read and do not count")
+        report(f"{len(left_out):,} of {len(photos):,} photos could not be read and do not count")
     shared.write_scores(scores, arguments)
-    return 2 if left_out or arguments.is_incomplete else 0
-
-
-def _read_photos(
-    arguments: argparse.Namespace, model: Captioner
-) -> tuple[Sequence[Example], Sequence[ShapesExample]]:
-    """The photos, with the pictures if they are generated.
-
-    Sets `arguments.is_incomplete`, whether records were skipped, and `left_out`, which receives
-    unreadable photos, with the reason; None refuses them.
-    """
-    from captioner.data.example import Example, Problems
-    from captioner.data.readers import read_examples
-    from captioner.data.shapes import shapes_examples, unseen_shapes
-    from captioner.vision.images import find_images
-
-    problems = Problems(arguments.on_problem)
-    arguments.left_out = {} if arguments.on_problem == "skip" else None
-    arguments.is_incomplete = False
-    if arguments.format == "shapes":
-        pictures = unseen_shapes(model.preprocessing.size, arguments.count or 500)
-        return shapes_examples(pictures), pictures
-    if arguments.annotations:
-        source = (arguments.annotations, arguments.images, arguments.split)
-        examples = read_examples(arguments.format, *source, problems)
-    else:
-        examples = [Example(str(file), file) for file in find_images([arguments.images])]
-    for sentence in problems.sentences:
-        report(sentence)
-    arguments.is_incomplete = len(problems) > 0
-    return examples[: arguments.count], ()
+    return 2 if left_out or len(problems) else 0

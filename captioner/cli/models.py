@@ -60,39 +60,37 @@ def add_commands(commands: shared.Commands) -> None:
     """Add the four commands to the command line."""
     summary, usage = "fit a model's confidence", "MODEL --annotations FILE [options]"
     about = CALIBRATE_DESCRIPTION
-    parser = shared.add_parser(commands, "calibrate", run_calibrate, summary, usage, about)
-    given, add = shared.add_group(parser, "input")
+    parser, add = shared.add_parser(commands, "calibrate", run_calibrate, summary, usage, about)
     add("model", "MODEL", "a model folder; it is written to")
-    shared.add_data_set(given, shared.FILES, "records that cannot be used")
+    shared.add_data_set(add, shared.FILES, "records that cannot be used")
     add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
     add("--training-split", "SPLIT", "of photos that cannot validate", default="train")
-    fit, add = shared.add_group(parser, "confidence")
+    add = shared.add_group(parser, "confidence")
     add("--unsure-below", "X", "limit of a low confidence", default=0.25)
-    shared.add_outputs(fit, json="write what was measured")
+    shared.add_outputs(add, json="write what was measured")
     shared.add_machine(parser, "photos at a time", 50, precision=False)
 
     summary, usage = "write a captioner as ONNX graphs", "MODEL FOLDER [options]"
-    parser = shared.add_parser(commands, "export", run_export, summary, usage, EXPORT_DESCRIPTION)
-    given, add = shared.add_group(parser, "input and output")
+    about = EXPORT_DESCRIPTION
+    parser, _ = shared.add_parser(commands, "export", run_export, summary, usage, about)
+    add = shared.add_group(parser, "input and output")
     add("model", "MODEL", "a model folder or name")
     add("folder", "FOLDER", "the folder to write")
     kinds = ("float32", "float16", "int8")
     about = "in which large weights are stored; all arithmetic is float32"
     add("--precision", f"{{{','.join(kinds)}}}", about, choices=kinds, default="float32")
     add("--page", "", "add a page for browsers, with onnxruntime-web, which npm fetches")
-    shared.add_overwrite(given, "files of FOLDER")
+    add("--overwrite", "", "replace files of FOLDER")
 
     summary, usage = "publish a model on the hub", "MODEL NAME [options]"
-    parser = shared.add_parser(commands, "push", run_push, summary, usage, PUSH_DESCRIPTION)
-    _, add = shared.add_group(parser, "input")
+    parser, add = shared.add_parser(commands, "push", run_push, summary, usage, PUSH_DESCRIPTION)
     add("model", "MODEL", "a folder, or a packaged model")
-    _, add = shared.add_group(parser, "output")
+    add = shared.add_group(parser, "output")
     add("name", "NAME", "user/name of the repository, made if needed")
     add("--private", "", "only for you and your organisation")
 
-    summary = "describe a model"
-    parser = shared.add_parser(commands, "info", run_info, summary, "[MODEL]", INFO_DESCRIPTION)
-    _, add = shared.add_group(parser, "input")
+    summary, usage = "describe a model", "[MODEL]"
+    _, add = shared.add_parser(commands, "info", run_info, summary, usage, INFO_DESCRIPTION)
     add("model", "MODEL", shared.MODEL, nargs="?", default="default")
 
 

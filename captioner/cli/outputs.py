@@ -91,9 +91,7 @@ class Outputs:
         self.finished: set[str] = set()
         is_drawn = options.overlay or options.gif or options.words or options.html
         self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
-        self._options = options
-        self._photos = photos
-        self._names = output_names(photos)
+        self._options, self._photos, self._names = options, photos, output_names(photos)
         self._records: list[Record] = []
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
@@ -104,10 +102,11 @@ class Outputs:
 
             self._descriptions = Descriptions(options, photos)
         self._has_lines = bool(options.resume and os.path.exists(options.jsonl))
-        common = [(name, getattr(options, name)) for name in (*_TABLES, "html")]
-        written = [(name, path) for name, path in common if path not in (None, "-")]
-        written += chain.from_iterable(map(self._files, photos))
-        given = [(f"--{name}", os.fspath(path)) for name, path in written]
+        common = ((name, getattr(options, name)) for name in (*_TABLES, "html"))
+        written = chain(common, chain.from_iterable(map(self._files, photos)))
+        given = [
+            (f"--{name}", os.fspath(path)) for name, path in written if path not in (None, "-")
+        ]
         check_files(given, options.overwrite or self._has_lines, folders=("--words",))
         if self._has_lines:
             self._keep_finished()
@@ -157,11 +156,10 @@ class Outputs:
                 problems += more
             if written:
                 record["files"] = written
-        error = "; ".join(problems)
-        if error:
+        if error := "; ".join(problems):
             record["error"] = error
-        state = _state(self._photos.get(item.name, item.name))
-        record |= {"model": self._options.model, **state}
+        record |= {"model": self._options.model}
+        record |= _state(self._photos.get(item.name, item.name))
         path = self._options.jsonl
         if path == "-":
             sys.stdout.write(files.json_text(record, indent=None))
@@ -228,7 +226,7 @@ class Outputs:
             if self._add_rows is None:  # Without records, the file that is there stays.
                 table = parquet_table(self._options.parquet, _TYPES)
                 self._add_rows = self._parquet.enter_context(table)
-            self._add_rows(_rows([record]))
+            self._add_rows(list(_rows(record)))
 
     def _keep_finished(self) -> None:
         """Keep the lines of an earlier run that hold, and find the photos that need no caption.
@@ -321,20 +319,16 @@ def _state(photo: ImageSource) -> Record:
     return {"bytes": status.st_size, "modified": changed.isoformat()}
 
 
-def _rows(records: Sequence[Record]) -> list[Record]:
+def _rows(record: Record) -> Iterator[Record]:
     """One row a caption."""
-    rows = []
-    for record in records:
-        of_photo = {key: record.get(key) for key in ("image", *_OF_PHOTO)}
-        for rank, version in enumerate([record, *record.get("alternatives", [])], start=1):
-            of_caption = {key: version.get(key) for key in _OF_CAPTION}
-            rows.append({**of_photo, **record.get("files", {}), "rank": rank, **of_caption})
-    return rows
+    of_photo = {key: record.get(key) for key in ("image", *_OF_PHOTO)} | record.get("files", {})
+    for rank, version in enumerate([record, *record.get("alternatives", [])], start=1):
+        yield {**of_photo, "rank": rank, **{key: version.get(key) for key in _OF_CAPTION}}
 
 
 def _csv_text(records: Sequence[Record], delimiter: str) -> str:
     """The rows, with the columns that have a value."""
-    rows = _rows(records)
+    rows = list(chain.from_iterable(map(_rows, records)))
     used = {name for row in rows for name, value in row.items() if value is not None}
     columns = [name for name in _COLUMNS if name in used.union(_COLUMNS[:5])]
     return csv_text(rows, columns, delimiter)

@@ -41,14 +41,14 @@ _LIMITS = (
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     summary = "open a page that captions photos"
-    parser = shared.add_parser(commands, "serve", run, summary, "[options]", DESCRIPTION)
-    _, add = shared.add_group(parser, "models")
+    parser, _ = shared.add_parser(commands, "serve", run, summary, "[options]", DESCRIPTION)
+    add = shared.add_group(parser, "models")
     add("--model", "MODEL", shared.MODEL, default="default")
     about = "translates text and captions into TAG; repeatable (default: the packaged ones)"
     add("--translator", "[TAG=]MODEL", about, action="append", type=_translator)
     nothing: dict[str, Any] = {"action": "store_const", "const": [], "dest": "translator"}
     add("--no-translator", "", "leave out the tab that translates", **nothing)
-    _, add = shared.add_group(parser, "network")
+    add = shared.add_group(parser, "network")
     add("--host", "HOST", "address to listen on; 0.0.0.0 for all", default="127.0.0.1")
     add("--port", "PORT", "0 for any that is free", type=int, default=8765)
     several: dict[str, Any] = {"action": "append", "default": []}
@@ -59,7 +59,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--token-file", "FILE", "the interface needs its token (default: that of CAPTIONER_TOKEN)")
     add("--access-log", "", "print a line for each request")
     add("--open", "", "open the page in a browser")
-    _, add = shared.add_group(parser, "limits")
+    add = shared.add_group(parser, "limits")
     for option, name, unit, value in _LIMITS:
         field = Limits.model_fields[name]
         about = f"{field.description} (default: {field.default / unit:g})"
@@ -91,8 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError('captioner serve needs pip install "captioner[serve]"') from None
     from captioner import load, load_translator
 
-    limits = _limits(arguments)
-    token = _token(arguments.token_file)
+    limits, token = _limits(arguments), _token(arguments.token_file)
     machine = arguments.device, arguments.precision
     names = LANGUAGES if arguments.translator is None else dict(arguments.translator)
     for name in arguments.allow_host:

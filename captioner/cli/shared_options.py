@@ -17,12 +17,12 @@ from captioner.files import check_writable, write_json, write_text
 Search = TypeVar("Search", bound=SearchOptions)
 
 Commands = Any  # argparse's private _SubParsersAction
-Group = argparse._ArgumentGroup
 Run = Callable[[argparse.Namespace], int | None]
 Add = Callable[..., None]
 """`add_option` to a group."""
 
 MODEL = "a model folder, a name or hf://user/name"
+OVERWRITE = "replace files that are there already"
 ON_PROBLEM: dict[str, Any] = {"choices": ("refuse", "skip"), "default": "refuse"}
 FILES = ("coco", "karpathy", "flickr8k", "table")
 FORMATS = (*FILES, "shapes")
@@ -56,11 +56,18 @@ class CommandParser(argparse.ArgumentParser):
             parsed.paths += rest[:end] + rest[end + 1 :]
         return parsed, []
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = did_you_mean(near_names(value, map(str, action.choices or ())))
+            raise argparse.ArgumentError(action, f"{error.message}{near}") from None
+
 
 def add_parser(
     commands: Commands, name: str, run: Run, summary: str, usage: str, description: str
-) -> CommandParser:
-    """Add a command's parser. run: its function. usage: its arguments."""
+) -> tuple[CommandParser, Add]:
+    """Add a command's parser with a group of input. run: its function. usage: its arguments."""
     parser: CommandParser = commands.add_parser(
         name,
         help=summary,
@@ -71,20 +78,21 @@ def add_parser(
     )
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
-    return parser
+    return parser, add_group(parser, "input")
 
 
-def add_group(parser: argparse.ArgumentParser, title: str) -> tuple[Group, Add]:
-    """A group of options, and `add_option` to it."""
-    group = parser.add_argument_group(title)
-    return group, partial(add_option, group)
+def add_group(parser: argparse.ArgumentParser, title: str, about: str | None = None) -> Add:
+    """`add_option` to a new group."""
+    return partial(add_option, parser.add_argument_group(title, about))
 
 
-def add_option(group: Group, name: str, value: str, about: str, **more: Any) -> None:
+def add_option(
+    group: argparse._ActionsContainer, name: str, value: str, about: str, **more: Any
+) -> None:
     """Add an option or argument, whose help ends with its default.
 
-    value: what stands for its value: N for a whole number, X for a number, "" for a switch.
-    more: of argparse.
+    name: a short one may stand before it. value: what stands for its value: N for a whole number,
+    X for a number, "" for a switch. more: of argparse.
     """
     if value:
         more = {"metavar": value, "type": {"N": int, "X": float}.get(value, str), **more}
@@ -92,16 +100,16 @@ def add_option(group: Group, name: str, value: str, about: str, **more: Any) -> 
         more["action"] = "store_true"
     if isinstance(more.get("default"), str | int | float):
         about += " (default: %(default)s)"
-    group.add_argument(name, help=about, **more)
+    group.add_argument(*name.split(), help=about, **more)
 
 
-def add_data_set(group: Group, formats: Sequence[str], problems: str) -> None:
+def add_data_set(add: Add, formats: Sequence[str], problems: str) -> None:
     """Add the options of a data set but --split. problems: what --on-problem skip skips."""
-    add_option(group, "--format", "FORMAT", ", ".join(formats), choices=formats)
+    add("--format", "FORMAT", ", ".join(formats), choices=formats)
     about = "the captions: a table, shards, a folder of photos with texts, or a file in --format"
-    add_option(group, "--annotations", "FILE", about)
-    add_option(group, "--images", "FOLDER", "the photos (default: where the captions are)")
-    add_option(group, "--on-problem", "ACTION", f"refuse or skip {problems}", **ON_PROBLEM)
+    add("--annotations", "FILE", about)
+    add("--images", "FOLDER", "the photos (default: where the captions are)")
+    add("--on-problem", "ACTION", f"refuse or skip {problems}", **ON_PROBLEM)
 
 
 def check_data_set(arguments: argparse.Namespace) -> None:
@@ -117,7 +125,7 @@ def add_machine(
 
     batch: what --batch-size counts, "" for neither option. batch_size: its default.
     """
-    _, add = add_group(parser, "machine")
+    add = add_group(parser, "machine")
     add("--device", "DEVICE", "cpu, cuda, cuda:N, mps or auto", default="auto")
     if batch and precision:
         choices, about = ("float32", "bfloat16"), "float32, the same on every machine, or bfloat16"
@@ -133,9 +141,9 @@ def add_search(
 
     explained_in: the command whose help lists the options; --n-best is left out.
     """
-    group, add = add_group(parser, "search (defaults: the model's own)")
-    if explained_in:
-        group.description = f"--beam, --sample and more: see captioner {explained_in} --help"
+    where = f"--beam, --sample and more: see captioner {explained_in} --help"
+    title = "search (defaults: the model's own)"
+    add = add_group(parser, title, where if explained_in else None)
     for name, field in kind.model_fields.items():
         if name != "n_best" or not explained_in:
             value = "N" if field.annotation is int else "X" if field.annotation is float else ""
@@ -148,17 +156,12 @@ def search_options(arguments: argparse.Namespace, own: Search) -> Search:
     return own.override(**{name: getattr(arguments, name, None) for name in type(own).model_fields})
 
 
-def add_outputs(group: Group, json: str = "write the scores", csv: str = "") -> None:
+def add_outputs(add: Add, json: str = "write the scores", csv: str = "") -> None:
     """Add --json, --csv unless its help is empty, and --overwrite."""
-    add_option(group, "--json", "FILE", json)
+    add("--json", "FILE", json)
     if csv:
-        add_option(group, "--csv", "FILE", csv)
-    add_overwrite(group)
-
-
-def add_overwrite(group: Group, what: str = "files that are there already") -> None:
-    """Add --overwrite."""
-    add_option(group, "--overwrite", "", f"replace {what}")
+        add("--csv", "FILE", csv)
+    add("--overwrite", "", OVERWRITE)
 
 
 def check_outputs(arguments: argparse.Namespace, *options: str) -> None:

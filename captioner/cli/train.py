@@ -41,33 +41,28 @@ command a store; on several GPUs torchrun, by which each process takes a share o
 def add_commands(commands: shared.Commands) -> None:
     """Add both commands to the command line."""
     summary, usage = "train a captioner or a translator", "CONFIG [options]"
-    parser = shared.add_parser(commands, "train", run, summary, usage, DESCRIPTION)
-    add = _add_config(
-        parser, "a YAML file; or photos and captions: a table, a folder, shards, JSON"
-    )
+    parser, add = shared.add_parser(commands, "train", run, summary, usage, DESCRIPTION)
+    _add_config(add, "a YAML file; or photos and captions: a table, a folder, shards, JSON")
     add("--start-from", "MODEL", "initial weights, words and sizes: a packaged model or a folder")
     about = "an encoder with published weights: vgg11 to vgg19, vgg11_bn to vgg19_bn, timm/NAME or "
     add("--encoder", "NAME", f"{about}torchvision/NAME; its stored annotation vectors lie in OUT")
-    _, add = shared.add_group(parser, "output")
+    add = shared.add_group(parser, "output")
     add("--out", "FOLDER", "the run's folder (default: runs/ and the config's name)")
     add("--resume", "", "continue the run in the folder")
     shared.add_machine(parser)
 
     summary, about = "store the annotation vectors of photos", FEATURES_DESCRIPTION
-    parser = shared.add_parser(commands, "features", run_features, summary, usage, about)
-    _add_config(parser, "a YAML file, as for training")
-    _, add = shared.add_group(parser, "output")
+    parser, add = shared.add_parser(commands, "features", run_features, summary, usage, about)
+    _add_config(add, "a YAML file, as for training")
+    add = shared.add_group(parser, "output")
     add("--out", "FOLDER", "the store's folder (default: the config's features.folder)")
     shared.add_machine(parser)
 
 
-def _add_config(parser: argparse.ArgumentParser, about: str) -> shared.Add:
-    """Add the group of CONFIG and --set."""
-    _, add = shared.add_group(parser, "input")
+def _add_config(add: shared.Add, about: str) -> None:
     add("config", "CONFIG", about)
     about, form = "override a field of the config; may be repeated", "SECTION.FIELD=VALUE"
     add("--set", form, about, dest="changes", action="append", default=[])
-    return add
 
 
 def run(arguments: argparse.Namespace) -> None:

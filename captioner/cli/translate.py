@@ -55,28 +55,27 @@ _AT_ONCE = (".json", ".html", ".htm")
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
-    summary = "translate text, and draw alignments"
-    parser = shared.add_parser(commands, "translate", run, summary, "[FILE] [options]", DESCRIPTION)
-    given, add = shared.add_group(parser, "input")
+    name, summary, usage = "translate", "translate text, and draw alignments", "[FILE] [options]"
+    parser, _ = shared.add_parser(commands, name, run, summary, usage, DESCRIPTION)
+    group = parser.add_argument_group("input")
     about = "a text file; .gz as well (default: standard input)"
-    given.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
-    translator = given.add_mutually_exclusive_group()
+    group.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
+    translator = group.add_mutually_exclusive_group()
     shared.add_option(translator, "--model", "MODEL", shared.MODEL, default=DEFAULT_TRANSLATOR)
     about, tags = f"into this, by the package: {', '.join(LANGUAGES)}", tuple(LANGUAGES)
     shared.add_option(translator, "--language", "TAG", about, type=str.lower, choices=tags)
     shared.add_search(parser, TranslationSearch)
-    out, add = shared.add_group(parser, "alignment")
+    add = shared.add_group(parser, "alignment")
     add("--alignment", "FILE", "a .png, .pdf, .svg, .json or .html to write")
     add("--layer", "N", "a Transformer's decoder layer, from 0; -1 is last")
     add("--head", "HEAD", "a Transformer's head, from 0, or mean")
     add("--pieces", "", "show subwords instead of words")
-    shared.add_overwrite(out)
+    add("--overwrite", "", shared.OVERWRITE)
     shared.add_machine(parser, "sentences in a batch", 32)
 
     name, usage = "evaluate-translator", "MODEL SOURCE REFERENCES [options]"
-    summary = "score a model's translations of a text"
-    parser = shared.add_parser(commands, name, run_score, summary, usage, SCORE_DESCRIPTION)
-    _, add = shared.add_group(parser, "input")
+    summary, about = "score a model's translations of a text", SCORE_DESCRIPTION
+    parser, add = shared.add_parser(commands, name, run_score, summary, usage, about)
     add("model", "MODEL", "a model folder, or a packaged model")
     add("source", "SOURCE", "text to translate; .gz as well")
     _add_references(add)
@@ -85,9 +84,8 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_machine(parser, "sentences at a time", 50)
 
     name, usage = "score-translations", "TRANSLATIONS REFERENCES [options]"
-    summary = "score translations in a file"
-    parser = shared.add_parser(commands, name, run_score, summary, usage, FILES_DESCRIPTION)
-    _, add = shared.add_group(parser, "input")
+    summary, about = "score translations in a file", FILES_DESCRIPTION
+    parser, add = shared.add_parser(commands, name, run_score, summary, usage, about)
     add("translations", "TRANSLATIONS", "text; .gz as well")
     _add_references(add)
     add("--source", "FILE", "the text that was translated")
@@ -100,17 +98,16 @@ def _add_references(add: shared.Add) -> None:
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
-    group, add = shared.add_group(parser, "scores")
+    add = shared.add_group(parser, "scores")
     add("--lower-case", "", "score without case")
-    shared.add_outputs(group)
+    shared.add_outputs(add)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
     from captioner.models import load_translator
 
-    file = _open(arguments.file)
-    path = None
+    file, path = _open(arguments.file), None
     if arguments.alignment is not None:
         from captioner.render.save import PLOT_SUFFIXES, check_suffix
 
@@ -131,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines, again = tee(_lines(file))
     shown = "standard input" if arguments.file == "-" else arguments.file
     failed = False
-    aligned: list[tuple[str, Translation, str]] = []
+    at_once: list[tuple[str, Translation, str]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
         sentences = (line for line, _ in lines)
@@ -145,11 +142,13 @@ def run(arguments: argparse.Namespace) -> int:
                     report(f"{where}: {error}")
                 _print(number, translation, search, error)
                 _report_cuts(where, translation.truncated, translation.cut, search)
-                if path:
-                    aligned.append((line, translation, error))
+                if path and path.suffix.lower() in _AT_ONCE:
+                    at_once.append((line, translation, error))
+                elif path:
+                    _draw_alignment(path, number, translation, error, arguments.pieces)
         finally:  # Also when interrupted.
-            if path:
-                _write_alignments(path, aligned, arguments.pieces)
+            if path and path.suffix.lower() in _AT_ONCE:
+                _write_alignments(path, at_once, arguments.pieces)
     return 2 if failed else 0
 
 
@@ -211,29 +210,38 @@ def _print(number: int, translation: Translation, search: TranslationSearch, err
         print(row, flush=True)
 
 
+def _draw_alignment(
+    path: Path, number: int, translation: Translation, error: str, pieces: bool
+) -> None:
+    """Draw the alignment of one line: "map.png", "map-2.png", ...; report what it lacks."""
+    from captioner.render.alignment import save_heat_map
+
+    picture = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
+    if not translation.tokens:
+        reason = error or "its translation is empty"
+        report(f"there is no picture {picture} of line {number}: {reason}")
+        return
+    shown = translation.by_token() if pieces else translation.by_word()
+    if missing := " ".join(save_heat_map(picture, shown)):
+        report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
+
+
 def _write_alignments(
     path: Path, aligned: Sequence[tuple[str, Translation, str]], pieces: bool
 ) -> None:
-    """Write alignments as JSON, as a page or as pictures, "map.png", "map-2.png", ..., by suffix.
+    """Write alignments as JSON or as a page.
 
     aligned: lines with their translations, and why a line could not be read.
     """
-    from captioner.render.alignment import alignment_page, save_heat_map
+    from captioner.render.alignment import alignment_page
 
-    suffix, records, items = path.suffix.lower(), [], []
-    for number, (line, translation, error) in enumerate(aligned, start=1):
+    records, items = [], []
+    for line, translation, error in aligned:
+        unread = {"score": None, "log_probability": None, "error": error} if error else {}
+        records.append({"source": line, **translation.to_dict(), **unread})
         shown = translation.by_token() if pieces else translation.by_word()
-        picture = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
-        if suffix in _AT_ONCE:
-            unread = {"score": None, "log_probability": None, "error": error} if error else {}
-            records.append({"source": line, **translation.to_dict(), **unread})
-            items.append((f"({error})" if error else translation.text, shown))
-        elif not translation.tokens:
-            reason = error or "its translation is empty"
-            report(f"there is no picture {picture} of line {number}: {reason}")
-        elif missing := " ".join(save_heat_map(picture, shown)):
-            report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
-    if suffix == ".json":
+        items.append((f"({error})" if error else translation.text, shown))
+    if path.suffix.lower() == ".json":
         write_json(path, records)
     elif items:
         write_text(path, alignment_page(items))

@@ -32,9 +32,6 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.training.step import seed_of
 from captioner.vision.preprocessing import Preprocessing
 
-_DRAWS = 1
-"""Offset of a part's seed, so that it differs from the augmentation's."""
-
 
 class DividedBatches:
     """Batches that are divided into parts, and loaded ahead by `workers` processes (see `Loader`).
@@ -122,11 +119,11 @@ class CaptionBatches(DividedBatches):
     ) -> CaptioningBatch:
         settings, (epoch, number) = self.recipe.training, place
         all_rows = [row for row, _ in examples]
-        turns = list(range(len(all_rows)))  # Lengths are spread evenly.
+        order: Sequence[int] = range(len(all_rows))  # Lengths are spread evenly.
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
-            order = list(dict.fromkeys(all_rows))
-            turns = [order.index(row) for row in all_rows]
-        chosen = [each for each, turn in enumerate(turns) if turn % part_count == part]
+            distinct = list(dict.fromkeys(all_rows))
+            order = [distinct.index(row) for row in all_rows]
+        chosen = [each for each, turn in enumerate(order) if turn % part_count == part]
         share, chosen = len(chosen) / len(examples), chosen or [0]
         captions = [self.vocabulary.encode(self._words(*examples[each])) for each in chosen]
         inputs, targets, mask = collate_captions(captions)  # (B, T)
@@ -142,7 +139,7 @@ class CaptionBatches(DividedBatches):
             inputs,
             targets,
             mask & (share > 0),
-            seed=seed_of(settings.seed, epoch, number, _DRAWS + part),
+            seed=seed_of(settings.seed, epoch, number, 1 + part),
             rows=rows,
             progress=(epoch + number / len(self)) / settings.epochs,
             photos=photos,
@@ -166,10 +163,7 @@ class MapTargets:
     map_shape: tuple[int, int]
 
     def __call__(self, rows: Sequence[int], captions: Sequence[list[int]], steps: int) -> Tensor:
-        """The share of each place inside what a word names: (B, T, L), with T = `steps`.
-
-        0 for a word that names nothing annotated.
-        """
+        """Shares (B, T, L) of places inside what a word names, 0 if nothing; T is `steps`."""
         places = numpy.zeros((len(captions), steps, math.prod(self.map_shape)), numpy.float32)
         for number, (row, tokens) in enumerate(zip(rows, captions, strict=True)):
             words = [self.vocabulary.words[token] for token in tokens]
@@ -180,12 +174,11 @@ class MapTargets:
     @cache  # noqa: B019 - 1 KB each, about 0.3 GB for COCO with L = 196, and for the whole run.
     def _coverage(self, row: int, category: str) -> numpy.ndarray[Any, Any] | float:
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
-        image = self.image_ids[row]
+        image, cells = self.image_ids[row], None
         target = self.instances.target(image, category) if image in self.instances else None
-        if target is None:
-            return 0.0
-        region = self.preprocessing.region(*target.size)
-        cells = target_cells(target, target.size, region, self.map_shape)
+        if target is not None:
+            region = self.preprocessing.region(*target.size)
+            cells = target_cells(target, target.size, region, self.map_shape)
         return 0.0 if cells is None else cells.coverage.ravel().astype(numpy.float32)  # (L,)
 
 

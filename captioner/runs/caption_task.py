@@ -48,14 +48,9 @@ from captioner.training.distributed import Engine
 from captioner.vision.encoders import RANDOM
 from captioner.weight_files import fill
 
-WORDS = "vocabulary.json"
-"""In a run's folder: its words."""
-
-RESULTS = "results.json"
-"""In a run's folder: the best model's captions of the validation photos, in COCO's format."""
-
-START_RESULTS = "start_results.json"
-"""In the folder of a run that starts from a model: the captions of that model."""
+WORDS, RESULTS, START_RESULTS = "vocabulary.json", "results.json", "start_results.json"
+"""In a run's folder: its words, and captions of the validation photos in COCO's format, by the best
+model and by the one that the run starts from."""
 
 STANDARDISED_BY = 256
 """Photos for the mean and deviation of the annotation vectors."""
@@ -80,11 +75,10 @@ class CaptionTask:
         self.validation = validation[: recipe.validation.images or None]
         captions = list(chain.from_iterable(each.words for each in self.train))
         start = None
-        if recipe.start_from is not None and not resumed:
-            start = load_model(model_folder(recipe.start_from))
         if resumed:
             vocabulary = Vocabulary.load(folder / WORDS)
-        elif start is not None:
+        elif recipe.start_from is not None:
+            start = load_model(model_folder(recipe.start_from))
             vocabulary = first_words(start.vocabulary, captions, recipe.minimum_count)
         else:
             vocabulary = Vocabulary.build(captions, recipe.minimum_count)
@@ -92,14 +86,14 @@ class CaptionTask:
             count = counted(sum(len(each.captions) for each in split), "caption")
             self.data.append(f"{name}: {counted(len(split), 'photo')}, {count}")
         self.data += [*problems, self._words(vocabulary, start)]
-        cut = sum(len(words) > recipe.data.maximum_length for words in captions)
-        if cut:
-            self.data.append(f"{counted(cut, 'caption')} cut to {recipe.data.maximum_length} words")
+        longest = recipe.data.maximum_length
+        if cut := sum(len(words) > longest for words in captions):
+            self.data.append(f"{counted(cut, 'caption')} cut to {longest} words")
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
-            weights = f"weights of digest {encoder.digest()}"
-            self.data.append(f"encoder: {recipe.encoder.name}, {weights}")
+            digest = encoder.digest()
+            self.data.append(f"encoder: {recipe.encoder.name}, weights of digest {digest}")
         print("\n".join(self.data))
         decoder = make_decoder(recipe.decoder, len(vocabulary))
         self.captioner = Captioner(
@@ -116,10 +110,9 @@ class CaptionTask:
         if recipe.data.instances is not None:
             instances, synonyms = CocoInstances([recipe.data.instances]), read_synonyms()
             instances.known_categories(synonyms)
-            ids, shape = [each.image_id for each in self.train], self.captioner.map_shape
-            self.map_targets = MapTargets(
-                instances, synonyms, ids, vocabulary, recipe.preprocessing, shape
-            )
+            ids = [each.image_id for each in self.train]
+            seen = recipe.preprocessing, self.captioner.map_shape
+            self.map_targets = MapTargets(instances, synonyms, ids, vocabulary, *seen)
 
     def _use_word_vectors(self, resumed: bool) -> None:
         """Initialise the embeddings, if wanted; a checkpoint has them."""
@@ -138,7 +131,7 @@ class CaptionTask:
     def _make_loss(self) -> CaptioningLoss:
         """The recipe's loss; the first stages of a trained encoder are frozen."""
         recipe, decoder, encoder = self.recipe, self.captioner.decoder, None
-        objective = recipe.objective
+        objective, words = recipe.objective, self.captioner.vocabulary
         if recipe.encoder.train:
             encoder = self.captioner.encoder
             # Batch normalisation that was trained stays as it is.
@@ -148,7 +141,7 @@ class CaptionTask:
         if objective.self_critical is None:
             return CaptioningLoss(decoder, objective, encoder)
         texts = [] if recipe.data.texts is None else map(tokenize, read_lines(recipe.data.texts))
-        references, words = [each.words for each in self.train], self.captioner.vocabulary
+        references = [each.words for each in self.train]
         reward = caption_reward(references, words, objective.self_critical, texts)
         return SelfCriticalLoss(decoder, objective, reward, encoder)
 
@@ -195,8 +188,8 @@ class CaptionTask:
     def _make_rows(self, folder: Path, engine: Engine) -> tuple[list[int], StoredRows | PixelRows]:
         """The training photos that could be read, and their rows.
 
-        Sets the validation photos that could be read, and `rows`, their reader. With photos in the
-        step all are taken: an unreadable photo ends the run.
+        Sets the validation photos that could be read, `rows`, their reader, and `order`, their
+        rows. With photos in the step all are taken: an unreadable photo ends the run.
         """
         recipe, encoder = self.recipe, self.captioner.encoder
         workers = loading_workers(engine.device, engine.local_world_size)
@@ -204,16 +197,14 @@ class CaptionTask:
         self.rows: StoredRows | PixelRows
         if recipe.photos_in_step:
             precision = "float32" if recipe.encoder.train else recipe.features.precision
-            settings = encoder, recipe.augmentation, precision, workers
-            rows, self.rows = (
-                PixelRows(s, recipe.preprocessing, *settings) for s in splits.values()
-            )
-            self.kept = list(range(len(self.validation)))
+            settings = recipe.preprocessing, encoder, recipe.augmentation, precision, workers
+            rows, self.rows = (PixelRows(examples, *settings) for examples in splits.values())
+            self.order = list(range(len(self.validation)))
             return list(range(len(self.train))), rows
         stores = feature_stores(recipe, encoder, splits, engine, folder)
         photos = readable(self.train, stores["train"])
-        self.kept = readable(self.validation, stores["validation"])
-        self.validation = [self.validation[row] for row in self.kept]
+        self.order = readable(self.validation, stores["validation"])
+        self.validation = [self.validation[row] for row in self.order]
         workers = min(2, workers)  # Stored rows need no more.
         self.rows = StoredRows(stores["validation"], workers=workers)
         dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
@@ -222,16 +213,10 @@ class CaptionTask:
     @property
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Groups of the optimiser: the decoder and, if trained, the encoder."""
-        settings, model = self.recipe.training, self.loss
-        groups = [{"params": model.decoder.parameters(), "lr": settings.learning_rate}]
-        if model.encoder is not None:
-            rate = settings.encoder_learning_rate or settings.learning_rate
-            groups.append({"params": model.encoder.parameters(), "lr": rate})
-        return groups
-
-    def order(self) -> Sequence[int]:
-        """The rows of the validation photos."""
-        return self.kept
+        settings = self.recipe.training
+        rates = settings.learning_rate, settings.encoder_learning_rate or settings.learning_rate
+        parts = zip((self.loss.decoder, self.loss.encoder), rates, strict=True)
+        return [{"params": part.parameters(), "lr": rate} for part, rate in parts if part]
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Captions of batches of validation photos."""

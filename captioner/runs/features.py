@@ -27,15 +27,10 @@ from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine
+from captioner.vision import feature_store
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import build_encoder
-from captioner.vision.feature_store import (
-    FeatureStore,
-    StoreRecord,
-    StoreWriter,
-    create_store,
-    read_states,
-)
+from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
@@ -113,14 +108,16 @@ def feature_stores(
     encoder = encoder.for_inference(getattr(torch, features.precision))
     with engine.fail_together():
         for name, record in records.items():
-            create_store(folder / name, record)
-            if not read_states(folder / name, record.rows).all():  # Else it may be read-only.
+            feature_store.create_store(folder / name, record)
+            if not feature_store.read_states(
+                folder / name, record.rows
+            ).all():  # Else it may be read-only.
                 _fill(folder / name, record, recipe, splits[name], encoder, engine)
     with engine.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
             if store.unreadable and recipe.data.on_problem == "refuse":
-                reason = _why_unreadable(splits[name], min(store.unreadable))
+                reason = _why_unreadable(splits[name], store)
                 advice = "set data.on_problem to skip, or delete it"
                 raise UserError(f"feature store {store.folder} lacks photos: {reason}; {advice}")
     return stores
@@ -135,6 +132,7 @@ def _fill(
     engine: Engine,
 ) -> None:
     preprocessing = recipe.preprocessing
+    workers = loading_workers(engine.device, engine.local_world_size)
 
     def load(rows: Sequence[int]) -> tuple[Tensor, list[int]]:
         """Photos (B, 3, size, size), uint8, and the rows whose photos are unreadable, and black.
@@ -160,9 +158,8 @@ def _fill(
     with StoreWriter(folder, record, engine.rank, engine.world_size) as writer:
         batches = writer.missing(recipe.features.batch_size)
         what, count = f"features, {folder.name}", sum(map(len, batches))
-        workers = loading_workers(engine.device, engine.local_world_size)
-        loader = closing(Loader(load, workers)(batches))
-        with progress_bar(what, count, "images", 0, engine.is_main) as progress, loader as loaded:
+        bar = progress_bar(what, count, "images", 0, engine.is_main)
+        with bar as progress, closing(Loader(load, workers)(batches)) as loaded:
             for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
                 pixels = pixels.to(engine.device, non_blocking=True)
                 vectors = encoder.encode(preprocessing.normalise(pixels))
@@ -198,17 +195,16 @@ def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
 
 def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
     """The rows of the readable photos; prints the number of the others and the first reason."""
-    rows = range(len(examples))
-    left = [row for row in rows if row not in store.unreadable]
-    if len(left) < len(rows):
-        reason = _why_unreadable(examples, min(store.unreadable))
-        count = counted(len(rows) - len(left), "photo")
+    left = [row for row in range(len(examples)) if row not in store.unreadable]
+    if missing := len(examples) - len(left):
+        reason, count = _why_unreadable(examples, store), counted(missing, "photo")
         print(f"left out {count} that could not be read, the first: {reason}")
     return left
 
 
-def _why_unreadable(examples: Sequence[Example], row: int) -> str:
-    example = examples[row % len(examples)]
+def _why_unreadable(examples: Sequence[Example], store: FeatureStore) -> str:
+    """Why the first photo that a store lacks cannot be read."""
+    example = examples[min(store.unreadable) % len(examples)]
     try:
         load_image(example.path)
     except UserError as error:

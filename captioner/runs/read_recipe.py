@@ -46,13 +46,12 @@ def read_any_recipe(
     path: also photos and captions that `format_of` knows, which is `FINE_TUNING` on them.
     changes: see `read_recipe`.
     """
-    format = format_of(Path(path))
-    if format is None and Path(path).suffix.lower() not in (".yaml", ".yml", ".json", ""):
-        known = f"(.yaml, .yml, .json) nor a table ({', '.join(SUFFIXES)})"
-        raise UserError(f"{path} is neither a config {known}, nor a folder of photos")
-    if format is not None:
+    if (format := format_of(Path(path))) is not None:
         mapping = deepcopy(FINE_TUNING) | {"data": {"format": format, "annotations": str(path)}}
         return captioning_recipe(with_changes(mapping, changes), f"data {path}")
+    if Path(path).suffix.lower() not in (".yaml", ".yml", ".json", ""):
+        known = f"(.yaml, .yml, .json) nor a table ({', '.join(SUFFIXES)})"
+        raise UserError(f"{path} is neither a config {known}, nor a folder of photos")
     mapping, where = read_mapping(path, changes), f"config {path}"
     task = mapping.get("task") if isinstance(mapping, dict) else None
     if task == TASK:
@@ -84,21 +83,17 @@ def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     """
     eyes, names = mapping.get("encoder", {}).get("weights"), ["encoder", "preprocessing"]
     start = mapping.get("start_from")
-    for model, sections in ((eyes, names), (start, [*names, "decoder", "search"])):
+    for source, sections in ((eyes, names), (start, [*names, "decoder", "search"])):
         with contextlib.suppress(UserError):  # Of something missing, which its reader names.
-            folder = model_folder(model) if isinstance(model, str) else None
-            if folder is not None and kind_of(folder) == "captioner":
-                mapping = _with_sections(mapping, folder, sections)
-    return mapping
-
-
-def _with_sections(mapping: dict[str, Any], folder: Path, names: list[str]) -> dict[str, Any]:
-    model = to_mapping(read_config(folder))
-    model["encoder"]["weights"] = str(folder)
-    for name in names:
-        own, field = mapping.get(name, {}), {"encoder": "name", "decoder": "kind"}.get(name)
-        if field is None or own.get(field) in (None, model[name][field]):
-            mapping = {**mapping, name: {**model[name], **own}}
+            folder = model_folder(source) if isinstance(source, str) else None
+            if folder is None or kind_of(folder) != "captioner":
+                continue
+            model = to_mapping(read_config(folder))
+            model["encoder"]["weights"] = str(folder)
+            for name in sections:
+                own, field = mapping.get(name, {}), {"encoder": "name", "decoder": "kind"}.get(name)
+                if field is None or own.get(field) in (None, model[name][field]):
+                    mapping = {**mapping, name: {**model[name], **own}}
     return mapping
 
 
@@ -130,7 +125,7 @@ def with_encoder_sections(mapping: dict[str, Any]) -> dict[str, Any]:
 def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
     """The plain values of a YAML config with the changes."""
     try:
-        mapping = _yaml(read_text(path, "config"))
+        mapping = yaml.load(read_text(path, "config"), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # Also an impossible date.
         mark = getattr(error, "problem_mark", None)
         reason = str(error).partition("\n")[0] if mark is None else f"line {mark.line + 1}"
@@ -146,7 +141,7 @@ def with_changes(mapping: Any, changes: Sequence[str]) -> Any:
         if not equals or not name:
             raise UserError(f"change {change!r} should read section.field=value")
         try:
-            value = _yaml(text)
+            value = yaml.load(text, _Loader)
         except (yaml.YAMLError, ValueError, RecursionError):
             value = text
         *sections, last = name.split(".")
@@ -168,7 +163,3 @@ _Loader.add_implicit_resolver(
     re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$"),
     list("-+0123456789."),
 )
-
-
-def _yaml(text: str) -> Any:
-    return yaml.load(text, _Loader)  # A safe loader: plain values only.

@@ -37,9 +37,6 @@ from captioner.training.loop import Validation, train
 from captioner.training.optimization import make_optimizer
 from captioner.vision.encoder import Encoder
 
-COMPILED_PARTS = (Attention, EncoderLayer, DecoderLayer, Encoder)
-"""Where a training step spends its time."""
-
 CONFIG = "config.json"
 """File in a run's folder: its recipe."""
 
@@ -62,8 +59,8 @@ Task = CaptionTask | TranslationTask
 
 `read` reads the data and makes the model, before the run's folder is locked; `prepare` makes the
 batches. `loss` is trained on `batches`, by the optimiser's `parameter_groups`. `generate` gives
-texts for batches of the validation data, in `order`, and `score` their scores; `save` writes the
-model, its scores and the texts. `data` describes the data for the model card.
+texts for batches of the validation data, whose numbers are in `order`, and `score` their scores;
+`save` writes the model, its scores and the texts. `data` describes the data for the model card.
 """
 
 
@@ -100,7 +97,7 @@ def train_run(
 
         def validate() -> dict[str, float]:
             # Processes take whole batches in turn, so that scores do not depend on their number.
-            batches = batches_of(task.order(), recipe.validation.batch_size)
+            batches = batches_of(task.order, recipe.validation.batch_size)
             own = batches[engine.rank :: engine.world_size]
             generated: dict[int, str] = {}
             with engine.fail_together():
@@ -146,11 +143,11 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
         reason = f"a run of another task or by another version: {error}"
         raise UserError(f"cannot resume {folder}, {reason}") from None
     before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
+    fixed = (before.keys() | now.keys()) - {*CHANGEABLE}
     is_sampled = isinstance(saved, CaptioningRecipe) and saved.objective.scheduled_sampling > 0
-    changeable = {*CHANGEABLE}
     if is_sampled or saved.training.schedule == "cosine":  # They follow the number of epochs.
-        changeable.discard("training.epochs")
-    for name in sorted((before.keys() | now.keys()) - changeable):
+        fixed.add("training.epochs")
+    for name in sorted(fixed):
         if before.get(name) != now.get(name):
             raise UserError(
                 f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
@@ -164,11 +161,11 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
 def compile_parts(model: nn.Module) -> None:
     """Have torch compile attention, Transformer layers and the encoder, at their first call.
 
-    Not the whole model: a loop over the words of captions would be compiled anew for every length.
-    On a GPU additive attention becomes one kernel in place of four.
+    A step spends its time there. Not the whole model: a loop over the words of captions would be
+    compiled anew for every length. On a GPU additive attention becomes one kernel in place of four.
     """
     for module in model.modules():
-        if isinstance(module, COMPILED_PARTS):
+        if isinstance(module, Attention | EncoderLayer | DecoderLayer | Encoder):
             module.compile()
 
 

@@ -167,12 +167,11 @@ class TranslationTask:
         sacrebleu_metrics()  # Its package may be missing.
         recipe = self.recipe
         start = None
-        if recipe.start_from is not None and not resumed:
-            start = load_translator(model_folder(recipe.start_from))
         self.training, self.validation = read_texts(recipe.data)
         if resumed:
             source, target = load_vocabularies(folder, recipe.text.joint)
-        elif start is not None:
+        elif recipe.start_from is not None:
+            start = load_translator(model_folder(recipe.start_from))
             source, target = start.source, start.target
             if (source is target) != recipe.text.joint:
                 joint = str(source is target).lower()
@@ -200,24 +199,20 @@ class TranslationTask:
         examples, cut = encode_pairs(self.training.pairs, source, target, length)
         self.data = []
         for name, text in (("training", self.training), ("validation", self.validation)):
-            self.data += [
-                f"{name}: {len(text.pairs):,} pairs of sentences",
-                *text.problems.sentences,
-            ]
+            count = f"{name}: {len(text.pairs):,} pairs of sentences"
+            self.data += [count, *text.problems.sentences]
         self.data.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
         print("\n".join(self.data))
         if cut:
             print(f"training: {report_cut('pair', cut, f'{length:,} tokens a side')}")
         self.validated = self.validation.pairs[: recipe.validation.sentences or None]
+        # Similar lengths are together, which needs less padding.
+        lengths = [len(pair.source) for pair in self.validated]
+        self.order = sorted(range(len(lengths)), key=lengths.__getitem__)
         # Sentences need no more than two workers.
         workers = min(2, loading_workers(engine.device, engine.local_world_size))
         tokens, seed = recipe.data.batch_tokens, recipe.training.seed
         self.batches = TranslationBatches(examples, tokens, seed, workers)
-
-    def order(self) -> Sequence[int]:
-        """The validation pairs; similar lengths are together, which needs less padding."""
-        lengths = [len(pair.source) for pair in self.validated]
-        return sorted(range(len(lengths)), key=lengths.__getitem__)
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Translations of batches of validation sources."""

@@ -39,10 +39,8 @@ class Position:
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
     """The states of this process's generators: the CPU's, and its GPU's."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
+    of_gpu = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    return {"cpu": torch.get_rng_state(), **of_gpu}
 
 
 def save_checkpoint(
@@ -94,8 +92,8 @@ def load_checkpoint(
     device = next(model.parameters()).device
     for index, parameter in enumerate(_parameters(optimizer)):
         prefix = f"optimizer.{index}."
-        for name in (name for name in tensors if name.startswith(prefix)):
-            value = tensors[name]
+        own = {name: value for name, value in tensors.items() if name.startswith(prefix)}
+        for name, value in own.items():
             if value.dim() and value.shape != parameter.shape:  # 0 of the number of steps.
                 raise UserError(f"{other_model}: state {name!r}")
             # Fused Adam needs the memory format of the parameter. A copy: Windows cannot replace a
@@ -120,8 +118,7 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
         raise UserError(f"checkpoint {path} cannot be read ({error})") from None
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of a training run")
-    made_by = header.get("processes", "1")
-    if made_by != str(world_size):
+    if (made_by := header.get("processes", "1")) != str(world_size):
         raise UserError(
             f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}: resume it "
             f"with {made_by}, or start another run from its model (start_from)"

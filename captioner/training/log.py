@@ -37,7 +37,7 @@ class RunLog:
         write_text(self._path, kept)
 
     def write(self, record: dict[str, Any]) -> None:
-        """Append one record; its numbers are TensorBoard's scalars."""
+        """Append one record, also for TensorBoard."""
         with refuse_os_errors(f"cannot write {self._path}"), self._path.open("a") as file:
             file.write(json.dumps(record) + "\n")
         self.write_scalars(record)

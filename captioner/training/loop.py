@@ -128,16 +128,16 @@ class _Run:
                 raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.world_size > 1:
                 torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
-            resumed = self.resume and self.path.exists()
-            if resumed:
-                where = engine.rank, engine.world_size
-                self.position = load_checkpoint(
-                    self.path, self.model, self.optimizer, self.averages, *where
-                )
-            if engine.is_main:
-                position = self.position
+            recorded = None
+            if self.resume and self.path.exists():
+                trained, ranks = (self.model, self.optimizer), (engine.rank, engine.world_size)
+                self.position = load_checkpoint(self.path, *trained, self.averages, *ranks)
+                is_begun = self.position.step_in_epoch > 0
                 # A record of this step is rewritten at the end of the epoch.
-                recorded = position.step - (position.step_in_epoch > 0) if resumed else None
+                recorded = self.position.step - is_begun
+                epoch = self.position.epoch + is_begun
+                print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
+            if engine.is_main:
                 self.log = RunLog(self.folder, recorded, config.tensorboard)
                 if config.precision == "bfloat16" and not has_bfloat16(engine.device):
                     print(
@@ -145,9 +145,6 @@ class _Run:
                         "than float32 here: set training.precision=float32",
                         file=sys.stderr,
                     )
-            if engine.is_main and resumed:
-                epoch = position.epoch + (position.step_in_epoch > 0)
-                print(f"going on after step {position.step} (epoch {epoch})", flush=True)
         self.stepper = Stepper(self.model, self.optimizer, config, engine, self.position)
         self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step
@@ -182,20 +179,16 @@ class _Run:
         """Train the rest of the epoch, validate, log and save."""
         config, position = self.config, self.position
         means = self._train_epoch()
-        is_due = (position.epoch + 1) % config.validate_every == 0
-        is_due = self.validation is not None and (is_due or position.epoch + 1 == config.epochs)
-        if is_due and self.saved_step < position.step:  # Validation takes long, and may fail.
+        epoch, rate = position.epoch + 1, self.optimizer.param_groups[0]["lr"]
+        validation = self.validation
+        if epoch % config.validate_every and epoch != config.epochs:
+            validation = None
+        if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
             self.save()
         self.stepper.end_epoch()
-        record: dict[str, Any] = {
-            "epoch": position.epoch,
-            "step": position.step,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
-            **{f"train_{name}": value for name, value in means.items()},
-        }
-        if self.validation is not None and is_due:
-            record |= self.validate(self.validation)
-        self.save(record)
+        record = {"epoch": epoch, "step": position.step, "learning_rate": rate}
+        record |= {f"train_{name}": value for name, value in means.items()}
+        self.save(record | (self.validate(validation) if validation else {}))
 
     def validate(self, validation: Validation) -> dict[str, float]:
         """Score the model, and keep it if it is the best so far."""
@@ -254,11 +247,11 @@ class _Run:
         stop, save = self.engine.sum(flags).tolist()
         if stop or save:
             self.save()
-        if stop and self.engine.is_main:
+        if stop and not self.engine.is_main:
+            raise SystemExit(128 + signal.SIGINT)
+        if stop:
             step = self.position.step
             raise Interrupted(f"stopped after step {step}; resume from {self.path} with --resume")
-        if stop:
-            raise SystemExit(128 + signal.SIGINT)
 
     def _set_learning_rate(self, step: int) -> None:
         steps = self.config.epochs * len(self.data)
@@ -275,7 +268,6 @@ class _Run:
             if self.log is not None:
                 if record is not None:
                     self.log.write(record)
-                save_checkpoint(
-                    self.path, self.model, self.optimizer, self.position, self.averages, states
-                )
+                trained = self.model, self.optimizer
+                save_checkpoint(self.path, *trained, self.position, self.averages, states)
         self.save_time, self.saved_step = time.monotonic(), self.position.step

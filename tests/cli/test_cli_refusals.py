@@ -115,7 +115,7 @@ def test_a_mistake_is_one_sentence_and_every_file_stays(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("captoin a.jpg", "'captoin' (choose from"),
+        ("captoin a.jpg", "; did you mean 'caption'?"),
         ("caption a.jpg --bean 3", "unrecognized arguments: --bean 3; did you mean '--beam'?"),
         ("translate a.txt b.txt", "unrecognized arguments: b.txt"),
         ("evaluate M --format csv", "'csv' (choose from"),

@@ -16,19 +16,11 @@ from samples import Output, Patch
 
 from captioner.caption.caption import Caption
 from captioner.caption.photos import Captioned
-from captioner.cli.descriptions import Embedder
-from captioner.cli.descriptions import write_xmp as write_description
+from captioner.cli.descriptions import Embedder, write_xmp
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs
 from captioner.data.xmp import Description
 from captioner.errors import UserError
-
-
-def write_xmp(
-    path: Path, caption: str, keywords: list[str], language: str = "en", overwrite: bool = False
-) -> bool:
-    return write_description(path, Description(caption, keywords, language, 0.61), overwrite)
-
 
 LIGHTROOM = """\
 <?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
@@ -67,7 +59,7 @@ def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
     before = exiftool(path)
     # What captioner wrote is replaced, the user's own keyword "dog" stays.
     for caption, nouns in (("a dog & a cat", ["dog", "cat"]), ("a boat", ["boat"])):
-        write_xmp(path, caption, nouns)
+        write_xmp(path, Description(caption, nouns))
         assert exiftool(path) == before | {
             "XMP-dc:Description": caption,
             "XMP-dc:Description-en": caption,
@@ -76,7 +68,7 @@ def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for kept in ("<?xpacket begin", "<!-- by hand --", "Adobe XMP Core 7.0", "<?xpacket end"):
         assert kept in text
-    write_xmp(path, caption, nouns)  # Writing twice changes nothing.
+    write_xmp(path, Description(caption, nouns))  # Writing twice changes nothing.
     assert path.read_text(encoding="utf-8") == text
 
 
@@ -96,7 +88,7 @@ def test_a_file_that_is_not_xmp_is_left_alone(content: str, sentence: str, tmp_p
     path = tmp_path / "photo.xmp"
     path.write_text(content)
     with pytest.raises(UserError, match=rf"photo\.xmp {sentence}"):
-        write_xmp(path, "a dog", ["dog"])
+        write_xmp(path, Description("a dog", ["dog"]))
     assert path.read_text() == content
 
 

@@ -34,12 +34,6 @@ def caption(*options: str) -> int:
     return main([*command, *options])
 
 
-def outputs_of(photos: list[str], *options: str) -> Outputs:
-    return Outputs(
-        build_parser().parse_args(["caption", *photos, *options]), {p: p for p in photos}
-    )
-
-
 def lines(path: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
@@ -68,8 +62,9 @@ def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> N
     places = {kind: f"out.{kind}" for kind in ("json", "jsonl", "csv")}
     options = [part for kind, path in places.items() for part in (f"--{kind}", path)]
     options += ["--csv-for", "excel"]
-    outputs = outputs_of(["a.jpg", "b.jpg"], *options)
-    for number, photo in enumerate(("a.jpg", "b.jpg"), start=1):
+    photos = {name: name for name in ("a.jpg", "b.jpg")}
+    outputs = Outputs(build_parser().parse_args(["caption", *photos, *options]), photos)
+    for number, photo in enumerate(photos, start=1):
         reason = f"{photo} is not an image"
         assert outputs.add(outputs.draw(Failed(photo, reason))) == reason
         assert len(lines("out.jsonl")) == number
