@@ -21,8 +21,7 @@ class Attention(nn.Module):
         self, score: Score, selection: SoftSelection | HardSelection | None = None
     ) -> None:
         super().__init__()
-        self.score = score
-        self.selection = SoftSelection() if selection is None else selection
+        self.score, self.selection = score, selection or SoftSelection()
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
         """Project the keys of values (B, L, D), mask (B, L), once."""
@@ -41,10 +40,8 @@ class Attention(nn.Module):
         generator: source of hard selection's draws.
         expected: (B, Q) boolean, queries for which hard selection takes the expected value.
         """
-        scores = self.score(query, memory)  # (B, Q, L)
-        attended: Attended = self.selection(
-            memory.values, scores, combined_mask(memory, None), generator, expected
-        )
+        scores, mask = self.score(query, memory), combined_mask(memory, None)  # (B, Q, L)
+        attended: Attended = self.selection(memory.values, scores, mask, generator, expected)
         return attended
 
 
@@ -64,9 +61,7 @@ class LocalAttention(Attention):
         self.half_width = half_width
         self.favour_centre = favour_centre
 
-    def forward(  # type: ignore[override]
-        self, query: Tensor, memory: Memory, centres: Tensor
-    ) -> Attended:
+    def forward(self, query: Tensor, memory: Memory, centres: Tensor) -> Attended:  # type: ignore[override]
         """Queries (B, Q, H) and their centres (B, Q) -> contexts (B, Q, D), weights (B, Q, L).
 
         A window is cut at the ends of its source. A centre beyond S, the number of positions of
@@ -160,12 +155,9 @@ class MultiHeadAttention(nn.Module):
         if is_slow:
             split, keys, values = split.float(), keys.float(), values.float()
         with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
+            dropout = self.dropout.p if self.training else 0.0
             context = functional.scaled_dot_product_attention(
-                split,
-                keys,
-                values,
-                combined_mask(memory, mask),
-                dropout_p=self.dropout.p if self.training else 0.0,
+                split, keys, values, combined_mask(memory, mask), dropout_p=dropout
             )  # (B, N, Q, H / N)
         joined = context.transpose(1, 2).flatten(start_dim=2)  # (B, Q, H)
         return self.output_projection(joined)  # type: ignore[no-any-return]

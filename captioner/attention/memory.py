@@ -33,9 +33,9 @@ class Memory:
         if shapes[0][:-1] != shapes[1][:-1] or self.length == 0:
             raise ValueError(f"memory: values and keys {shapes} differ in (B, [N,] L), or L is 0")
         if self.mask is not None:
-            expected = (self.batch_size, self.length)
-            if tuple(self.mask.shape) != expected:
-                raise ValueError(f"memory: mask {tuple(self.mask.shape)} is not (B, L) {expected}")
+            given, expected = tuple(self.mask.shape), (self.batch_size, self.length)
+            if given != expected:
+                raise ValueError(f"memory: mask {given} is not (B, L) {expected}")
             refuse_empty_rows(self.mask)
 
     @property
@@ -84,9 +84,8 @@ def refuse_empty_rows(mask: Tensor) -> None:
     gives NaN, which training and decoding refuse, or 0 by torch's fused attention.
     """
     if mask.dtype != torch.bool:
-        raise ValueError(
-            f"attention mask must be boolean (True = may be attended), not {mask.dtype}"
-        )
+        reason = "must be boolean (True = may be attended)"
+        raise ValueError(f"attention mask {reason}, not {mask.dtype}")
     if mask.device.type != "cpu" or torch.compiler.is_compiling():
         return
     attendable = mask.any(dim=-1)  # (...)

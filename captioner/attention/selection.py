@@ -86,17 +86,9 @@ class SoftSelection(nn.Module):
     """Takes the expected value, z = sum_i alpha_i a_i. Xu et al. 2015, equation 13."""
 
     def forward(
-        self,
-        values: Tensor,
-        scores: Tensor,
-        mask: Tensor | None = None,
-        generator: torch.Generator | None = None,
-        expected: Tensor | None = None,
+        self, values: Tensor, scores: Tensor, mask: Tensor | None = None, *_: object
     ) -> Attended:
-        """Values (..., L, D) and scores (..., Q, L) -> `Attended`.
-
-        generator, expected: unused; see `HardSelection`.
-        """
+        """Values (..., L, D) and scores (..., Q, L) -> `Attended`; see also `HardSelection`."""
         weights = masked_softmax(scores, mask)  # (..., Q, L)
         context = weights.to(values.dtype) @ values  # (..., Q, D)
         return Attended(context, weights, scores)

@@ -114,11 +114,11 @@ class DecoderLayer(nn.Module):
         source: Memory,
         cache: Memory | None,
         mask: Tensor,
-        needs_weights: bool,
+        is_chosen: bool,
     ) -> tuple[Tensor, Tensor | None, Memory]:
         """Vectors of the T newest tokens (B, K, T, H) -> vectors (B, K, T, H).
 
-        Also the attention over the source (B, N, K, T, S), None without `needs_weights`, and the
+        Also the attention over the source (B, N, K, T, S), None without `is_chosen`, and the
         keys and values of all tokens so far (B, N, M, H / N).
 
         source: `cross_attention.remember` of the encoder's outputs, of B sources.
@@ -132,12 +132,10 @@ class DecoderLayer(nn.Module):
         context = self.self_attention.context(normed, extended, mask)  # (B, K * T, H)
         vectors = self.around_attention(vectors, context.view(shape))
 
-        normed = self.around_cross.before(vectors).flatten(1, 2)  # (B, K * T, H)
-        weights: Tensor | None = None
-        if needs_weights:
-            attended = self.cross_attention(normed, source)
-            context = attended.context  # (B, K * T, H)
-            weights = attended.weights.unflatten(2, shape[1:3])  # (B, N, K, T, S)
+        normed, weights = self.around_cross.before(vectors).flatten(1, 2), None  # (B, K * T, H)
+        if is_chosen:
+            context, weights, *_ = self.cross_attention(normed, source)
+            weights = weights.unflatten(2, shape[1:3])  # (B, N, K, T, S)
         else:
             context = self.cross_attention.context(normed, source)  # (B, K * T, H)
         vectors = self.around_cross(vectors, context.view(shape))

@@ -20,13 +20,10 @@ from captioner.cpu.recurrence import exponentials as exponentials
 
 SWITCH = "CAPTIONER_CPU_CODE"
 """Environment variable: `0` runs plain torch code everywhere."""
-
 _FEW = range(2, 33)
 """Numbers of rows for which the transposed product is faster, by up to four times."""
-
 _LARGE = 1 << 19
 """Elements of weights from which it is: smaller ones stay in a core's own cache."""
-
 _PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
 """Photos in a chunk that the caches hold: VGG-11 took 69 ms a photo, with 16 at once 85."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +17,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from captioner.devices import at_least_float32
-
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
 
 _BLOCK_ELEMENTS = 1 << 18
 """Elements of a temporary that stays in the cache: 1 MiB in float32."""
@@ -29,15 +26,11 @@ _LARGE = 30.0
 their sum is so large that tanh is 1 or -1."""
 
 
-def autocast_disabled(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Decorate a function of CPU tensors to compute in their own types inside autocast."""
-
-    @wraps(function)
-    def computed(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        with torch.autocast("cpu", enabled=False):
-            return function(*args, **kwargs)
-
-    return computed
+@contextmanager
+def autocast_disabled() -> Iterator[None]:
+    """Compute with CPU tensors in their own types inside autocast; also a decorator."""
+    with torch.autocast("cpu", enabled=False):
+        yield
 
 
 # Additive scores s_ql = v . tanh(q_q + k_l). The plain equation makes a temporary (B, Q, L, A), too
@@ -68,7 +61,7 @@ def exponentials(projected: Tensor) -> Tensor:
     return (2 * wide.clamp(-limit, limit)).exp_()
 
 
-@autocast_disabled
+@autocast_disabled()
 def additive_scores(query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Tensor) -> Tensor:
     """The scores (B, Q, L), in float32 at least, without a gradient.
 
@@ -81,7 +74,7 @@ def additive_scores(query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Te
     return scores.mul_(-2).add_(v.sum())
 
 
-@autocast_disabled
+@autocast_disabled()
 def query_gradient(
     grad_scores: Tensor, query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -97,7 +90,7 @@ def query_gradient(
     return grad_query.mul_(4 * v), grad_scores.sum() - 2 * weighted_r
 
 
-@autocast_disabled
+@autocast_disabled()
 def key_gradient(
     grad_scores: Tensor, query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Tensor
 ) -> Tensor:
@@ -190,7 +183,7 @@ class Recurrence(torch.autograd.Function):
     """
 
     @staticmethod
-    @autocast_disabled
+    @autocast_disabled()
     def forward(
         ctx: Any,
         choose: Callable[[Tensor], Tensor] | None,
@@ -269,7 +262,7 @@ class Recurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    @autocast_disabled
+    @autocast_disabled()
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the states, contexts and log-weights -> of the tensors of `forward`."""
         recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells, *rest = (

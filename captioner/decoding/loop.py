@@ -144,8 +144,7 @@ def decode(
     one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
     except by sampling, where one generator serves the batch.
     """
-    strategy = BeamSearch() if strategy is None else strategy
-    constraints = Constraints() if constraints is None else constraints
+    strategy, constraints = strategy or BeamSearch(), constraints or Constraints()
     batch_size, device = memory.batch_size, memory.values.device
     state = decoder.start(memory)
     tokens = torch.full((batch_size, 1), start, device=device)  # (B, 1)

@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 ORDER = 4
 """Of the n-grams to which a search keeps. Triples allow "playing on a basketball", since people
 write "playing on a" and "on a basketball court"."""
-
 LIKELIEST = 64
 """Tokens of a step that are looked up among the known n-grams."""
-
 IMPOSSIBLE = -1e4
 """Floor on an end token's log-probability where nothing else is left; finite, so that the
 hypothesis can be ranked and saved as JSON."""
-
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 """The options that need `sample`."""
 
@@ -73,8 +70,7 @@ class SearchOptions(Config):
     def _check(self) -> Self:
         if not self.sample and self.n_best > self.beam:
             raise ValueError(f"n_best {self.n_best} is more than the beam size, {self.beam}")
-        fewest, most = self.minimum_length, self.maximum_length
-        if fewest > most:
+        if (fewest := self.minimum_length) > (most := self.maximum_length):
             raise ValueError(f"minimum_length {fewest} is more than maximum_length, {most}")
         return self
 

@@ -137,12 +137,9 @@ def cross_entropies(
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
     """
     wide = at_least_float32(logits)  # (B, T, V)
-    terms = functional.cross_entropy(
-        wide.flatten(end_dim=1),
-        targets.flatten(),
-        reduction="none",
-        label_smoothing=label_smoothing,
-    ).view(targets.shape)  # (B, T)
+    flat = wide.flatten(end_dim=1), targets.flatten()  # (B * T, V), (B * T)
+    terms = functional.cross_entropy(*flat, reduction="none", label_smoothing=label_smoothing)
+    terms = terms.view(targets.shape)  # (B, T)
     plain = terms.detach()
     if label_smoothing > 0:
         # The smoothed term is log sum exp(z) - (1 - e) z_y - e mean(z).
