@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 
 class UserError(Exception):
@@ -14,6 +15,15 @@ class UserError(Exception):
     docstring says so only where the reason surprises. A mistake of the calling program is a
     `ValueError`.
     """
+
+
+@contextmanager
+def refuse_missing(need: str, extra: str) -> Iterator[None]:
+    """Raise `UserError` if an import in the block fails. need: "x needs y"; extra: has y."""
+    try:
+        yield
+    except ImportError:
+        raise UserError(f'{need}: pip install "captioner[{extra}]"') from None
 
 
 def near_names(

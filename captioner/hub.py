@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_missing
 from captioner.model_folders import CARD, CONFIG, WEIGHTS, kind_of
 
 FILES = (WEIGHTS, CONFIG, "vocabulary.json", "source.json", "target.json", CARD)
@@ -25,27 +24,18 @@ _NAME = r"\w[\w.-]*/\w[\w.-]*"
 _ADDRESS = re.compile(rf"hf:/+({_NAME})(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
 
 
-class Address(NamedTuple):
-    """A model on the hub. revision: None for the newest commit."""
-
-    repository: str
-    revision: str | None
-
-    def __str__(self) -> str:
-        return f"hf://{self.repository}" + (f"@{self.revision}" if self.revision else "")
-
-
 def is_address(name: str | os.PathLike[str]) -> bool:
     """Whether a model's name is an address, also as a `Path`, which drops a slash."""
     return PurePath(name).as_posix().startswith("hf:/")
 
 
-def parse_address(name: str | os.PathLike[str]) -> Address:
-    """Read an address."""
-    found = _ADDRESS.fullmatch(PurePath(name).as_posix())
+def _parse(name: str | os.PathLike[str]) -> tuple[str, str, str | None]:
+    """An address, its repository and its revision; None for the newest commit."""
+    path = PurePath(name).as_posix()
+    found = _ADDRESS.fullmatch(path)
     if found is None:
         raise UserError(f"{name} is not of the form hf://user/name or hf://user/name@revision")
-    return Address(*found.groups())
+    return path.replace(":/", "://", 1), found[1], found[2]
 
 
 def fetch_model(name: str | os.PathLike[str]) -> Path:
@@ -53,8 +43,7 @@ def fetch_model(name: str | os.PathLike[str]) -> Path:
 
     The config comes first: a repository of another kind is refused before its weights.
     """
-    address = parse_address(name)
-    repository, revision = address
+    address, repository, revision = _parse(name)
     with _explained(address):
         from huggingface_hub import snapshot_download
 
@@ -70,7 +59,7 @@ def pinned(name: str) -> str:
     """The name of a model; an address with its commit."""
     if not is_address(name):
         return name
-    return str(Address(parse_address(name).repository, fetch_model(name).name))
+    return f"hf://{_parse(name)[1]}@{fetch_model(name).name}"
 
 
 def push_model(folder: Path, name: str, private: bool = False) -> str:
@@ -78,13 +67,13 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
 
     The repository is created if needed. private: refuse one that is public.
     """
-    address = parse_address(name if is_address(name) else f"hf://{name}")
-    if address.revision:
+    address, repository, revision = _parse(name if is_address(name) else f"hf://{name}")
+    if revision:
         raise UserError(f"{address} names a revision, which a push makes; leave it out")
     with _explained(address, has_bars=True):
         from huggingface_hub import CommitOperationAdd, HfApi
 
-        hub, repository = HfApi(), address.repository
+        hub = HfApi()
         # None: the rule of the user or the organisation.
         hub.create_repo(repository, private=private or None, exist_ok=True)
         if private and not hub.repo_info(repository).private:
@@ -92,22 +81,19 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
         files = [file for file in FILES if (folder / file).is_file()]
         additions = [CommitOperationAdd(file, folder / file) for file in files]
         commit = hub.create_commit(repository, additions, commit_message="captioner push")
-    return str(Address(repository, commit.oid))
+    return f"hf://{repository}@{commit.oid}"
 
 
 @contextmanager
-def _explained(address: Address, has_bars: bool = False) -> Iterator[None]:
+def _explained(address: str, has_bars: bool = False) -> Iterator[None]:
     """Turns errors of huggingface_hub into one sentence, and silences its warnings.
 
     has_bars: shows its progress, on a terminal.
     """
-    try:
+    with refuse_missing(f"{address} needs huggingface_hub", "hub"):
         from huggingface_hub import errors
 
         utils = import_module("huggingface_hub.utils")
-    except ImportError:
-        need = 'huggingface_hub: pip install "captioner[hub]"'
-        raise UserError(f"{address} needs {need}") from None
     verbosity = utils.logging.get_verbosity()
     utils.logging.set_verbosity(logging.ERROR)
     hides_bars = not (utils.are_progress_bars_disabled() or (has_bars and sys.stderr.isatty()))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from captioner.errors import UserError
+from captioner.errors import refuse_missing
 from captioner.files import atomic_path, refuse_os_errors
 
 _ROWS_OF_GROUP = 1000
@@ -16,10 +16,8 @@ AddRows = Callable[[Sequence[Mapping[str, Any]]], None]
 
 def pyarrow_library() -> Any:
     """The module `pyarrow`, with `pyarrow.parquet`."""
-    try:
+    with refuse_missing("Parquet needs pyarrow", "shards"):
         import pyarrow.parquet
-    except ImportError:
-        raise UserError('Parquet needs pyarrow: pip install "captioner[shards]"') from None
     return pyarrow
 
 

@@ -13,7 +13,7 @@ from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Problems
 from captioner.data.parallel import read_rows
 from captioner.decoding.options import TranslationSearch
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_missing
 from captioner.translate.translator import Translator
 
 WIDTH = 5
@@ -109,12 +109,8 @@ def bleu_by_length(
 
 def sacrebleu_metrics() -> Any:
     """sacrebleu's metrics; the package is an extra."""
-    try:
+    with refuse_missing("scoring translations needs the package sacrebleu", "translate"):
         from sacrebleu import metrics
-    except ImportError:
-        raise UserError(
-            'scoring translations needs the package sacrebleu: pip install "captioner[translate]"'
-        ) from None
     return metrics
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioner.errors import UserError
+from captioner.errors import refuse_missing
 
 if TYPE_CHECKING:
     from captioner.onnx.captioner import OnnxCaptioner
@@ -20,10 +20,8 @@ NGRAMS = "ngrams.bin"
 
 def load(folder: str | os.PathLike[str]) -> OnnxCaptioner:
     """Load a folder that `captioner export` wrote; torch is not imported."""
-    try:
+    with refuse_missing("ONNX needs onnxruntime", "onnx"):
         import onnxruntime  # noqa: F401
-    except ImportError:
-        raise UserError('ONNX needs onnxruntime: pip install "captioner[onnx]"') from None
     from captioner.onnx.captioner import OnnxCaptioner
 
     return OnnxCaptioner(Path(folder))

@@ -34,7 +34,7 @@ from captioner.attention.memory import Memory
 from captioner.caption.captioner import Captioner
 from captioner.caption.lstm import DecoderState, ShowAttendTellDecoder
 from captioner.decoding.constraints import ngrams_of_keys
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_missing
 from captioner.files import write_bytes, write_json
 from captioner.onnx import DESCRIPTION, FORMAT, NGRAMS
 from captioner.text.languages import FUNCTION_WORDS
@@ -78,11 +78,9 @@ class _Step(_Start):
 @torch.no_grad()
 def export_captioner(model: Captioner, folder: Path, precision: Precision = "float32") -> None:
     """Write a captioner's ONNX folder; needs the packages onnx and onnxscript."""
-    try:
+    with refuse_missing("export needs onnx", "export"):
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
-    except ImportError:
-        raise UserError('export needs onnx: pip install "captioner[export]"') from None
     if not isinstance(model.decoder, ShowAttendTellDecoder):
         kind = model.decoder.config.kind
         raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")

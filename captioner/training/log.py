@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from captioner.errors import UserError
+from captioner.errors import refuse_missing
 from captioner.files import read_text, refuse_os_errors, write_text
 
 LOG, BOARD = "log.jsonl", "tensorboard"
@@ -53,12 +53,6 @@ class RunLog:
 
 def summary_writer() -> Any:
     """Torch's writer for TensorBoard."""
-    try:
-        # Imported here: an optional package.
+    with refuse_missing("training.tensorboard needs the package tensorboard", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UserError(
-            "training.tensorboard needs the package tensorboard: "
-            'pip install "captioner[tensorboard]"'
-        ) from None
     return SummaryWriter

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from captioner.errors import UserError, did_you_mean, near_names
+from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.schema import choices
 from captioner.vision.encoder import (
@@ -221,12 +221,8 @@ class TorchvisionEncoder(NetworkEncoder):
 
 def _timm(config: NetworkConfig) -> Any:
     """The package, which knows the network."""
-    try:
+    with refuse_missing(f"the encoder {config.name} needs the package timm", "timm"):
         import timm
-    except ImportError:
-        raise UserError(
-            f'the encoder {config.name} needs the package timm: pip install "captioner[timm]"'
-        ) from None
     _check_name(config, {*timm.list_models(), *timm.list_pretrained()})
     return timm
 

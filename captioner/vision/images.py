@@ -18,7 +18,7 @@ import numpy
 from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
 
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_missing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -195,12 +195,8 @@ def _identify(file: BinaryIO, name: str) -> ImageFile.ImageFile:
             raise UserError(
                 f"{name} is not an image that can be read ({_FORMATS_IN_WORDS}), or is damaged"
             ) from None
-    try:
+    with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
         from pillow_heif import register_heif_opener
-    except ImportError:
-        raise UserError(
-            f'{name} is HEIC, which needs pillow-heif: pip install "captioner[heif]"'
-        ) from None
     register_heif_opener()
     return Image.open(file, formats=["HEIF"])
 
