@@ -16,8 +16,7 @@ from captioner.errors import UserError, counted
 from captioner.text import TextVocabulary
 from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
 
-_BATCHES_SORTED_TOGETHER = 100
-"""Sorting within this many batches leaves little padding and stays random."""
+_BATCHES_SORTED_TOGETHER = 100  # Leaves little padding, and the order random.
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -55,8 +54,7 @@ def encode_pairs(
 
     Returns them, and the lines of those that were cut.
     """
-    examples: list[PairExample] = []
-    cut: list[int] = []
+    examples, cut = list[PairExample](), list[int]()
     for pair in pairs:
         sides = source.split(pair.source), target.split(pair.target)
         kept = [tokens[:maximum_length] for tokens in sides]

@@ -28,22 +28,17 @@ OnProblem = Literal["refuse", "skip"]
 
 IN_TRAINING = "in training --set data.on_problem=skip"
 
-TRAIN, VALIDATION = "train", "val"
-"""The splits that are drawn from a source without splits."""
+TRAIN, VALIDATION = "train", "val"  # The splits that are drawn.
 
 _LISTED_OF_EACH_KIND = 10
-
-_SEED = 0
-"""Of the drawn splits."""
+_SEED = 0  # Of the drawn splits.
 
 
 @dataclass(frozen=True)
 class Example:
-    """A photo and its captions.
+    """A photo and its captions, stripped; none of a photo that is only to be captioned.
 
-    image_id: COCO's id, else the file name.
-    path: the photo's file; in a shard, the photo; of a generated picture, the picture.
-    captions: stripped; none of a photo that is only to be captioned.
+    image_id: COCO's id, else the file name. path: the file, or the photo in a shard or generated.
     """
 
     image_id: ImageId
@@ -87,7 +82,7 @@ class Problems:
 
     @property
     def sentences(self) -> list[str]:
-        """The notes, and the summary of the problems, if any."""
+        """The notes, and the summary of the problems if there are any."""
         return self.notes + [self.summary()] * bool(self.kinds)
 
     def summary(self) -> str:
@@ -109,10 +104,10 @@ class Problems:
             count = len(sentences)
             if count > 1:  # The first noun: "images without a split".
                 kind = re.sub("image|caption|line|sentence|shard", r"\g<0>s", kind, count=1)
-            listed = "; ".join(sentences[:_LISTED_OF_EACH_KIND])
-            if count > _LISTED_OF_EACH_KIND:
-                listed += f"; and {count - _LISTED_OF_EACH_KIND:,} more"
-            parts.append(f"{count:,} {kind} ({listed})")
+            listed = sentences[:_LISTED_OF_EACH_KIND]
+            if more := count - len(listed):
+                listed.append(f"and {more:,} more")
+            parts.append(f"{count:,} {kind} ({'; '.join(listed)})")
         return ", ".join(parts)
 
     def __len__(self) -> int:
@@ -121,7 +116,10 @@ class Problems:
 
 @dataclass
 class _Photo:
-    """record: its name, for messages. name: by which it is drawn for validation."""
+    """record: its name, for messages. split: None if the source has no splits.
+
+    name: by which it is drawn for validation; by default the id. captions: each with its record.
+    """
 
     image_id: ImageId
     record: str
@@ -155,11 +153,7 @@ class Collector:
         split: str | None = None,
         name: str | None = None,
     ) -> bool:
-        """Add an image; False, and a problem, if it was added before.
-
-        record: the record's name, for messages. split: None if the source has no splits. name: by
-        which it is drawn for validation; by default the id.
-        """
+        """Add an image; False, and a problem, if it was added before. See `_Photo`."""
         key = str(image_id)
         first = self._photos.get(key)
         if first is None:
@@ -196,15 +190,13 @@ class Collector:
                     if split in (None, photo.split):
                         examples.append(example)
         self.problems.settle()
-        for split, examples in zip(splits, found, strict=True):
-            if not examples:
-                where = "" if split is None else f" in split {split!r}"
-                others = ", ".join(sorted(filter(None, present))) or "none"
-                facts = [f"splits: {others}", *self.problems.notes]
-                raise UserError(
-                    f"no photo with a caption is left{where} of {self.problems.summary()} "
-                    f"({'; '.join(facts)})"
-                )
+        if [] in found:
+            split = splits[found.index([])]
+            where = "" if split is None else f" in split {split!r}"
+            others = ", ".join(sorted(filter(None, present))) or "none"
+            facts = "; ".join([f"splits: {others}", *self.problems.notes])
+            left = f"no photo with a caption is left{where} of {self.problems.summary()}"
+            raise UserError(f"{left} ({facts})")
         return found
 
     def _draw_splits(self, splits: Sequence[str | None]) -> None:

@@ -47,8 +47,7 @@ class Target:
 class Grounding:
     """Finds the targets of the words of captions; contains the annotated photos.
 
-    source: for messages. images: also those with nothing in them. find: the target of each of T
-    words of a caption; None if the word names nothing annotated.
+    find: the target of each of T words of a caption; None if the word names nothing annotated.
     """
 
     source: str
@@ -66,8 +65,7 @@ class Grounding:
         return self.find(image_id, words) if image_id in self.images else [None] * len(words)
 
 
-_Side = Annotated[int, Field(ge=1, le=20_000)]
-"""Pixels; masks are as large as the photo."""
+_Side = Annotated[int, Field(ge=1, le=20_000)]  # Pixels; masks are as large as the photo.
 
 _Box = Annotated[tuple[float, float, float, float], Field(strict=False)]
 
@@ -138,10 +136,8 @@ class CocoInstances:
         for place, thing in enumerate(file.annotations):
             image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
             if image_id not in self._photos or category_id not in categories:
-                raise UserError(
-                    f"annotations[{place}] of {where} is of image {image_id} and category "
-                    f"{category_id}, which are not both there"
-                )
+                both = f"image {image_id} and category {category_id}, which are not both there"
+                raise UserError(f"annotations[{place}] of {where} is of {both}")
             self._photos[image_id].things.append((categories[category_id], thing))
 
     def __contains__(self, image_id: object) -> bool:
@@ -176,10 +172,9 @@ class CocoInstances:
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
         """The categories in both the files and a word list; raises `UserError` if none is."""
-        known = frozenset(synonyms.categories) & frozenset(self._categories.values())
-        if not known:
-            raise UserError(f"the word list has none of the categories of {self}")
-        return known
+        if known := frozenset(synonyms.categories) & frozenset(self._categories.values()):
+            return known
+        raise UserError(f"the word list has none of the categories of {self}")
 
     def grounding(self, synonyms: Synonyms) -> Grounding:
         """A grounding whose target of a word is every object of the category that it names."""
@@ -199,10 +194,9 @@ class CocoInstances:
         return self._photos.get(name) or self._photos.get(Path(name).name)
 
     def _require(self, image_id: ImageId) -> _Photo:
-        photo = self._find(image_id)
-        if photo is None:
-            raise UserError(f"image {image_id!r} is not in {self}")
-        return photo
+        if photo := self._find(image_id):
+            return photo
+        raise UserError(f"image {image_id!r} is not in {self}")
 
     def _mask(self, thing: _Thing, width: int, height: int) -> NDArray[np.bool_]:
         """The mask (height, width) of one object."""
@@ -212,13 +206,10 @@ class CocoInstances:
             return np.zeros((height, width), dtype=np.bool_)
         if isinstance(outline, dict) and outline.get("size") == [height, width]:
             return decode_run_lengths(outline.get("counts"), height, width, where)
-        if not isinstance(outline, list) or not all(
-            _is_drawn(each, width, height) for each in outline
-        ):
-            raise UserError(
-                f"{where} is neither polygons, of three or more pairs of numbers in its image, "
-                f"nor run lengths of its size {[height, width]}"
-            )
+        polygons = outline if isinstance(outline, list) else [None]
+        if not all(_is_drawn(each, width, height) for each in polygons):
+            known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
+            raise UserError(f"{where} is neither {known} of its size {[height, width]}")
         # Imported here: few commands read masks.
         from pycocotools import mask
 

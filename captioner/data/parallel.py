@@ -63,10 +63,8 @@ def read_rows(*files: str | Path) -> list[tuple[str, ...]]:
     columns = [[line.strip() for line in read_lines(file)] for file in files]
     for file, column in zip(files, columns, strict=True):
         if len(column) != len(columns[0]):
-            raise UserError(
-                f"{files[0]} has {len(columns[0])} lines and {file} has {len(column)}: "
-                "line by line they should be translations of each other"
-            )
+            counts = f"{files[0]} has {len(columns[0])} lines and {file} has {len(column)}"
+            raise UserError(f"{counts}: line by line they should be translations of each other")
     return list(zip(*columns, strict=True))
 
 
@@ -97,8 +95,7 @@ def text_bytes(path: str | Path) -> bytes:
 def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[SentencePair]:
     """A toy language pair, learned in seconds: "four thousand and seven" and "4 0 0 7".
 
-    Words and digits do not match one to one, so a model has to attend. The numbers are different
-    and random, from 0 to `largest`.
+    Words and digits do not match one to one. The numbers are different, from 0 to `largest`.
     """
     numbers = random.Random(seed).sample(range(largest + 1), count)
     return [

@@ -40,8 +40,7 @@ UNSEEN_SEED = 1_000_003  # Of `unseen_shapes`; not to be trained on.
 _SUPERSAMPLING = 4  # antialiasing
 _ATTEMPTS = 10_000  # random layouts tried before giving up
 
-Points = NDArray[np.float64]
-"""(N, 2): x to the right, y down."""
+Points = NDArray[np.float64]  # (N, 2): x to the right, y down.
 
 
 class ShapesConfig(Config):
@@ -155,10 +154,8 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
 
 def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
     """Generated pictures as the photos of a split, named shapes-0 and so on."""
-    return [
-        Example(f"shapes-{number}", each.image, (each.caption,))
-        for number, each in enumerate(pictures)
-    ]
+    named = ((f"shapes-{number}", each) for number, each in enumerate(pictures))
+    return [Example(name, each.image, (each.caption,)) for name, each in named]
 
 
 def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
@@ -209,15 +206,12 @@ def _on_circle(corners: int, start: float = 0.0, radius: float = 1.0) -> list[li
 
 
 _ARM = 1 / 3
+_INNER = _on_circle(5, math.pi / 5, 0.42)
 _CORNERS = {
     "circle": _on_circle(64),
     "square": [[-1, -1], [1, -1], [1, 1], [-1, 1]],
     "triangle": _on_circle(3),
-    "star": [
-        corner
-        for pair in zip(_on_circle(5), _on_circle(5, math.pi / 5, 0.42), strict=True)
-        for corner in pair
-    ],
+    "star": [corner for pair in zip(_on_circle(5), _INNER, strict=True) for corner in pair],
     "cross": [
         *([_ARM, -1], [_ARM, -_ARM], [1, -_ARM], [1, _ARM], [_ARM, _ARM], [_ARM, 1]),
         *([-_ARM, 1], [-_ARM, _ARM], [-1, _ARM], [-1, -_ARM], [-_ARM, -_ARM], [-_ARM, -1]),

@@ -13,17 +13,16 @@ from captioner.text.tokenizer import tokenize
 COCO_SYNONYMS = Path(__file__).with_name("coco_synonyms.txt")
 """The word list of COCO's 80 categories; its first lines explain the format."""
 
+# Plurals of word endings: "fireman" as "man".
 _IRREGULAR_ENDINGS = (
     "calf calves, child children, foot feet, goose geese, half halves, knife knives, loaf loaves, "
     "man men, mouse mice, ox oxen, person people, scarf scarves, sheep sheep, shelf shelves, "
     "tooth teeth, wife wives"
 )
-"""Plurals of word endings: "fireman" as "man"."""
 
 Phrase = tuple[str, ...]
 
-Mention = tuple[int, int, str]
-"""Words `first` to `last` of a caption, `last` excluded, name a category."""
+Mention = tuple[int, int, str]  # First word, last word (excluded), category.
 
 
 class Synonyms:
@@ -37,10 +36,7 @@ class Synonyms:
         """In the order of the list."""
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
-        """The mentions of a caption, from left to right; the longest phrase wins.
-
-        words: from `tokenize`.
-        """
+        """The mentions of a tokenized caption, from left to right; the longest phrase wins."""
         mentions: list[Mention] = []
         last = 0
         for first, word in enumerate(words):

@@ -42,8 +42,6 @@ _COLUMNS = {
 }
 """The names of each column, in any case; the first that a table has is taken."""
 
-_SEPARATORS = ",;\t"
-
 
 class _Row(NamedTuple):
     """record: its name, for messages. photo: in a shard, named `image`."""
@@ -70,11 +68,9 @@ def read_table(
     problems = collector.problems
     kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
     problems.source = f"{'folder' if annotations.is_dir() else kind} {annotations}"
-    rows: Iterable[_Row] = (
-        _of_folder(annotations, problems)
-        if annotations.is_dir()
-        else _rows(_records(annotations, problems), problems)
-    )
+    rows: Iterable[_Row] = _rows(_records(annotations, problems), problems)  # Read when needed.
+    if annotations.is_dir():
+        rows = _of_folder(annotations, problems)
     photos: dict[tuple[str, str | None, ShardMember | None], list[_Row]] = {}
     for row in rows:  # A name may be in two splits, and in two shards.
         photos.setdefault((row.image, row.split, row.photo), []).append(row)
@@ -191,7 +187,7 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
 
 def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
     names = text.partition("\n")[0].replace('"', "")
-    separator = max(_SEPARATORS, key=lambda each: len(_columns(tuple(names.split(each)))))
+    separator = max(",;\t", key=lambda each: len(_columns(tuple(names.split(each)))))
     table = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
         columns = _columns(tuple(table.fieldnames or ()))

@@ -36,11 +36,7 @@ _BLOCK = b"""<?xpacket begin="\xef\xbb\xbf" id="W5M0MpCehiHzreSzNTczkc9d"?>
 
 @dataclass(frozen=True)
 class Description:
-    """What a photo is described by.
-
-    caption: on one line. keywords: English. language: of the caption, a tag such as "en".
-    confidence: of the caption, if the model is calibrated.
-    """
+    """A caption on one line, its language tag and its confidence, and English keywords."""
 
     caption: str
     keywords: Sequence[str]
