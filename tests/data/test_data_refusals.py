@@ -122,7 +122,6 @@ def outlined(segmentation: Any) -> str:
     ("kind", "name", "content", "message"),
     [
         ("coco val", "captions_train2017.json", COCO, "of the split 'train2017', not 'val'$"),
-        ("coco train", "coco_val.json", COCO, "of the split 'val', not 'train'$"),
         ("coco", "folder", None, "the split to read from it must be named"),
         ("coco val", "folder", None, r"neither .*captions_val.json nor .*annotations/captions_val"),
         (" ", "t.json", "{", r"t\.json is not valid JSON \(.*\); if it is not coco, name its form"),
@@ -130,7 +129,6 @@ def outlined(segmentation: Any) -> str:
         ("karpathy", "k.json", EMPTY, r"sentence 0 of image a.jpg \(record 0\) has no words"),
         ("karpathy dev", "k.json", KARPATHY, r"in split 'dev' of .*k\.json.* \(splits: train\)"),
         ("flickr8k", "none.txt", None, r"token file .*none.txt does not exist"),
-        ("flickr8k none.txt", "tokens.txt", FLICKR, "split list none.txt does not exist"),
         ("flickr8k val", "tokens.txt", FLICKR, r"neither .*devImages.txt nor .*val.txt$"),
         (
             "flickr8k",
@@ -142,7 +140,6 @@ def outlined(segmentation: Any) -> str:
         ("table", "t.csv", "image,words\na,x\n", r'no column "caption" \(caption, .* first line'),
         ("table", "t.csv", 'image,caption\na.jpg,"x', r"is not valid CSV \(line 2"),
         ("table", "t.csv", "image,caption\n", "no photo with a caption is left"),
-        ("table train", "t.csv", "image,caption\n,\n", "0 of its 0 photos, too few to validate on"),
         ("table test", "t.csv", THREE, r"in split 'test' of .* \(splits: none\)"),
         ("table val", "t.csv", THREE, r"in split 'val' of .* 0 of its 3 photos, too few"),
         ("table", "t.json", "{}", "is not a list of rows"),
@@ -162,7 +159,6 @@ def outlined(segmentation: Any) -> str:
         ("instances", "i.json", outlined({"size": [6, 8], "counts": "5"}), "no runs that add up"),
         ("synonyms", "s.txt", "dog puppy", "line 1 is not a category, a colon and phrases"),
         ("synonyms", "s.txt", "# nothing\n: puppy", "line 2 is not a category, a colon"),
-        ("synonyms", "s.txt", "!: dog", "line 1 is not a category, a colon and phrases"),
         ("synonyms", "s.txt", "dog: pet\n-: Pet", "line 2: 'pet' is listed a second time"),
         ("synonyms", "s.txt", "-: dog house", "has no category"),
     ],
@@ -178,7 +174,7 @@ def test_ill_formed_files_are_refused_by_name(
     format, *split = kind.split() or [None]
     with pytest.raises(UserError, match=message) as caught:
         read(format, file, *split)
-    assert str(file.parent) in str(caught.value) or "none.txt" in kind
+    assert str(file.parent) in str(caught.value)
 
 
 @pytest.mark.parametrize(

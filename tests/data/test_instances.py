@@ -129,10 +129,8 @@ def test_several_files_are_one(tmp_path: Path) -> None:
     second = document()
     second["images"] = [{"id": 9, "file_name": "COCO_train2014_9.jpg", "width": 8, "height": 6}]
     second["annotations"] = [thing(1, 9, 58, segmentation=[SQUARE])]
-    files = [
-        write_json(tmp_path / "instances_val2014.json", document()),
-        write_json(tmp_path / "instances_train2014.json", second),
-    ]
+    named = {"val2014.json": document(), "train2014.json": second}
+    files = [write_json(tmp_path / name, value) for name, value in named.items()]
     instances = CocoInstances(files)
     assert instances.categories(42) == {"person", "dog"}
     assert instances.categories("COCO_train2014_9.jpg") == {"hot dog"}

@@ -191,9 +191,7 @@ def test_real_captions() -> None:
     result = read("coco", file, REAL, check_files=False)
     assert len(result.images) == 4831
     assert sum(len(image.captions) for image in result.images) == 24169
-    assert result.images[0].path.name == "000000037777.jpg"
     folder = REAL / "flickr8k"
     result = read("flickr8k", folder / "Flickr8k.token.txt", folder / "images", "val")
     assert len(result.images) == 1000
     assert {len(image.captions) for image in result.images} == {5}
-    assert result.images[0].image_id == (folder / "val.txt").read_text().split()[0]

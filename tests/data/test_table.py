@@ -82,16 +82,12 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
     with pytest.raises(UserError, match=r"t.csv has 3 ill-.*1 missing image \(image lost.jpg"):
         read_splits(None, file, None, ["train", "val"])
     fault = "has more or fewer cells than the header, by ',' without quotes"
+    no_image = 'line 5 has no text in its "image"'
+    in_two = "image a.jpg (line 6) is in split 'val', but was in 'train' before"
     assert problems.kinds == {
-        "ill-formed line": [
-            f"line 4 {fault}",
-            'line 5 has no text in its "image"',
-            f"line 7 {fault}",
-        ],
+        "ill-formed line": [f"line 4 {fault}", no_image, f"line 7 {fault}"],
         "image without a split": ["image gone.jpg (line 9) has no split"],
-        "image in two splits": [
-            "image a.jpg (line 6) is in split 'val', but was in 'train' before"
-        ],
+        "image in two splits": [in_two],
         "empty caption": ["line 10 has no words"],
     }
 
@@ -121,11 +117,8 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
     table(tmp_path, "metadata.jsonl", "\n".join(lines))
     images, problems = read(None, tmp_path, on_problem="skip")
     assert problems.kinds.pop("ill-formed line") == ["line 4 is not a JSON object"]
-    assert sorted(captions(images)) == [
-        ("a.jpg", ("A horse",)),
-        ("b.jpg", ("A bird",)),
-        ("trip/c.jpg", ("A cat", "One cat")),
-    ]
+    expected = {"a.jpg": ("A horse",), "b.jpg": ("A bird",), "trip/c.jpg": ("A cat", "One cat")}
+    assert dict(captions(images)) == expected
     assert problems.sentences == [
         f"folder {tmp_path}: 5 photos, 2 with a text beside them, 1 in metadata.jsonl, 2 without; "
         "captions by captioner left out: 1"
@@ -159,11 +152,8 @@ def test_captions_of_shards_are_lines_of_text_json_or_columns(tmp_path: Path) ->
     members = {"1.json": json.dumps(described).encode(), "1.jpg": b"", "0.txt": b"A", "0.jpg": b""}
     write_tar(tmp_path / "s/1.tar", members | {"1.txt": b"A man"})
     images = read(None, tmp_path / "s/{0..1}.tar").images
-    assert captions(images) == [
-        ("s/0.tar/0.jpg", ("A dog", "A cat")),
-        ("s/1.tar/1.jpg", ("A man",)),
-        ("s/1.tar/0.jpg", ("A",)),
-    ]
+    assert captions(images)[0] == ("s/0.tar/0.jpg", ("A dog", "A cat"))
+    assert captions(images)[1:] == [("s/1.tar/1.jpg", ("A man",)), ("s/1.tar/0.jpg", ("A",))]
     assert str(images[2].path) == f"{tmp_path}/s/1.tar/0.jpg"
     texts, splits = [["A dog", "A cat"], ["A man"]], ["train", "val"]
     columns = {"image": [b"x", b"y"], "Captions": texts, "split": splits, "filename": ["p", "q"]}
@@ -264,12 +254,12 @@ def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
         assert found(photo) == [("Ein Hündchen", False), ("From EXIF", False)]
 
 
-@pytest.mark.parametrize("text", ["SONY DSC", "OLYMPUS DIGITAL CAMERA  ", "DCIM\\1\\DJI.JPG"])
-def test_cameras_describe_nothing(tmp_path: Path, text: str) -> None:
-    # Lightroom copies such a text from EXIF into the sidecar.
-    (tmp_path / "a.xmp").write_bytes(packet(text))
-    assert found(save(tmp_path / "a.jpg", packet(text), text)) == []
-    assert found(save(tmp_path / "a.jpg", exif=f"A {text} dog")) == [(f"A {text} dog", False)]
+def test_cameras_describe_nothing(tmp_path: Path) -> None:
+    for text in ("SONY DSC", "OLYMPUS DIGITAL CAMERA  ", "DCIM\\1\\DJI.JPG"):
+        # Lightroom copies such a text from EXIF into the sidecar.
+        (tmp_path / "a.xmp").write_bytes(packet(text))
+        assert found(save(tmp_path / "a.jpg", packet(text), text)) == []
+    assert found(save(tmp_path / "a.jpg", exif="A SONY DSC dog")) == [("A SONY DSC dog", False)]
 
 
 def test_what_captioner_wrote_is_known_until_somebody_changes_it(tmp_path: Path) -> None:

@@ -23,9 +23,7 @@ def pool() -> Iterator[DecodingPool]:
 
 
 def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) -> None:
-    contents = [
-        encoded(smooth_photo(90, 60 + n), kind) for n in range(4) for kind in ("PNG", "GIF")
-    ]
+    contents = [encoded(smooth_photo(90, 60 + n), "GIF") for n in range(6)]
 
     def load(content: bytes) -> Image.Image:
         return pool.load(content, "a photo", maximum_pixels=10_000, sufficient_side=30)

@@ -6,14 +6,13 @@ import sys
 import urllib.error
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
-from pydantic import Field
 from safetensors.torch import save_file
 from samples import make_captioner, publish_weights, save_photo
-from torch import Tensor, nn
+from torch import Tensor
 
 import captioner
 from captioner.errors import UserError
@@ -38,35 +37,14 @@ search: {beam: 2, maximum_length: 4, minimum_length: 1}
 """
 
 
-class PatchConfig(EncoderConfig):
-    name: Literal["patches"] = "patches"
-    patch: int = Field(32, ge=1)
-
-
-class PatchEncoder(Encoder):
-    """A linear projection of each patch."""
-
-    annotation_size = 24
-    stages = 1
-    config: PatchConfig
-
-    def __init__(self, config: PatchConfig) -> None:
-        super().__init__(config)
-        self.project = nn.Conv2d(3, 24, kernel_size=config.patch, stride=config.patch)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.project(images).flatten(2).transpose(1, 2)  # type: ignore[no-any-return]
-
-    def map_shape(self, height: int, width: int) -> tuple[int, int]:
-        return height // self.config.patch, width // self.config.patch
-
-    def pretrained_weights(self) -> dict[str, Tensor]:
-        raise UserError("patches have no ImageNet weights")
-
-
 @pytest.fixture(autouse=True)
 def _patches(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [*encoders.FAMILIES, encoders.Family(PatchEncoder, PatchConfig)]
+    """The family that docs/extending.md adds."""
+    page = Path(__file__).parents[2] / "docs" / "extending.md"
+    code = page.read_text(encoding="utf-8").partition("## Adding an encoder")[2].split("```")[1]
+    names: dict[str, Any] = {}
+    exec(code.removeprefix("python"), names)
+    rows = [*encoders.FAMILIES, encoders.Family(names["PatchEncoder"], names["PatchConfig"])]
     monkeypatch.setattr(encoders, "FAMILIES", rows)
 
 
@@ -83,7 +61,7 @@ def network(name: str) -> Encoder:
 @pytest.mark.parametrize(
     ("name", "size", "map_shape", "annotation_size"),
     [
-        ("patches", 64, (2, 2), 24),
+        ("patches", 64, (2, 2), 256),
         ("timm/test_resnet", 64, (2, 2), 96),
         ("timm/test_convnext", 96, (3, 3), 64),
         ("timm/test_vit", 64, (4, 4), 64),
@@ -258,21 +236,18 @@ def test_weights_of_files_and_models_are_loaded(tmp_path: Path) -> None:
 class RunsCode:
     """Pickled, it makes a folder when it is unpickled."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.folder),)
+        return os.mkdir, ("made",)
 
 
-def test_code_in_a_file_is_not_run(tmp_path: Path) -> None:
-    made, path = tmp_path / "made", tmp_path / "weights.pth"
-    torch.save({"features.0.weight": RunsCode(made)}, path)
+def test_code_in_a_file_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"features.0.weight": RunsCode()}, "weights.pth")
     with pytest.raises(UserError, match=r"weights\.pth cannot be read .*never run"):
-        build_encoder(SMALL, str(path))
-    assert not made.exists()
-    torch.load(path, weights_only=False)
-    assert made.exists()  # it would have been, by a reader that runs code
+        build_encoder(SMALL, "weights.pth")
+    assert not Path("made").exists()
+    torch.load("weights.pth", weights_only=False)
+    assert Path("made").exists()  # It would have been, by a reader that runs code.
 
 
 def test_the_weights_put_in_their_place_are_used(

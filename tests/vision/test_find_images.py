@@ -79,11 +79,10 @@ def test_problems_are_reported_and_the_rest_is_found(here: Path, path: str, prob
 
 
 def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
     files = "a.mov below/b.MP4 below/c.webm d.cr2 g.NEF e.psd .hidden.mp4 f.txt photo.jpg"
     for name in files.split():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        (tmp_path / name).touch()
     counts: Counter[str] = Counter()
     find_images([tmp_path, tmp_path / "a.mov"], passed_over=counts)
     assert counts == {"video": 3, "raw file": 2, "other picture": 1}

@@ -95,9 +95,8 @@ def test_a_mark_is_seen_where_the_region_says(
 
 
 @pytest.mark.parametrize("size", [(1, 500), (1, 1), (4000, 3)])
-@pytest.mark.parametrize("preprocessing", [CROP, SQUASH])
-def test_extreme_shapes(size: tuple[int, int], preprocessing: Preprocessing) -> None:
-    seen = preprocessing.replace(**PLAIN)(Image.new("RGB", size, (51, 102, 255)))
+def test_extreme_shapes(size: tuple[int, int]) -> None:
+    seen = CROP.replace(**PLAIN)(Image.new("RGB", size, (51, 102, 255)))
     torch.testing.assert_close(seen.mean(dim=(1, 2)), torch.tensor([0.2, 0.4, 1.0]))
 
 
