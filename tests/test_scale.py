@@ -74,7 +74,7 @@ def test_each_photo_is_written_once_though_the_run_was_stopped() -> None:
             assert row["error"].startswith(f"{row['path']} is not an image that can be read")
             assert row["caption"] is row["words"] is None
     caption = captioner.load().caption("photos/7.jpg")
-    row = next(row for row in found if row["path"] == "photos/7.jpg")
+    row = found[paths.index("photos/7.jpg")]
     assert (row["caption"], tuple(row["words"])) == (caption.text, caption.words)
     assert row["confidence"] == pytest.approx(caption.confidence, abs=1e-4)
     assert row["maps"] is None

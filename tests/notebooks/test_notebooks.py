@@ -67,13 +67,11 @@ def test_it_runs_whole(path: Path, script: ModuleType) -> None:
     before = path.read_bytes()
     run = script.executed(path)
     assert path.read_bytes() == before
+    kept = notebook(path)
     kinds = [[each.output_type for each in cell.get("outputs", [])] for cell in run.cells]
-    kept = [[each.output_type for each in cell.get("outputs", [])] for cell in notebook(path).cells]
-    assert kinds == kept  # What is kept is of these very cells.
-    assert words_before_training(run) == words_before_training(notebook(path))
-
-
-TRAINS = re.compile(r"\boptim\.|\btrain\(")
+    # What is kept is of these very cells.
+    assert kinds == [[each.output_type for each in cell.get("outputs", [])] for cell in kept.cells]
+    assert words_before_training(run) == words_before_training(kept)
 
 
 def words_before_training(read: NotebookNode) -> list[list[str]]:
@@ -83,7 +81,7 @@ def words_before_training(read: NotebookNode) -> list[list[str]]:
     """
     words = []
     for cell in read.cells:
-        if TRAINS.search(cell.source):
+        if re.search(r"\boptim\.|\btrain\(", cell.source):
             break
         printed = "".join(output.get("text", "") for output in cell.get("outputs", []))
         words.append(re.sub(r"[-+\d.,%]+", "", printed).split())
@@ -94,8 +92,7 @@ def words_before_training(read: NotebookNode) -> list[list[str]]:
 def test_its_outputs_are_kept(path: Path) -> None:
     cells = code_cells(path)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    assert not any(output.output_type == "error" for output in outputs(path))
-    assert not any(output.get("name") == "stderr" for output in outputs(path))
+    assert not {"error", "stderr"} & {each.get("name", each.output_type) for each in outputs(path)}
     drawn = list(pictures(path))
     assert len(drawn) >= 4
     for picture in drawn:
