@@ -20,7 +20,6 @@ from __future__ import annotations
 import copy
 import io
 import os
-import random
 import statistics
 import sys
 from collections.abc import Callable
@@ -33,6 +32,7 @@ import benchmark_against
 import benchmark_reference as reference
 import benchmark_translation
 import torch
+from benchmark_against import BEAM, LENGTH, PLACES, SIZE, WORDS, random_captions
 from benchmark_machine import Machine, described
 from PIL import Image
 from torch import Tensor
@@ -54,10 +54,7 @@ from captioner.runs.run import compile_parts
 from captioner.vision.images import load_image
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 
-WORDS, LENGTH, PLACES, SIZE = 10_000, 16, 196, 512
-"""V, words of a caption, L, and E = H = A = D."""
-
-START, END, BEAM = 1, 2, 5
+START, END = 1, 2
 
 
 @dataclass(frozen=True)
@@ -282,9 +279,8 @@ def scoring(machine: Machine, images: int) -> Result:
     from pycocoevalcap.rouge.rouge import Rouge
     from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-    draw = random.Random(0)
-    words = [a + b + c for a in "bdgklmnprst" for b in "aeiou" for c in "bdgklmnprst"]
-    texts = [[" ".join(draw.choices(words, k=10)) for _ in range(5)] for _ in range(images)]
+    drawn = random_captions(5 * images)
+    texts = [drawn[5 * n : 5 * n + 5] for n in range(images)]
     captions = [first.replace(first[:5], rest[0][:5]) for first, *rest in texts]
 
     def suite() -> list[float]:

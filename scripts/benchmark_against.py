@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,13 +91,18 @@ def make_translation(config: str, sentences: int) -> Work:
     return lambda: _decode(model, lambda: model.remember(source, mask), 1.0)
 
 
+def random_captions(count: int) -> list[str]:
+    """Captions of ten words each, of 605 words."""
+    draw = random.Random(0)
+    words = [a + b + c for a in "bdgklmnprst" for b in "aeiou" for c in "bdgklmnprst"]
+    return [" ".join(draw.choices(words, k=10)) for _ in range(count)]
+
+
 def make_scoring(images: int) -> Work:
     """`captioner score` of a caption an image against five."""
     from captioner.cli.main import main
 
-    draw = random.Random(0)
-    words = [a + b + c for a in "bdgklmnprst" for b in "aeiou" for c in "bdgklmnprst"]
-    captions = [" ".join(draw.choices(words, k=10)) for _ in range(5 * images)]
+    captions = random_captions(5 * images)
     folder = Path(tempfile.mkdtemp(dir=os.environ["BENCHMARK_FOLDER"]))
     results, references = folder / "results.json", folder / "references.json"
     each = [{"image_id": n, "caption": captions[-n]} for n in range(images)]
@@ -105,8 +110,12 @@ def make_scoring(images: int) -> Work:
     annotations = [{"id": n, "image_id": n % images, "caption": c} for n, c in enumerate(captions)]
     numbers = [{"id": n, "file_name": f"{n}.jpg"} for n in range(images)]
     references.write_text(json.dumps({"images": numbers, "annotations": annotations}))
-    arguments = ["score", str(results), str(references)]
-    return lambda: _check(main(arguments))
+
+    def score() -> None:
+        if code := main(["score", str(results), str(references)]):
+            raise RuntimeError(f"the command ended with exit code {code}")
+
+    return score
 
 
 def make_start(*arguments: str) -> Work:
@@ -151,11 +160,6 @@ def _decode(model: Any, remember: Callable[[], Any], normalisation: float) -> No
             constraints=Constraints(minimum_length=LENGTH - 1, maximum_length=LENGTH - 1),
             length_normalisation=normalisation,
         )
-
-
-def _check(code: int) -> None:
-    if code:
-        raise RuntimeError(f"the command ended with exit code {code}")
 
 
 class Side:
@@ -224,20 +228,18 @@ def compare(revision: str, rows: Sequence[str], repeat: int) -> None:
     print(f"{'milliseconds':<16}{revision[:12]:>14}{'here':>12}{'here / there':>26}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with checked_out(revision, folder) as tree:
-            sides = [Side(tree, folder), Side(ROOT, folder)]
-            try:
-                for row in rows:
-                    times = [[side.seconds(row) for side in sides] for _ in range(repeat)]
-                    before, after = zip(*times, strict=True)
-                    ratios = [second / first for first, second in times]
-                    there, here = 1e3 * statistics.median(before), 1e3 * statistics.median(after)
-                    spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
-                    print(f"{row:<16}{there:>14.1f}{here:>12.1f}", end="")
-                    print(f"{statistics.median(ratios):>10.2f} {spread}", flush=True)
-            finally:
-                for side in sides:
-                    side.close()
+        with (
+            checked_out(revision, folder) as tree,
+            closing(Side(tree, folder)) as there,
+            closing(Side(ROOT, folder)) as here,
+        ):
+            for row in rows:
+                times = [(there.seconds(row), here.seconds(row)) for _ in range(repeat)]
+                before, after = (1e3 * statistics.median(each) for each in zip(*times, strict=True))
+                ratios = [second / first for first, second in times]
+                spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
+                print(f"{row:<16}{before:>14.1f}{after:>12.1f}", end="")
+                print(f"{statistics.median(ratios):>10.2f} {spread}", flush=True)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,7 @@ def start(decoder: ShowAttendTellDecoder, annotations: Tensor) -> tuple[Tensor, 
 
 
 def step(
-    decoder: ShowAttendTellDecoder,
-    annotations: Tensor,
-    words: Tensor,
-    state: tuple[Tensor, Tensor],
+    decoder: ShowAttendTellDecoder, annotations: Tensor, words: Tensor, state: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
     """One word: (B, L, D) and words (B) -> logits (B, V), weights (B, L) and the new state."""
     score = decoder.attention.score
@@ -58,12 +55,9 @@ def training_loss(
     logits = annotations.new_zeros(batch_size, steps, decoder.output.out_features)  # (B, T, V)
     weights = annotations.new_zeros(batch_size, steps, annotations.shape[1])  # (B, T, L)
     for time in range(steps):
-        logits[:, time], weights[:, time], state = step(
-            decoder, annotations, inputs[:, time], state
-        )
-    entropy = functional.cross_entropy(
-        logits.flatten(end_dim=1), targets.flatten(), reduction="sum"
-    )
+        words = inputs[:, time]
+        logits[:, time], weights[:, time], state = step(decoder, annotations, words, state)
+    entropy = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
     penalty = (1 - weights.sum(dim=1)).square().sum()
     return (entropy + penalty) / batch_size
 

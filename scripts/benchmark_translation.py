@@ -59,11 +59,6 @@ class Translation:
         model: TranslationModel = recipe.model.make(self.vocabulary, self.vocabulary)
         self.model = model.to(machine.device)
 
-    @property
-    def parameters(self) -> int:
-        """How many the model has."""
-        return sum(parameter.numel() for parameter in self.model.parameters())
-
     def training(self, precision: torch.dtype) -> list[float]:
         """Tokens a second of every run."""
         settings = self.recipe.training
@@ -124,7 +119,8 @@ def report(machine: Machine, configs: Sequence[Path], sizes: Sizes = Sizes()) ->
     for path in configs:
         model = Translation(machine, path, sizes)
         trained = statistics.median(model.training(torch.float32))
-        cells = f"{path.stem:<38}{model.parameters / 1e6:>7.1f} M{trained:>10,.0f}"
+        weights = sum(weight.numel() for weight in model.model.parameters())
+        cells = f"{path.stem:<38}{weights / 1e6:>7.1f} M{trained:>10,.0f}"
         low = "-"
         if has_bfloat16(machine.device):
             rate = statistics.median(model.training(torch.bfloat16))

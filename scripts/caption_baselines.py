@@ -106,10 +106,8 @@ def blind_decoder(
         nonlocal best
         best = (said, scores)
 
-    objective = ObjectiveConfig(
-        doubly_stochastic=0.0,
-        label_smoothing=recipe.objective.label_smoothing,
-    )
+    smoothing = recipe.objective.label_smoothing
+    objective = ObjectiveConfig(doubly_stochastic=0.0, label_smoothing=smoothing)
     train(
         CaptioningLoss(decoder, objective),
         CaptionBatches(training, range(len(training)), vocabulary, ZeroRows(), recipe),

@@ -79,10 +79,8 @@ def main() -> None:
     parser.add_argument(
         "models", nargs="+", type=Path, metavar="MODEL", help="a folder, or a packaged model's name"
     )
-    parser.add_argument("--source", type=Path, required=True, metavar="FILE", help="to translate")
-    parser.add_argument(
-        "--references", type=Path, required=True, metavar="FILE", help="what people made of it"
-    )
+    for name, what in (("source", "to translate"), ("references", "what people made of it")):
+        parser.add_argument(f"--{name}", type=Path, required=True, metavar="FILE", help=what)
     parser.add_argument(
         "--length-normalisation",
         type=float,

@@ -46,11 +46,8 @@ def sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[C
 
 def configuration() -> str:
     """Every field of a config, as Markdown."""
-    lines = [
-        "# Configuration",
-        "",
-        "Every field of a config, by section. Written by `scripts/write_reference_pages.py`.",
-    ]
+    about = "Every field of a config, by section. Written by `scripts/write_reference_pages.py`."
+    lines = ["# Configuration", "", about]
     for title, kind in (("Captioning", CaptioningRecipe), ("Translation", TranslationRecipe)):
         lines += ["", f"## {title}"]
         for name, section in sections(kind):
@@ -146,11 +143,8 @@ def default_text(field: FieldInfo) -> str:
 def commands() -> str:
     """The help of every command, as Markdown."""
     os.environ["COLUMNS"] = "100"
-    lines = [
-        "# Commands",
-        "",
-        "What `--help` prints. Written by `scripts/write_reference_pages.py`.",
-    ]
+    about = "What `--help` prints. Written by `scripts/write_reference_pages.py`."
+    lines = ["# Commands", "", about]
     for name, parser in parsers().items():
         lines += ["", f"## captioner {name}", "", "```text", parser.format_help().rstrip(), "```"]
     return "\n".join(lines) + "\n"

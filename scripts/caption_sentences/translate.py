@@ -21,7 +21,6 @@ from captioner.cli.program import run_program, script_parser
 from captioner.data.parallel import read_lines
 from captioner.files import write_text
 from captioner.progress import progress_bar
-from captioner.translate.translation import Translation
 
 
 def prepared(captions: Iterable[str]) -> list[str]:
@@ -36,16 +35,6 @@ def prepared(captions: Iterable[str]) -> list[str]:
                 sentence = sentence.rstrip(" ,;:-") + "."
             found.setdefault(sentence.lower(), sentence)
     return list(found.values())
-
-
-def sureness(translation: Translation) -> float:
-    """The log-probability a word."""
-    return translation.log_probability / max(1, len(translation.text.split()))
-
-
-def fits(source: str, target: str) -> bool:
-    """Whether the lengths are those of translations."""
-    return 0.6 < len(target.split()) / len(source.split()) < 1.7
 
 
 def main() -> None:
@@ -70,10 +59,15 @@ def main() -> None:
     translations = model.translate(iter(sentences), batch_size=64)
     with progress_bar("translating", len(sentences), "captions") as progress:
         for source, translation in zip(sentences, translations, strict=True):
-            pairs.append((sureness(translation), source, translation.text))
+            words, target = len(source.split()), translation.text
+            target_words = len(target.split())
+            sureness = translation.log_probability / max(1, target_words)  # Nats a word.
+            fits = 0.6 < target_words / words < 1.7  # As the lengths of translations do.
+            pairs.append((sureness, source, target, fits))
             progress.update()
     pairs.sort(reverse=True)
-    kept = [each for each in pairs[: round(len(pairs) * arguments.share)] if fits(*each[1:])]
+    surest = pairs[: round(len(pairs) * arguments.share)]
+    kept = [each for each in surest if each[-1]]
     random.Random(1).shuffle(kept)
     for suffix, column in (("en", 1), (arguments.language, 2)):
         lines = "".join(f"{each[column]}\n" for each in kept)

@@ -29,15 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from photos import (
-    BATCH_SIZE,
-    Folders,
-    Photos,
-    batches,
-    folder_parser,
-    load_photos,
-    train_on_photos,
-)
+from photos import BATCH_SIZE, Folders, Photos, batches, folder_parser, load_photos, train_on_photos
 from safetensors.torch import load_file
 from teachers import GROUPS, TeacherMaps
 from torch import Tensor, nn
@@ -127,13 +119,10 @@ class Student(nn.Module):
 
     def loss(self, batch: DistillationBatch) -> dict[str, Tensor]:
         """Mean squared error of each group of channels, and the divergence of the words."""
-        maps = self(batch.pixels)
-        sizes = list(GROUPS.values())
-        parts = zip(maps.float().split(sizes, 1), batch.target.split(sizes, 1), strict=True)
-        report = {
-            name: functional.mse_loss(seen, wanted)
-            for name, (seen, wanted) in zip(GROUPS, parts, strict=True)
-        }
+        maps, sizes = self(batch.pixels), list(GROUPS.values())
+        both = maps.float().split(sizes, 1), batch.target.split(sizes, 1)
+        errors = map(functional.mse_loss, *both)
+        report = dict(zip(GROUPS, errors, strict=True))
         with torch.no_grad():
             wanted = word_scores(self._teacher[0], batch.target, batch.words)
         scores = word_scores(self.decoder, maps, batch.words)  # (B, K, T, V)
@@ -267,10 +256,7 @@ def explained(student: Student, photos: Tensor, target: Tensor) -> dict[str, flo
     variance = (target - mean).square().sum(dim=(0, 2, 3))  # (512,)
     sizes = list(GROUPS.values())
     parts = zip(GROUPS, residual.split(sizes), variance.split(sizes), strict=True)
-    return {
-        name: 1 - float(left.sum() / all_of_it.sum().clamp(min=1e-6))
-        for name, left, all_of_it in parts
-    }
+    return {name: 1 - float(left.sum() / whole.sum().clamp(1e-6)) for name, left, whole in parts}
 
 
 def main() -> None:

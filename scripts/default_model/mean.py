@@ -63,9 +63,8 @@ def average(models: Sequence[Captioner]) -> Captioner:
         copy_weights(model, whole, with_encoder=False)
         states.append(whole.decoder.state_dict())
     mean = replace(deepcopy(largest), search=models[-1].search)
-    mean.decoder.load_state_dict(
-        {name: torch.stack([state[name] for state in states]).mean(dim=0) for name in states[0]}
-    )
+    means = {name: torch.stack([each[name] for each in states]).mean(dim=0) for name in states[0]}
+    mean.decoder.load_state_dict(means)
     return mean
 
 

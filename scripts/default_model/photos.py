@@ -43,12 +43,8 @@ class Folders:
 
     def flickr_captions(self, split: str) -> dict[Path, list[str]]:
         """Captions of Flickr8k's `train` or `val`, by photo, in the order of the list."""
-        examples = read_examples(
-            "flickr8k",
-            self.flickr / "Flickr8k.token.txt",
-            self.flickr / "images",
-            self.flickr / f"{split}.txt",
-        )
+        files = (self.flickr / name for name in ("Flickr8k.token.txt", "images", f"{split}.txt"))
+        examples = read_examples("flickr8k", *files)
         return {Path(str(each.path)): list(each.captions) for each in examples}
 
     def everyday_captions(self, split: str) -> dict[Path, list[str]]:
@@ -97,10 +93,9 @@ def folder_parser(
         "(default: %(default)s)",
     )
     if trains:
+        resume = "go on with the run in the folder"
         parser.add_argument("--epochs", type=int, required=True)
-        parser.add_argument(
-            "--resume", action="store_true", help="go on with the run in the folder"
-        )
+        parser.add_argument("--resume", action="store_true", help=resume)
     return parser
 
 

@@ -17,7 +17,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +25,6 @@ import torch
 from photos import Folders, folder_parser, squashed
 from PIL import ImageOps
 from teachers import Detector
-from torch import Tensor
 
 from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
@@ -106,19 +105,14 @@ def write_instances(file: Path, photos: Sequence[Path], detector: Detector) -> N
             images.append({"id": number, "file_name": photo.name, "width": width, "height": height})
             ((labels, scores, corners),) = detector(squashed(image)[None].float() / 255)
             sure = scores >= SURE  # (M,)
-            boxes = coco_boxes(corners[sure], width, height)
+            start, stop = (corners[sure] * torch.tensor([width, height] * 2)).split(2, dim=1)
+            boxes = torch.cat([start, stop - start], dim=1)  # (M, 4): x, y, width, height
             for label, box in zip(labels[sure].tolist(), boxes.tolist(), strict=True):
                 record = {"image_id": number, "category_id": label + 1, "bbox": box, "iscrowd": 0}
                 annotations.append({"id": len(annotations) + 1, **record})
             progress.update()
     categories = [{"id": n, "name": name} for n, name in enumerate(detector.classes, start=1)]
     write_json(file, {"images": images, "annotations": annotations, "categories": categories})
-
-
-def coco_boxes(corners: Tensor, width: int, height: int) -> Tensor:
-    """Corners (M, 4) in 0..1 -> left, top, width, height in pixels (M, 4)."""
-    start, stop = (corners * torch.tensor([width, height] * 2)).split(2, dim=1)  # (M, 2) each
-    return torch.cat([start, stop - start], dim=1)
 
 
 def write_texts(file: Path, captions: Path, held_out: Path | None) -> None:
@@ -130,13 +124,9 @@ def write_texts(file: Path, captions: Path, held_out: Path | None) -> None:
     if held_out is not None:
         examples = read_examples("coco", held_out, check_files=False)
         kept_back = {tuple(tokenize(text)) for each in examples for text in each.captions}
-    texts = map(one_spelling, read_lines(captions))
-    written = [
-        text
-        for text in texts
-        if not NO_PHOTO.search(text) and tuple(tokenize(text)) not in kept_back
-    ]
-    write_text(file, "\n".join(written) + "\n")
+    texts = filterfalse(NO_PHOTO.search, map(one_spelling, read_lines(captions)))
+    kept = [text for text in texts if tuple(tokenize(text)) not in kept_back]
+    write_text(file, "\n".join(kept) + "\n")
 
 
 def main() -> None:

@@ -26,11 +26,7 @@ from torch import Tensor, nn
 
 from captioner.cli.program import run_program, script_parser
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import (
-    encoder_of,
-    examples_to_store,
-    feature_stores,
-)
+from captioner.runs.features import encoder_of, examples_to_store, feature_stores
 from captioner.runs.read_recipe import read_recipe
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
@@ -93,9 +89,8 @@ def main() -> None:
     if not arguments.scales.exists():
         paths = [Path(str(each.path)) for each in examples_to_store(recipe)["train"]]
         sample = random.Random(0).sample(paths, min(SAMPLE, len(paths)))
-        TeacherMaps(arguments.teachers, precision).fit(
-            batches(load_photos(sample)), arguments.scales
-        )
+        loaded = batches(load_photos(sample))
+        TeacherMaps(arguments.teachers, precision).fit(loaded, arguments.scales)
     maps = TeacherMaps(arguments.teachers, precision, arguments.scales)
     fill_with_network(recipe, lambda photos: maps(photos).flatten(2).transpose(1, 2))  # (B, L, 512)
 

@@ -6,13 +6,11 @@ from scripts_samples import ROOT, run
 
 from captioner.data.parallel import read_lines
 
-LANGUAGES = ("en", "de", "fr")
-PROGRAM = ROOT / "scripts" / "caption_sentences" / "write.py"
-
 
 def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
-    run(tmp_path, str(PROGRAM), "--out", str(tmp_path))
-    english, german, french = (read_lines(tmp_path / f"captions.{tag}") for tag in LANGUAGES)
+    run(tmp_path, f"{ROOT}/scripts/caption_sentences/write.py", "--out", str(tmp_path))
+    texts = (read_lines(tmp_path / f"captions.{language}") for language in ("en", "de", "fr"))
+    english, german, french = texts
     assert len(english) == len(german) == len(french) == len(set(english)) > 10000
     for line in (*english, *german, *french):
         assert line[0].isupper()
@@ -27,6 +25,4 @@ def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
         "Ein Mann steht auf einem Gehweg neben einem kleinen Zaun.",
         "Un homme debout sur un trottoir à côté d'une petite clôture.",
     )
-    assert pairs["A street with trees."] == ("Eine Straße mit Bäumen.", "Une rue avec des arbres.")
-    assert "A room with a urinal in it." in pairs
     assert "A herd of kittens grazing in a field." not in pairs

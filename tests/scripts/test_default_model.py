@@ -27,8 +27,7 @@ def test_a_box_covers_the_cells_whose_centres_it_holds(scripts: Any) -> None:
         # Half of the photo; its lower right quarter; a speck in the second cell of the first row.
         torch.tensor([[0, 0, 1, 0.5], [0.5, 0.5, 1, 1], [0.3, 0.1, 0.32, 0.12]]),
     )
-    nothing = scripts.teachers.Boxes(torch.tensor([]).long(), torch.tensor([]), torch.zeros(0, 4))
-    maps = scripts.teachers.paint([boxes, nothing], 4)
+    maps = scripts.teachers.paint([boxes, scripts.teachers.Boxes(*(each[:0] for each in boxes))], 4)
     assert maps.shape == (2, 80, 4, 4)
     expected = torch.tensor([[0.5] * 4, [0.5] * 4, [0, 0, 0.9, 0.9], [0, 0, 0.9, 0.9]])
     assert torch.allclose(maps[0, 3], expected)
