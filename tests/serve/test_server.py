@@ -1,6 +1,5 @@
-"""The server as a process: addresses, signals, sixty requests, Docker's steps, proxy, service."""
+"""The server as a process: addresses, signals, Docker's steps, proxy, service."""
 
-import asyncio
 import configparser
 import json
 import os
@@ -17,27 +16,12 @@ from pathlib import Path
 import httpx
 import pytest
 from samples import photo_bytes
-from serve_samples import ROOT, Running, as_directly, files, running, started
+from serve_samples import ROOT, files, running, started
 
 from captioner import load
-from captioner.caption.folder import load_model
 from captioner.cli.main import build_parser
 from captioner.demo import DEMO_PHOTO
 from captioner.serve.server import listen
-
-
-@pytest.mark.slow
-def test_none_of_sixty_is_lost(server: Running, saved_models: tuple[Path, Path]) -> None:
-    async def all_at_once() -> list[httpx.Response]:
-        limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(base_url=server.address, limits=limits, timeout=None) as some:
-            asked = [some.post("/api/caption", files=files(seed)) for seed in range(60)]
-            return list(await asyncio.gather(*asked))
-
-    answers = asyncio.run(all_at_once())
-    expected = load_model(saved_models[0]).caption([photo_bytes(seed) for seed in range(60)])
-    for answer, caption in zip(answers, expected, strict=True):
-        as_directly(answer.json()["photos"][0], caption)
 
 
 @pytest.mark.slow
