@@ -17,6 +17,7 @@ from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.loop import decode
 from captioner.decoding.options import SearchOptions
+from captioner.decoding.protocol import Hypothesis
 from captioner.errors import UserError
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
@@ -82,50 +83,38 @@ class Captioner(PhotoCaptioner):
         self.encoder = self.encoder.fold_batch_norm().to(precision)
         return self
 
-    def caption_pixels(
-        self, pixels: Any, search: SearchOptions, draws: torch.Generator | None = None
-    ) -> list[Caption]:
+    def encode_pixels(self, pixels: Any) -> Any:
         """See `PhotoCaptioner`."""
-        normalised = self.preprocessing.normalise(torch.from_numpy(pixels).to(self.device))
-        return self.caption_annotations(self.encode(normalised), search, draws)
+        return super().encode_pixels(torch.from_numpy(pixels).to(self.device))
 
     def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
         """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""
         return self.encode(torch.stack([self.preprocessing(photo) for photo in photos]))
 
     def encode(self, pixels: Tensor) -> Tensor:
-        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
+        """See `PhotoCaptioner`."""
         return self.encoder.encode(pixels)
 
     @torch.no_grad()
-    def caption_annotations(
-        self,
-        annotations: Tensor,
-        search: SearchOptions | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[Caption]:
-        """Annotation vectors (B, L, D) -> captions, in order.
-
-        search: in place of the model's own. generator: draws samples, by default a new one.
-        """
-        if not len(annotations):
-            return []
-        options, vocabulary = search or self.search, self.vocabulary
-        results = decode(
+    def find_hypotheses(
+        self, annotations: Tensor, search: SearchOptions, draws: torch.Generator | None = None
+    ) -> list[list[Hypothesis]]:
+        """See `PhotoCaptioner`."""
+        vocabulary = self.vocabulary
+        return decode(
             self.decoder,
             self.decoder.remember(annotations.to(self.device)),
             start=vocabulary.start,
             end=vocabulary.end,
-            strategy=options.strategy(generator, self.device),
-            constraints=options.constraints(
+            strategy=search.strategy(draws, self.device),
+            constraints=search.constraints(
                 forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
                 repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
                 ngrams=self.ngrams,
                 start=vocabulary.start,
             ),
-            length_normalisation=options.length_normalisation,
+            length_normalisation=search.length_normalisation,
         )
-        return self._best_captions(results, options.n_best)
 
     @torch.no_grad()
     def teacher_forced(

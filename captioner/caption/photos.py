@@ -57,10 +57,39 @@ class PhotoCaptioner(ABC):
         """Rows and columns of an attention map."""
 
     @abstractmethod
-    def caption_pixels(
-        self, pixels: Any, search: SearchOptions, draws: Any = None
+    def encode(self, pixels: Any) -> Any:
+        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
+
+    def encode_pixels(self, pixels: Any) -> Any:
+        """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D)."""
+        return self.encode(self.preprocessing.normalise(pixels))
+
+    @abstractmethod
+    def find_hypotheses(
+        self, annotations: Any, search: SearchOptions, draws: Any
+    ) -> Iterable[Sequence[Any]]:
+        """Annotation vectors (B, L, D) -> the hypotheses of each photo, best first."""
+
+    def caption_annotations(
+        self, annotations: Any, search: SearchOptions | None = None, draws: Any = None
     ) -> list[Caption]:
-        """Photos (B, 3, size, size), uint8 -> captions. draws: of `source_of_draws`."""
+        """Annotation vectors (B, L, D) -> captions, in order.
+
+        search: in place of the model's own. draws: of `source_of_draws`, by default a new one.
+        """
+        search = search or self.search
+        found = self.find_hypotheses(annotations, search, draws) if len(annotations) else ()
+        captions = []
+        for hypotheses in found:
+            best = []
+            for each in hypotheses[: search.n_best]:
+                words = [self.vocabulary.words[token] for token in each.tokens]
+                terms = each.token_log_probabilities
+                best.append(self._caption(words, terms, each.attention, each.score))
+            if self.confidence is not None:
+                best = self.confidence.judge(best)
+            captions.append(replace(best[0], alternatives=tuple(best[1:])))
+        return captions
 
     def _caption(
         self, words: Sequence[str], terms: Sequence[float], maps: Any, score: float | None = None
@@ -69,20 +98,6 @@ class PhotoCaptioner(ABC):
         maps = maps.reshape(-1, *self.map_shape)  # (T, rows, columns)
         each = tuple(terms[: len(words)])
         return Caption(sentence(words), tuple(words), sum(terms), each, maps, score=score)
-
-    def _best_captions(self, results: Iterable[Sequence[Any]], n_best: int) -> list[Caption]:
-        """Hypotheses of each photo, best first -> its caption with `n_best` - 1 alternatives."""
-        captions = []
-        for hypotheses in results:
-            best = []
-            for each in hypotheses[:n_best]:
-                words = [self.vocabulary.words[token] for token in each.tokens]
-                terms = each.token_log_probabilities
-                best.append(self._caption(words, terms, each.attention, each.score))
-            if self.confidence is not None:
-                best = self.confidence.judge(best)
-            captions.append(replace(best[0], alternatives=tuple(best[1:])))
-        return captions
 
     @property
     def device(self) -> Any:
@@ -188,7 +203,8 @@ def caption_photos(
         if not loaded:
             return
         names, photos, regions, pixels = zip(*loaded, strict=True)
-        captions = captioner.caption_pixels(numpy.stack(pixels), search, draws)
+        annotations = captioner.encode_pixels(numpy.stack(pixels))  # (B, L, D)
+        captions = captioner.caption_annotations(annotations, search, draws)
         if translate is not None:
             captions = translate(captions)
         for name, caption, *place in zip(names, captions, photos, regions, strict=True):

@@ -10,14 +10,13 @@ import numpy
 import onnxruntime
 from pydantic import Field
 
-from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.options import ORDER, SearchOptions
 from captioner.errors import UserError
 from captioner.files import read_json
 from captioner.onnx import DESCRIPTION, NGRAMS, load
-from captioner.onnx.search import Array, Rules, StepOutput, beam_search
+from captioner.onnx.search import Array, Hypothesis, Rules, StepOutput, beam_search
 from captioner.schema import Config, from_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
@@ -56,11 +55,10 @@ class OnnxCaptioner(PhotoCaptioner):
         self.preprocessing = description.preprocessing
         self.search = description.search
         self.confidence = description.confidence
-        vocabulary = Vocabulary.from_json({"words": description.words}, str(path))
-        self.vocabulary = vocabulary
-        self._repeatable = numpy.zeros(len(vocabulary), bool)  # (V,)
-        self._repeatable[description.repeatable] = True
-        self._ngrams = _ngrams(folder, len(vocabulary)) if description.has_ngrams else None
+        self.vocabulary = Vocabulary.from_json({"words": description.words}, str(path))
+        size = len(self.vocabulary)
+        self._repeatable = numpy.isin(numpy.arange(size), description.repeatable)  # (V,)
+        self._ngrams = _ngrams(folder, size) if description.has_ngrams else None
         self._encoder, self._start, self._step = (
             _session(folder / f"{name}.onnx") for name in ("encoder", "start", "step")
         )
@@ -75,25 +73,16 @@ class OnnxCaptioner(PhotoCaptioner):
         return self.description.map_shape
 
     def encode(self, pixels: Array) -> Array:
-        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D)."""
+        """See `PhotoCaptioner`."""
         chunks = [pixels[first : first + _CHUNK] for first in range(0, len(pixels), _CHUNK)]
         return numpy.concatenate([self._encoder.run(None, {"pixels": each})[0] for each in chunks])
 
-    def caption_pixels(
-        self, pixels: Array, search: SearchOptions, draws: Any = None
-    ) -> list[Caption]:
+    def find_hypotheses(
+        self, annotations: Array, search: SearchOptions, draws: Any = None
+    ) -> list[list[Hypothesis]]:
         """See `PhotoCaptioner`. Raises `UserError` for options of sampling."""
-        return self.caption_annotations(self.encode(self.preprocessing.normalise(pixels)), search)
-
-    def caption_annotations(
-        self, annotations: Array, search: SearchOptions | None = None
-    ) -> list[Caption]:
-        """Annotation vectors (B, L, D) -> captions, in order. search: instead of the own."""
-        search = search or self.search
         if search.sample:
             raise UserError("a captioner of ONNX graphs does not sample")
-        if not len(annotations):
-            return []
         values, keys, hidden, cell = self._start.run(None, {"annotations": annotations})
         memory = {"values": values, "keys": keys}
 
@@ -104,8 +93,7 @@ class OnnxCaptioner(PhotoCaptioner):
 
         rules = Rules(search, self._repeatable, self._ngrams)
         state = {"hidden": hidden, "cell": cell}
-        results = beam_search(step, state, len(annotations), rules)
-        return self._best_captions(results, search.n_best)
+        return beam_search(step, state, len(annotations), rules)
 
 
 def _session(path: Path) -> Any:

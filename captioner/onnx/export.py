@@ -133,11 +133,10 @@ def _graph(module: nn.Module, inputs: dict[str, Tensor], outputs: list[str]) -> 
 def _describe(model: Captioner, folder: Path, precision: Precision) -> None:
     """Write what the graphs do not hold."""
     vocabulary = model.vocabulary
+    files = {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx"))}
     if model.ngrams is not None:
         ngrams = ngrams_of_keys(model.ngrams.cpu(), len(vocabulary))  # (N, ORDER)
         write_bytes(folder / NGRAMS, ngrams.numpy().astype("<u2").tobytes())
-    files = {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx"))}
-    if model.ngrams is not None:
         files[NGRAMS] = (folder / NGRAMS).stat().st_size
     description = {
         "format": FORMAT,

@@ -117,10 +117,9 @@ def beam_search(
         flat = candidates.reshape(batch_size, -1)  # (B, K * V)
         keep = min(width, flat.shape[1])
         best = numpy.argpartition(-flat, keep - 1, axis=-1)[:, :keep]  # (B, K')
-        scores = numpy.take_along_axis(flat, best, axis=-1)  # (B, K')
-        order = numpy.argsort(-scores, axis=-1, kind="stable")
+        order = numpy.argsort(-numpy.take_along_axis(flat, best, axis=-1), kind="stable")
         best = numpy.take_along_axis(best, order, axis=-1)
-        scores = numpy.take_along_axis(scores, order, axis=-1)
+        scores = numpy.take_along_axis(flat, best, axis=-1)  # (B, K')
         parents, tokens = best // size, best % size  # (B, K') each
 
         def of_parents(rows: Array, parents: Array = parents) -> Array:
@@ -130,8 +129,7 @@ def beam_search(
 
         live = numpy.arange(keep) < width - ended[:, None]  # (B, K')
         live &= scores > -math.inf
-        flat_terms = log_probabilities.reshape(batch_size, -1)  # (B, K * V)
-        terms = numpy.take_along_axis(flat_terms, best, axis=-1)  # (B, K')
+        terms = numpy.take_along_axis(log_probabilities.reshape(flat.shape), best, axis=-1)
         path_terms = numpy.concatenate([of_parents(path_terms), terms[..., None]], axis=-1)
         seen = of_parents(weights)[..., None, :]  # (B, K', 1, L)
         maps = seen if maps is None else numpy.concatenate([of_parents(maps), seen], axis=-2)

@@ -153,4 +153,6 @@ async def _captioned(
     else:
         pixels = [each.pixels for each in photos]
         captions = await wrap_future(service.captions.submit(pixels, search, language))
-    return with_results(read, lambda photos: map(service.placed, photos, captions))
+    pairs = zip(photos, captions, strict=True)
+    placed = [Captioned(one.name, best.of_photo(one.photo, one.region)) for one, best in pairs]
+    return with_results(read, lambda _: placed)

@@ -19,6 +19,7 @@ from captioner.caption.photos import Captioned
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.render.animation import encode_gif
 from captioner.render.page import html_page
+from captioner.render.region import Region
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.translate.translated_captions import translate_captions
@@ -38,10 +39,11 @@ _LONGEST_SIDE = 1000
 
 
 class Prepared(NamedTuple):
-    """A photo of at most 1000 pixels a side, and `Preprocessing.pixels` of it."""
+    """A photo of at most 1000 pixels a side, and the region of it whose pixels the model sees."""
 
     name: str
     photo: Image.Image
+    region: Region
     pixels: numpy.ndarray[Any, Any]
 
 
@@ -146,12 +148,7 @@ class Service:
         if drawn and photo.size != original_size(photo):
             photo = load(sufficient_side=_LONGEST_SIDE)
         photo.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
-        return Prepared(name, photo, pixels)
-
-    def placed(self, photo: Prepared, caption: Caption) -> Captioned:
-        """A caption with its photo, to be drawn."""
-        region = self.captioner.preprocessing.region(*original_size(photo.photo))
-        return Captioned(photo.name, caption.of_photo(photo.photo, region))
+        return Prepared(name, photo, preprocessing.region(*original_size(photo)), pixels)
 
     def _caption(
         self, pixels: list[numpy.ndarray[Any, Any]], search: SearchOptions, language: str
@@ -160,7 +157,8 @@ class Service:
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
             batch = numpy.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)
-            captions += self.captioner.caption_pixels(batch, search, draws)
+            annotations = self.captioner.encode_pixels(batch)  # (B, L, D)
+            captions += self.captioner.caption_annotations(annotations, search, draws)
         if language == ENGLISH:
             return captions
         return translate_captions(captions, self.translators[language], language)

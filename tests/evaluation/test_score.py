@@ -14,35 +14,26 @@ from samples import make_captioner, save_photo
 from captioner.data.example import Example
 from captioner.data.readers import read_examples
 from captioner.errors import UserError
+from captioner.evaluation import score
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.rouge import rouge_l
-from captioner.evaluation.score import (
-    CaptionScores,
-    Scorer,
-    evaluate_captions,
-    read_results,
-    score_model,
-    score_results,
-    write_results,
-)
+from captioner.evaluation.score import CaptionScores, Scorer, read_results
 from captioner.evaluation.significance import NOTHING
+from captioner.text.tokenizer import tokenize
 
 # Strings
 
 HYPOTHESES = ["A dog runs.", "Two cats sleep on a mat"]
 TEXTS = [["A brown dog runs!", "The dog, it runs."], ["Two cats on a mat.", "cats sleeping"]]
-WORDS = [["a", "dog", "runs"], ["two", "cats", "sleep", "on", "a", "mat"]]
-REFERENCE_WORDS = [
-    [["a", "brown", "dog", "runs"], ["the", "dog", "it", "runs"]],
-    [["two", "cats", "on", "a", "mat"], ["cats", "sleeping"]],
-]
+WORDS = [tokenize(text) for text in HYPOTHESES]
+REFERENCE_WORDS = [[tokenize(text) for text in texts] for texts in TEXTS]
 BLEU = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4")
 
 
 def test_every_metric_by_name_for_all_and_image_by_image() -> None:
-    scores, corpus = evaluate_captions(HYPOTHESES, TEXTS), Corpus.of(WORDS, REFERENCE_WORDS)
+    scores, corpus = score.evaluate_captions(HYPOTHESES, TEXTS), Corpus.of(WORDS, REFERENCE_WORDS)
     found = scores.to_dict()
     assert found == {
         **dict(zip(BLEU, bleu(corpus).scores, strict=True)),
@@ -59,7 +50,7 @@ def test_every_metric_by_name_for_all_and_image_by_image() -> None:
     lines = scores.table().splitlines()
     assert lines[0] == f"BLEU-1                      {found['BLEU-1']:.4f}"
     assert [line[:27].strip() for line in lines] == [name.replace("_", " ") for name in found]
-    first, second = evaluate_captions(HYPOTHESES, TEXTS, images=[7, "b.jpg"]).rows()
+    first, second = score.evaluate_captions(HYPOTHESES, TEXTS, images=[7, "b.jpg"]).rows()
     names = ["image_id", "caption", *BLEU, "ROUGE-L", "CIDEr-D", "word-precision"]
     assert list(first) == names
     assert (first["image_id"], first["caption"]) == (7, "A dog runs.")
@@ -88,18 +79,18 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(
 ) -> None:
     kept = tmp_path / "kept.json"
     left_out: dict[str, str] = {}
-    scores = score_model(make_captioner(), examples, None, 2, kept, left_out=left_out)
+    scores = score.score_model(make_captioner(), examples, None, 2, kept, left_out=left_out)
     assert list(left_out) == ["3.png"]
     good = [examples[row] for row in (0, 1, 2, 4)]
-    assert score_model(make_captioner(), good).to_dict() == scores.to_dict()
+    assert score.score_model(make_captioner(), good).to_dict() == scores.to_dict()
     assert list(read_results(kept)) == [each.name for each in good]
     with pytest.raises(UserError, match=r"3\.png"):  # A refused photo loses no caption.
-        score_model(make_captioner(), examples, None, 2, kept)
+        score.score_model(make_captioner(), examples, None, 2, kept)
     assert list(read_results(kept)) == ["0.png", "1.png", "2.png"]
     with pytest.raises(UserError, match="not one of 1 photos could be read"):
-        score_model(make_captioner(), examples[3:4], left_out={})
+        score.score_model(make_captioner(), examples[3:4], left_out={})
     with pytest.raises(UserError, match="CIDEr-D"):  # Written before they are scored.
-        score_model(make_captioner(), examples[:1], results=kept)
+        score.score_model(make_captioner(), examples[:1], results=kept)
     assert list(read_results(kept)) == ["0.png"]
 
 
@@ -114,7 +105,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]))
     | st.dictionaries(text, text, min_size=1, max_size=5)
 )
 def test_what_is_written_is_read(tmp_path: Path, captions: dict[int | str, str]) -> None:
-    write_results(tmp_path / "results.json", captions)
+    score.write_results(tmp_path / "results.json", captions)
     read = read_results(tmp_path / "results.json")
     assert list(read.items()) == [(str(image), text) for image, text in captions.items()]
 
@@ -131,11 +122,11 @@ REFERENCES = {
 
 def scored(captions: dict[int, str]) -> CaptionScores:
     references = [REFERENCES[n] for n in captions]
-    return evaluate_captions(list(captions.values()), references, images=list(captions))
+    return score.evaluate_captions(list(captions.values()), references, images=list(captions))
 
 
 def saved(path: Path, captions: dict[Any, str]) -> Path:
-    write_results(path, captions)
+    score.write_results(path, captions)
     return path
 
 
@@ -152,7 +143,7 @@ def results(tmp_path: Path) -> Path:
 def test_results_are_scored_as_their_captions_are(
     results: Path, references: Path, tmp_path: Path
 ) -> None:
-    scores = score_results(results, references)
+    scores = score.score_results(results, references)
     details = {"references_without_caption": 1}
     expected = replace(scored(CAPTIONS), details=details)
     found = scores.to_dict()
@@ -161,12 +152,12 @@ def test_results_are_scored_as_their_captions_are(
     assert scores.table().startswith(expected.table() + "\n\ndistinct captions  4")
     (tmp_path / "people.txt").write_text("a dog runs\n\n")
     options = Scorer(document_frequency=references, fluency=tmp_path / "people.txt")
-    scores = score_results(results, references, options)
+    scores = score.score_results(results, references, options)
     assert scores.by_name()["CIDEr-D"] != expected.by_name()["CIDEr-D"]
     assert scores.details["fluency"]["fluent"] == 1 / 4
     assert "people fluent              0.0000" in scores.table()
     by_text = saved(tmp_path / "text.json", {str(n): CAPTIONS[n] for n in (4, 2, 1)})
-    rows = score_results(by_text, references).rows()
+    rows = score.score_results(by_text, references).rows()
     assert [row["image_id"] for row in rows] == [4, 2, 1]
 
 
@@ -179,22 +170,22 @@ def test_captions_of_the_caption_command_are_scored_by_their_file_names(
     ]
     file = tmp_path / "captions.json"
     file.write_text(json.dumps([*records, {"image": "trip/photo 5.png", "error": "damaged"}]))
-    scores = score_results(file, references, Scorer(against=file))
+    scores = score.score_results(file, references, Scorer(against=file))
     assert [row["image_id"] for row in scores.rows()] == [1, 2, 3, 4]
     assert scores.by_name() == scored(CAPTIONS).by_name()
     assert scores.details["references_without_caption"] == 1
     file.write_text(json.dumps([*records, {**records[0], "image": "home/photo 1.png"}]))
     with pytest.raises(UserError, match=r"image 'home/photo 1\.png' already has a caption"):
-        score_results(file, references)
+        score.score_results(file, references)
 
 
 def test_an_empty_reference_is_left_out_on_request(results: Path, tmp_path: Path) -> None:
     texts = {**REFERENCES, 1: ["", *REFERENCES[1]], 4: [" "]}
     references = write_captions(tmp_path / "references.json", texts)
     with pytest.raises(UserError, match=r"2 empty captions .*--on-problem skip"):
-        score_results(results, references)
+        score.score_results(results, references)
     scorer = Scorer(on_problem="skip")
-    scores = score_results(results, references, scorer)
+    scores = score.score_results(results, references, scorer)
     assert [row["image_id"] for row in scores.rows()] == [1, 2, 3]
     assert [list(each.kinds) for each in scorer.problems] == [
         ["empty caption", "image without captions"],
@@ -205,7 +196,7 @@ def test_an_empty_reference_is_left_out_on_request(results: Path, tmp_path: Path
 def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: Path) -> None:
     turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
     other = saved(tmp_path / "other.json", turned)
-    scores = score_results(results, references, Scorer(confidence=0.9, against=other))
+    scores = score.score_results(results, references, Scorer(confidence=0.9, against=other))
     found, second = scores.to_dict(), scored(turned).by_name()
     assert (found["confidence"], found["too_few_images"]) == (0.9, True)
     assert list(found["intervals"]) == list(scores.by_name())
@@ -229,14 +220,14 @@ def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Pa
     (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
     coco = write_captions(tmp_path / "captions_val2014.json", {70: ["A dog runs!", "a dog"]})
     for training, name in ((tmp_path / "t.csv", None), (coco, "coco"), (coco, None)):
-        scores = score_results(results, references, Scorer(training=training, format=name))
+        scores = score.score_results(results, references, Scorer(training=training, format=name))
         assert scores.details["diversity"]["seen_in_training"] == 1 / 4
 
 
 def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Path) -> None:
     things, categories = {1: ["dog"], 2: ["dog"], 3: [], 4: []}, ("bird", "cat", "dog", "horse")
     path = write_instances(tmp_path / "instances.json", things, categories)
-    scores = score_results(results, references, Scorer(instances=[path]))
+    scores = score.score_results(results, references, Scorer(instances=[path]))
     found = scores.details["hallucination"]
     # Of dog, cat, bird and horse, all but the horse is annotated or in a reference.
     assert (found["mentions"], found["hallucinated_mentions"]) == (4, 1)
@@ -247,6 +238,6 @@ def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Pa
     words = tmp_path / "words.txt"
     words.write_text("dog: puppy\nlion: cub\n")
     options = Scorer(instances=[path], synonyms=words)
-    found = score_results(results, references, options).details["hallucination"]
+    found = score.score_results(results, references, options).details["hallucination"]
     assert (found["mentions"], found["categories"]) == (1, 1)
     assert found["dropped_categories"] == ["lion"]
