@@ -86,7 +86,11 @@ class CaptionDecoder(nn.Module, Decoder):
     config: CaptionDecoderConfig
     embedding: nn.Embedding
     output: nn.Linear
-    standardisation: Standardisation | None
+
+    def __init__(self, config: CaptionDecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.standardisation = Standardisation(config.memory_size) if config.standardise else None
 
     @abstractmethod
     def remember(self, annotations: Tensor) -> Memory:
@@ -145,10 +149,9 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tu
                 except ValueError as error:
                     raise UserError(f"word vectors {path}, line {number}: {error}") from None
     if not vectors:
-        raise UserError(
-            f"word vectors {path} has none of the {len(vocabulary):,} words with {size} numbers, "
-            "which decoder.embedding_size asks for"
-        )
+        wanted = f"{size} numbers, which decoder.embedding_size asks for"
+        words = f"none of the {len(vocabulary):,} words"
+        raise UserError(f"word vectors {path} has {words} with {wanted}")
     values = torch.tensor(list(vectors.values()), dtype=torch.float32)  # (N, E)
     if not values.isfinite().all():
         raise UserError(f"word vectors {path} has a number that is not finite")

@@ -109,13 +109,8 @@ def fit_weights(
     deviation = torch.where(deviation > 1e-9, deviation, 1.0)
     standard = (features - mean) / deviation  # (N, R)
     weights = torch.zeros(1 + features.shape[1], dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS(
-        [weights],
-        max_iter=200,
-        tolerance_grad=1e-10,
-        tolerance_change=1e-14,
-        line_search_fn="strong_wolfe",
-    )
+    limits: Any = {"max_iter": 200, "tolerance_grad": 1e-10, "tolerance_change": 1e-14}
+    optimizer = torch.optim.LBFGS([weights], line_search_fn="strong_wolfe", **limits)
 
     def loss() -> Tensor:
         optimizer.zero_grad()

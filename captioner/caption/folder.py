@@ -42,11 +42,9 @@ from captioner.vision.encoders import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
-VOCABULARY = "vocabulary.json"
-_NGRAMS = "ngrams"
+VOCABULARY, _NGRAMS = "vocabulary.json", "ngrams"
 _FAMILIARITY = "confidence.familiarity."
 """Prefix of tensors that calibrated models of version 0.2.0 have and that are not used."""
-
 KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {
     "lstm": (ShowAttendTellDecoder, DecoderConfig),
     "transformer": (TransformerDecoder, TransformerDecoderConfig),
@@ -100,17 +98,14 @@ def save_model(
 def read_config(folder: Path) -> ModelConfig:
     """Read the config of a model folder."""
     folder = complete_folder(folder)
-    mapping = read_model_config(folder, "captioner")
-    return from_mapping(ModelConfig, mapping, f"{folder / CONFIG}")
+    return from_mapping(ModelConfig, read_model_config(folder, "captioner"), str(folder / CONFIG))
 
 
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
     """Load a captioner from a folder that `save_model` wrote."""
     folder = complete_folder(folder)
-    config = read_config(folder)
-    vocabulary = Vocabulary.load(folder / VOCABULARY)
-    # On `meta`: no memory, no initial weights.
-    with torch.device("meta"):
+    config, vocabulary = read_config(folder), Vocabulary.load(folder / VOCABULARY)
+    with torch.device("meta"):  # Allocates no memory and draws no initial weights.
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
     stored = read_tensors(folder / WEIGHTS)
@@ -137,8 +132,7 @@ def _keys(ngrams: Tensor, words: int, path: Path) -> Tensor:
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     """Write a confidence to the config of the model folder it was fitted for."""
     path = complete_folder(folder) / CONFIG
-    mapping = read_json(path, "model config")
-    write_json(path, {**mapping, "confidence": to_mapping(confidence)})
+    write_json(path, {**read_json(path, "model config"), "confidence": to_mapping(confidence)})
 
 
 def describe(captioner: Captioner, folder: Path) -> str:

@@ -30,8 +30,7 @@ from captioner.text.token_batches import decoder_inputs
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
 
-Weight = Annotated[float, Field(ge=0, le=1e6)]
-"""Of a term of the loss."""
+Weight = Annotated[float, Field(ge=0, le=1e6)]  # Of a term of the loss.
 
 
 class SelfCriticalConfig(Config):
@@ -108,9 +107,8 @@ class ObjectiveConfig(Config):
         """Refuse what hard attention does not train."""
         for name in ("grounding", "self_critical"):
             if selection == "hard" and getattr(self, name):
-                raise UserError(
-                    f"objective.{name} is for soft attention, not decoder.selection hard"
-                )
+                reason = "is for soft attention, not decoder.selection hard"
+                raise UserError(f"objective.{name} {reason}")
 
 
 class CaptioningBatch(NamedTuple):
@@ -304,13 +302,12 @@ class HardAttentionLoss(CaptioningLoss):
         forced = self.decoder(memory, fed, generator, expected)
         assert forced.log_probability is not None
         assert forced.entropy is not None
-        mask = batch.mask.unsqueeze(1)  # (B, 1, T)
-        entropies = cross_entropies(
-            forced.logits.flatten(end_dim=1),  # (B * N, T, V)
-            batch.targets.repeat_interleave(draws, dim=0),
-            batch.mask.repeat_interleave(draws, dim=0),
-            self.objective.label_smoothing,
+        mask, logits = batch.mask.unsqueeze(1), forced.logits.flatten(end_dim=1)  # (B * N, T, V)
+        targets, of_draws = (
+            each.repeat_interleave(draws, dim=0) for each in (batch.targets, batch.mask)
         )
+        smoothing = self.objective.label_smoothing
+        entropies = cross_entropies(logits, targets, of_draws, smoothing)  # (B * N) each
         loss, plain = (each.view(-1, draws) for each in entropies)  # (B, N) each
         words = mask.sum(dim=2)  # (B, 1)
         entropy = (forced.entropy * mask).sum(dim=2)  # (B, N)
@@ -320,7 +317,7 @@ class HardAttentionLoss(CaptioningLoss):
         baseline = self.baseline.clone()
         expected_reward = words * baseline  # (B, 1)
         if draws > 1:
-            expected_reward = (reward.sum(dim=1, keepdim=True) - reward) / (draws - 1)  # (B, N)
+            expected_reward = _mean_of_others(reward)  # (B, N)
         advantage = (reward - expected_reward).masked_fill(expected, 0.0)  # (B, N)
         objective = self.objective.reward_weight * advantage * gradient_only - loss  # (B, N)
         objective = objective + self.objective.entropy_weight * entropy
@@ -348,6 +345,11 @@ class HardAttentionLoss(CaptioningLoss):
 
 Reward = Callable[[Tensor, Sequence[Sequence[Sequence[int]]]], Tensor]
 """Rows (B,) of photos and K captions of each, as tokens, `<end>` included -> rewards (B, K)."""
+
+
+def _mean_of_others(rewards: Tensor) -> Tensor:
+    """The mean of the other samples' rewards, of each of N >= 2: (B, N)."""
+    return (rewards.sum(dim=1, keepdim=True) - rewards) / (rewards.shape[1] - 1)
 
 
 class SelfCriticalLoss(CaptioningLoss):
@@ -393,8 +395,7 @@ class SelfCriticalLoss(CaptioningLoss):
                 baseline = self.reward(batch.rows, greedy).to(device, non_blocking=True)  # (B, 1)
                 report["greedy_reward"] = baseline.mean()
             else:
-                others = rewards.sum(dim=1, keepdim=True) - rewards  # (B, K)
-                baseline = others / (config.samples - 1)  # (B, K)
+                baseline = _mean_of_others(rewards)  # (B, K)
             log_probability = self._log_probability(memory, samples)  # (B, K)
         loss = -((rewards - baseline) * log_probability).mean()
         if config.cross_entropy_weight > 0:

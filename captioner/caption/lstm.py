@@ -18,12 +18,7 @@ from captioner.attention.attention import Attention
 from captioner.attention.memory import Memory
 from captioner.attention.scores import AdditiveScore
 from captioner.attention.selection import Attended, HardSelection, SoftSelection
-from captioner.caption.base import (
-    CaptionDecoder,
-    CaptionDecoderConfig,
-    Standardisation,
-    empty_embedding,
-)
+from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig, empty_embedding
 from captioner.decoding.protocol import Step, TeacherForced, select_rows
 from captioner.devices import at_least_float32
 from captioner.schema import Fraction, Size
@@ -63,9 +58,10 @@ class DecoderState(NamedTuple):
 class ShowAttendTellDecoder(CaptionDecoder):
     """The decoder of Show, Attend and Tell."""
 
+    config: DecoderConfig
+
     def __init__(self, config: DecoderConfig, vocabulary_size: int) -> None:
-        super().__init__()
-        self.config: DecoderConfig = config
+        super().__init__(config)
         embedding, hidden, memory = config.embedding_size, config.hidden_size, config.memory_size
         self.attention = Attention(
             AdditiveScore(hidden, memory, config.attention_size, temperature=config.temperature),
@@ -82,7 +78,6 @@ class ShowAttendTellDecoder(CaptionDecoder):
             self.output_context = cpu.Linear(memory, embedding, bias=False)
         self.output = cpu.Linear(embedding if config.deep_output else hidden, vocabulary_size)
         self.dropout = nn.Dropout(config.dropout)
-        self.standardisation = Standardisation(memory) if config.standardise else None
         # Embeddings on the scale of annotation vectors (about one), and an open forget gate.
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
@@ -177,20 +172,12 @@ class ShowAttendTellDecoder(CaptionDecoder):
         choose = None
         if isinstance(self.attention.selection, HardSelection):
             choose = partial(self.attention.selection.choose, generator=generator)
-        has_gate = self.config.gate != "none"
+        given = word_gates, state.hidden, state.cell, memory.values, memory.keys
+        query, energy, gate = _autocast(score.query_projection.weight), score.scaled_energy(), []
+        if self.config.gate != "none":
+            gate = [_autocast(self.gate.weight), _autocast(self.gate.bias)]
         hidden, context, log_weights, positions = cpu.Recurrence.apply(
-            choose,
-            expected,
-            word_gates,
-            state.hidden,
-            state.cell,
-            memory.values,
-            memory.keys,
-            _autocast(score.query_projection.weight),
-            score.scaled_energy(),
-            weights,
-            _autocast(self.gate.weight) if has_gate else None,
-            _autocast(self.gate.bias) if has_gate else None,
+            choose, expected, *given, query, energy, weights, *(gate or (None, None))
         )
         attended = Attended(context, log_weights.exp(), log_weights)  # (B, K, T, ...) each
         if choose is not None:

@@ -95,8 +95,7 @@ class PhotoCaptioner(ABC):
         self, words: Sequence[str], terms: Sequence[float], maps: Any, score: float | None = None
     ) -> Caption:
         """T words, T + 1 log-probabilities (the end's last), maps (T, L) -> a caption."""
-        maps = maps.reshape(-1, *self.map_shape)  # (T, rows, columns)
-        each = tuple(terms[: len(words)])
+        maps, each = maps.reshape(-1, *self.map_shape), tuple(terms[: len(words)])
         return Caption(sentence(words), tuple(words), sum(terms), each, maps, score=score)
 
     @property
@@ -163,8 +162,8 @@ class PhotoCaptioner(ABC):
         if tag in (None, ENGLISH):
             return None
         if self.load_translation is None:
-            only = "this model captions in English only"
-            raise UserError(f"{only}: captioner.load gives one that translates")
+            reason = "captions in English only: captioner.load gives one that translates"
+            raise UserError(f"this model {reason}")
         return self.load_translation(tag)
 
 

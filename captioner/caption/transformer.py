@@ -19,12 +19,7 @@ from captioner.attention.transformer import (
     StackState,
     sinusoidal_positions,
 )
-from captioner.caption.base import (
-    CaptionDecoder,
-    CaptionDecoderConfig,
-    Standardisation,
-    empty_embedding,
-)
+from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig, empty_embedding
 from captioner.decoding.protocol import SequenceDecoder, TeacherForced
 from captioner.schema import Fraction, Size
 
@@ -61,9 +56,10 @@ class TransformerDecoderConfig(CaptionDecoderConfig):
 class TransformerDecoder(SequenceDecoder, CaptionDecoder):
     """Pre-norm Transformer layers over projected annotation vectors."""
 
+    config: TransformerDecoderConfig
+
     def __init__(self, config: TransformerDecoderConfig, vocabulary_size: int) -> None:
-        super().__init__()
-        self.config: TransformerDecoderConfig = config
+        super().__init__(config)
         size, dropout = config.embedding_size, config.dropout
         sizes = LayerSizes(size, config.heads, config.inner_size, True, dropout, dropout)
         self.embedding = empty_embedding(vocabulary_size, size)
@@ -73,7 +69,6 @@ class TransformerDecoder(SequenceDecoder, CaptionDecoder):
         self.norm = nn.LayerNorm(size)
         self.output = cpu.Linear(size, vocabulary_size)
         self.dropout = nn.Dropout(dropout)
-        self.standardisation = Standardisation(config.memory_size) if config.standardise else None
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)  # The scale of positions.
         for parameter in self.stack.parameters():
             if parameter.dim() > 1:
