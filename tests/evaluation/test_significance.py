@@ -29,22 +29,19 @@ def test_bleu_of_a_resample_is_bleu_of_the_repeated_captions() -> None:
         np.testing.assert_allclose(terms.of_totals(times @ terms.terms), expected, rtol=1e-12)
 
 
-def test_interval_of_a_mean_by_full_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(significance, "RESAMPLES", 20_000)
-    values = np.array([0.0, 0.2, 0.3, 1.0])
-    means = [np.mean(drawn) for drawn in itertools.product(values, repeat=4)]
-    found = confidence_intervals([Metric.mean("x", values)], 0.8)
-    assert found == confidence_intervals([Metric.mean("x", values)], 0.8)
-    assert found["x"] == pytest.approx(np.quantile(means, [0.1, 0.9]), abs=0.02)
-
-
-def test_p_value_of_a_mean_by_full_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interval_and_p_value_of_a_mean_by_full_enumeration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(significance, "RESAMPLES", 20_000)
     first, second = np.array([0.9, 0.4, 0.5, 0.8]), np.array([0.5, 0.5, 0.4, 0.3])
-    differences = first - second
-    drawn = [np.mean(d) for d in itertools.product(differences, repeat=4)]
-    found = compare([Metric.mean("x", first)], [Metric.mean("x", second)])["x"]
-    assert found.difference == pytest.approx(differences.mean())
+    metrics = [Metric.mean("x", first)], [Metric.mean("x", second)]
+    means = [np.mean(drawn) for drawn in itertools.product(first, repeat=4)]
+    interval = confidence_intervals(metrics[0], 0.8)
+    assert interval == confidence_intervals(metrics[0], 0.8)
+    assert interval["x"] == pytest.approx(np.quantile(means, [0.1, 0.9]), abs=0.02)
+    drawn = [np.mean(each) for each in itertools.product(first - second, repeat=4)]
+    found = compare(*metrics)["x"]
+    assert found.difference == pytest.approx(np.mean(first - second))
     assert (found.first, found.second) == pytest.approx((first.mean(), second.mean()))
     not_better = np.mean([mean <= 1e-12 for mean in drawn])
     assert 0 < not_better < 0.1

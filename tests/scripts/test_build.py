@@ -21,8 +21,7 @@ FOLDERS = [
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
+def script(import_scripts: None) -> ModuleType:
     import build
 
     return build

@@ -25,4 +25,5 @@ def test_sentences_are_in_line_in_three_languages(tmp_path: Path) -> None:
         "Ein Mann steht auf einem Gehweg neben einem kleinen Zaun.",
         "Un homme debout sur un trottoir à côté d'une petite clôture.",
     )
+    assert "A room with a urinal in it." in pairs
     assert "A herd of kittens grazing in a field." not in pairs

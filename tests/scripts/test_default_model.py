@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from scripts_samples import ROOT
 
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.text.vocabulary import Vocabulary
@@ -15,8 +14,7 @@ NAMES = ("photos", "teachers", "teacher_features", "distill", "tables", "mean", 
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "default_model"))
+def scripts(import_scripts: None) -> Any:
     return SimpleNamespace(**{name: __import__(name) for name in NAMES})
 
 
