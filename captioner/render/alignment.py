@@ -28,8 +28,7 @@ _FONTS = (
 )
 """matplotlib's own, then common ones for the letters that it lacks: Chinese, Japanese, Korean."""
 
-_ABOVE, _BELOW, _ZERO = "#1f5fd0", "#c2410c", "#ffffff"
-_INK, _LINE = "#181a1f", "#d9d9d4"
+_ABOVE, _BELOW, _ZERO, _INK, _LINE = "#1f5fd0", "#c2410c", "#ffffff", "#181a1f", "#d9d9d4"
 _DARK = 0.55  # Fraction of the full colour above which numbers in a cell are white.
 
 
@@ -60,11 +59,10 @@ def draw_heat_map(
         label.set(rotation_mode="anchor", parse_math=False, ha="left" if tilt else "center")
     for label in axis.get_yticklabels():
         label.set_parse_math(False)  # Dollar signs are text, not a formula.
-    axis.tick_params(length=0)
     axis.set_xticks(np.arange(cells.shape[1] + 1) - 0.5, minor=True)
     axis.set_yticks(np.arange(cells.shape[0] + 1) - 0.5, minor=True)
     axis.grid(which="minor", color=_LINE, linewidth=0.5, clip_on=False)  # The outermost lines too.
-    axis.tick_params(which="minor", length=0)
+    axis.tick_params(which="both", length=0)
     axis.spines[:].set_visible(False)
     if numbers:
         for (row, column), value in np.ndenumerate(cells):
@@ -117,10 +115,10 @@ def _section(number: int, heading: str, alignment: Alignment) -> str:
     source, target, weights = alignment
     heads = "".join(f"<th scope=col><span>{escaped(word)}</span></th>" for word in source)
     rows = ""
-    for written, row in zip(target, np.asarray(weights, dtype=float), strict=True):
-        rows += f"<tr><th scope=row>{escaped(written)}</th>"
-        for word, weight in zip(source, row, strict=True):
-            title = f"{escaped(written)} - {escaped(word)}: {weight:.3f}"
+    for written, row in zip(map(escaped, target), np.asarray(weights, dtype=float), strict=True):
+        rows += f"<tr><th scope=row>{written}</th>"
+        for word, weight in zip(map(escaped, source), row, strict=True):
+            title = f"{written} - {word}: {weight:.3f}"
             rows += f'<td style="--w:{min(1.0, weight):.3f}" title="{title}"></td>'
         rows += "</tr>"
     table = f"<table><tr><td></td>{heads}</tr>{rows}</table>" if rows else ""

@@ -73,16 +73,14 @@ def overlay(
     drawn += share * (np.array(STYLE.tint, dtype=np.float32) - drawn)
 
     first_column, first_row, end_column, end_row = pixels(region)
-    covered = np.zeros(light.shape, dtype=bool)
-    covered[first_row:end_row, first_column:end_column] = True
+    covered = slice(first_row, end_row), slice(first_column, end_column)
     hatch = 1 - strength * (1 - STYLE.hatch_light) * _hatching(light.shape)
-    drawn = np.where(covered[..., None], drawn, drawn * hatch[..., None])
-
-    inside = drawn[first_row:end_row, first_column:end_column]
+    hatch[covered] = 1
+    drawn *= hatch[..., None]
     line = max(1.0, max(photo.size) / 450)
     for width, opacity, shade in ((3 * line, 0.35, 0.0), (line, 0.85, 1.0)):
-        around = _contour(light[first_row:end_row, first_column:end_column], width)
-        inside += (strength * opacity * around)[..., None] * (shade - inside)
+        around = _contour(light[covered], width)
+        drawn[covered] += (strength * opacity * around)[..., None] * (shade - drawn[covered])
     return Image.fromarray((drawn.clip(0, 1) * 255 + 0.5).astype(np.uint8))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy.typing as npt
@@ -25,15 +26,8 @@ from captioner.render.typography import (
 from captioner.render.web_page import phrases
 from captioner.text.languages import is_function_word
 
-MARGIN = 24
-GAP = 16
-NARROWEST_CELL = 120
-WORD_SIZE = 24
-SMALLEST_WORD_SIZE = 14
-NOTE_SIZE = 15
-CAPTION_SIZE = 30
-DOUBT_SIZE = 20
-MOST_COLUMNS = 5
+MARGIN, GAP, NARROWEST_CELL, MOST_COLUMNS = 24, 16, 120, 5
+CAPTION_SIZE, WORD_SIZE, SMALLEST_WORD_SIZE, DOUBT_SIZE, NOTE_SIZE = 30, 24, 14, 20, 15
 FLATTEST = 0.6  # Shorter side of a panel, of `panel_size`, at least, as far as the sheet allows.
 
 
@@ -154,19 +148,17 @@ def _row(
 
 def _lines(text: str, size: int, ink: Colour, width: int, below: int = 0) -> list[Image.Image]:
     """The text as a picture with `below` pixels below it; none without text."""
-    if not printable(text):
-        return []
     paragraph = lay_out(printable(text).split(), size, width - 2 * MARGIN)
+    if not paragraph.words:
+        return []
     picture = Image.new("RGB", (width, paragraph.height + below), BACKGROUND)
     paragraph.write(ImageDraw.Draw(picture), MARGIN, 0, ink)
     return [picture]
 
 
 def _stack(pictures: Sequence[Image.Image], gap: int = 0) -> Image.Image:
-    height = sum(picture.height + gap for picture in pictures) - gap
-    canvas = Image.new("RGB", (pictures[0].width, height), BACKGROUND)
-    top = 0
-    for picture in pictures:
+    tops = [0, *accumulate(picture.height + gap for picture in pictures)]
+    canvas = Image.new("RGB", (pictures[0].width, tops[-1] - gap), BACKGROUND)
+    for picture, top in zip(pictures, tops, strict=False):
         canvas.paste(picture, (0, top))
-        top += picture.height + gap
     return canvas

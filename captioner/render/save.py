@@ -66,11 +66,10 @@ def save_word_images(
     maps = check_maps(attention, words)
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
     digits = max(2, len(str(len(words))))
-    paths = []
-    for number, (word, weights) in enumerate(zip(words, maps, strict=True), start=1):
-        path = Path(folder) / f"{number:0{digits}}_{safe_name(word)}.jpg"
+    names = (f"{number:0{digits}}_{safe_name(word)}.jpg" for number, word in enumerate(words, 1))
+    paths = [Path(folder) / name for name in names]
+    for path, weights in zip(paths, maps, strict=True):
         save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
-        paths.append(path)
     return paths
 
 
