@@ -25,15 +25,16 @@ def translate(name: str = "general", sentence: Any = "A dog.", **options: Any) -
     return lambda: make_translator(name).translate(sentence, **options)
 
 
+def choose(name: str, layer: int | None, head: Any) -> Callable[[], object]:
+    return lambda: make_translator(name).choose_alignment(layer, head)
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
         (read(luong={"hidden_size": 5, "bidirectional": True}), r"luong\.hidden_size 5 is odd"),
         (read(gnmt={"layers": 1}), r"gnmt\.layers 1 is not at least 2"),
-        (
-            read(transformer={"heads": 7}),
-            "embedding_size 512 is odd or not divisible among 7 heads",
-        ),
+        (read(transformer={"heads": 7}), "512 is odd or not divisible among 7 heads"),
         (read(transformer={"alignment_layer": 6}), "alignment_layer 6 is not one of 6 layers"),
         (read(transformer={"alignment_head": 8}), "alignment_head 8 is not one of 8 heads"),
         (read(), "one model of sequence_to_sequence, .* found none"),
@@ -43,16 +44,10 @@ def translate(name: str = "general", sentence: Any = "A dog.", **options: Any) -
         (translate(on_error="ignore"), "on_error 'ignore' is neither"),
         (translate(beem=3), "unknown field 'beem'; did you mean 'beam'"),
         (translate("gru", copy_unknown=True), "copy_unknown needs a model with attention"),
-        (lambda: make_translator().choose_alignment(0, None), "needs a Transformer"),
-        (lambda: make_translator("transformer").choose_alignment(9, None), "alignment_layer 9"),
-        (
-            lambda: make_translator("transformer").choose_alignment(None, "all"),  # type: ignore[arg-type]
-            "alignment_head should be a .*, found 'all'",
-        ),
-        (
-            lambda: translate_captions([], make_translator("gru"), "de"),
-            "captions need a translator",
-        ),
+        (choose("general", 0, None), "needs a Transformer"),
+        (choose("transformer", 9, None), "alignment_layer 9"),
+        (choose("transformer", None, "all"), "alignment_head should be a .*, found 'all'"),
+        (lambda: translate_captions([], make_translator("gru"), "de"), "captions need a translat"),
     ],
 )
 def test_sentences(call: Callable[[], object], sentence: str) -> None:
