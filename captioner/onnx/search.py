@@ -129,7 +129,8 @@ def beam_search(
 
         live = numpy.arange(keep) < width - ended[:, None]  # (B, K')
         live &= scores > -math.inf
-        terms = numpy.take_along_axis(log_probabilities.reshape(flat.shape), best, axis=-1)
+        flat_terms = log_probabilities.reshape(flat.shape)
+        terms = numpy.take_along_axis(flat_terms, best, axis=-1)  # (B, K')
         path_terms = numpy.concatenate([of_parents(path_terms), terms[..., None]], axis=-1)
         seen = of_parents(weights)[..., None, :]  # (B, K', 1, L)
         maps = seen if maps is None else numpy.concatenate([of_parents(maps), seen], axis=-2)

@@ -50,7 +50,8 @@ class NetworkEncoder(nn.Module):
         self.config, self.annotation_size = stand_in.config, stand_in.annotation_size
         self.digest, self.map_shape = stand_in.digest, stand_in.map_shape
         self.network = network
-        self.mean = torch.tensor(preprocessing.mean).view(1, 3, 1, 1)
+        mean = torch.tensor(preprocessing.mean).view(1, 3, 1, 1)
+        self.mean = nn.Parameter(mean, requires_grad=False)  # `encode` asks for its type.
         self.deviation = torch.tensor(preprocessing.standard_deviation).view(1, 3, 1, 1)
 
     encode = Encoder.encode
