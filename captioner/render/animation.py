@@ -16,8 +16,11 @@ from captioner.render.region import Region, check_maps, fit
 from captioner.render.save import check_suffix
 from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, PALE_INK, Paragraph, lay_out
 
-HIGHLIGHT, WORD_MILLISECONDS = (255, 200, 87), 800
-MARGIN, CAPTION_SIZE, DOUBT_SIZE, NARROWEST_CAPTION, _LONGEST_SIDE = 16, 22, 16, 320, 480
+HIGHLIGHT = (255, 200, 87)
+MARGIN = 16
+CAPTION_SIZE, DOUBT_SIZE = 22, 16
+NARROWEST_CAPTION, _LONGEST_SIDE = 320, 480
+WORD_MILLISECONDS = 800
 
 
 def frames(
@@ -50,9 +53,16 @@ def encode_gif(*drawing: Any, **options: Any) -> bytes:
     palette = _palette(drawn)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
-    endless: Any = {"save_all": True, "append_images": others, "loop": 0, "optimize": False}
-    colours = palette.getpalette()  # Without it Pillow makes a palette for every frame.
-    first.save(buffer, format="GIF", duration=WORD_MILLISECONDS, palette=colours, **endless)
+    first.save(
+        buffer,
+        format="GIF",
+        save_all=True,
+        append_images=others,
+        duration=WORD_MILLISECONDS,
+        loop=0,  # endless
+        optimize=False,
+        palette=palette.getpalette(),  # otherwise Pillow makes a palette for every frame
+    )
     return buffer.getvalue()
 
 

@@ -26,8 +26,10 @@ from captioner.render.typography import (
 from captioner.render.web_page import phrases
 from captioner.text.languages import is_function_word
 
-MARGIN, GAP, NARROWEST_CELL, MOST_COLUMNS = 24, 16, 120, 5
-CAPTION_SIZE, WORD_SIZE, SMALLEST_WORD_SIZE, DOUBT_SIZE, NOTE_SIZE = 30, 24, 14, 20, 15
+MARGIN, GAP = 24, 16
+NARROWEST_CELL, MOST_COLUMNS = 120, 5
+WORD_SIZE, SMALLEST_WORD_SIZE = 24, 14
+CAPTION_SIZE, DOUBT_SIZE, NOTE_SIZE = 30, 20, 15
 FLATTEST = 0.6  # Shorter side of a panel, of `panel_size`, at least, as far as the sheet allows.
 
 

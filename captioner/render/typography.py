@@ -12,7 +12,8 @@ from PIL import ImageDraw, ImageFont
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 Colour: TypeAlias = tuple[int, int, int]
 
-BACKGROUND, INK, PALE_INK, DOUBT_INK = (255, 255, 255), (24, 26, 31), (112, 117, 128), (166, 76, 0)
+BACKGROUND = (255, 255, 255)
+INK, PALE_INK, DOUBT_INK = (24, 26, 31), (112, 117, 128), (166, 76, 0)
 LINE_HEIGHT = 1.35  # Between two baselines, in font sizes.
 
 
