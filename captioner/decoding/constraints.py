@@ -24,10 +24,10 @@ class Constraints:
     forbidden: tokens that are never chosen (padding, start, unknown).
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
-    ngrams: (N,) sorted `ngram_keys` of the 4-grams of tokens that people wrote. No other 4-gram
-        occurs in a hypothesis, except before an end where nothing else is left. Only the
-        `LIKELIEST` tokens of a step are candidates. (a, `start`, `start`, b) of a word a is a
-        clash: b never comes after a. start: the token before the first one, three times.
+    ngrams: (N,) sorted `ngram_keys` of the n-grams of tokens that people wrote, n being `order`. No
+        other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
+        the `LIKELIEST` tokens of a step are candidates. (a, `start`, `start`, b) of a word a is a
+        clash: b never comes after a. start: the token before the first one, n - 1 times.
     """
 
     minimum_length: int = 0
@@ -38,6 +38,7 @@ class Constraints:
     repeatable: tuple[int, ...] = ()
     ngrams: Tensor | None = None
     start: int = 0
+    order: int = ORDER
 
     def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
         """Set log-probabilities (B, K, V) of tokens ruled out by those so far (B, K, t) to -inf.
@@ -66,12 +67,14 @@ class Constraints:
 
     def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
-        size, starts = log_probabilities.shape[-1], ORDER - 1
-        before = functional.pad(history, (starts, 0), value=self.start)[..., -starts:]  # (B, K, 3)
+        size, starts = log_probabilities.shape[-1], self.order - 1
+        before = functional.pad(history, (starts, 0), value=self.start)[
+            ..., -starts:
+        ]  # (B, K, n - 1)
         likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, n)
         keys = ngram_keys(before.unbind(dim=-1), size)[..., None]  # (B, K, 1)
         is_known = self._has(keys * size + tokens)  # (B, K, n)
-        between: list[Tensor | int] = [self.start] * (ORDER - 2)
+        between: list[Tensor | int] = [self.start] * (starts - 1)
         clashes = ngram_keys([history, *between], size)[..., None]  # (B, K, t, 1)
         clashes = clashes * size + tokens[..., None, :]  # (B, K, t, n)
         is_known &= ~self._has(clashes).any(dim=-2)  # (B, K, t, n) -> (B, K, n)
@@ -113,10 +116,10 @@ def ngram_keys(tokens: Iterable[Tensor | int], vocabulary_size: int) -> Tensor:
     return keys
 
 
-def ngrams_of_keys(keys: Tensor, vocabulary_size: int) -> Tensor:
-    """The n-grams of `ngram_keys` (N,): (N, `ORDER`)."""
-    powers = vocabulary_size ** torch.arange(ORDER - 1, -1, -1, device=keys.device)  # (ORDER,)
-    return keys[:, None] // powers % vocabulary_size  # (N, ORDER)
+def ngrams_of_keys(keys: Tensor, vocabulary_size: int, order: int = ORDER) -> Tensor:
+    """The n-grams of `ngram_keys` (N,): (N, order)."""
+    powers = vocabulary_size ** torch.arange(order - 1, -1, -1, device=keys.device)  # (order,)
+    return keys[:, None] // powers % vocabulary_size  # (N, order)
 
 
 def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:

@@ -22,7 +22,6 @@ from captioner.data.instances import CocoInstances
 from captioner.data.parallel import read_lines
 from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
-from captioner.decoding.options import ORDER
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.score import evaluate_captions, read_results, write_results
@@ -103,8 +102,10 @@ class CaptionTask:
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
             self.captioner.ngrams = known_ngrams(start, vocabulary, captions)
+            self.captioner.ngram_order = start.ngram_order
         elif recipe.start_from is not None:  # Its model was scored, and kept, before training.
-            self.captioner.ngrams = load_model(folder / MODEL).ngrams
+            kept = load_model(folder / MODEL)
+            self.captioner.ngrams, self.captioner.ngram_order = kept.ngrams, kept.ngram_order
         self.loss = self._make_loss()
         self.map_targets = None
         if recipe.data.instances is not None:
@@ -303,14 +304,15 @@ def known_ngrams(
     """
     if start.ngrams is None:
         return None
-    ngrams = PeoplesNgrams(captions).token_ngrams(vocabulary, ORDER)
+    order = start.ngram_order
+    ngrams = PeoplesNgrams(captions).token_ngrams(vocabulary, order)
     if vocabulary.extends(start.vocabulary):
         together: defaultdict[int, set[int]] = defaultdict(set)
         for words in captions:
             tokens = set(vocabulary.encode(words))
             for token in tokens:
                 together[token] |= tokens
-        known = ngrams_of_keys(start.ngrams, len(start.vocabulary))  # (N, ORDER)
+        known = ngrams_of_keys(start.ngrams, len(start.vocabulary), order)  # (N, order)
         ngrams += [
             (first, *between, last)
             for first, *between, last in known.tolist()

@@ -117,11 +117,16 @@ def test_a_model_of_version_0_2_0_loads_and_takes_every_photo_as_ordinary(tmp_pa
     assert weights.read_bytes() == content
 
 
-def test_a_model_that_knows_ngrams_keeps_to_them(tiny_captioner: Captioner, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("order", "tensor"), [(4, "ngrams"), (3, "trigrams")])  # 3 of 0.3.0.
+def test_a_model_that_knows_ngrams_keeps_to_them(
+    tiny_captioner: Captioner, tmp_path: Path, order: int, tensor: str
+) -> None:
     people = PeoplesNgrams([["a", "red", "dog", "runs"], ["the", "two", "brown", "dog"]])
-    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.vocabulary, 4))
+    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.vocabulary, order))
     tiny_captioner.ngrams = ngram_keys(ngrams.unbind(dim=1), len(tiny_captioner.vocabulary))
+    tiny_captioner.ngram_order = order
     save_model(tiny_captioner, tmp_path / "model")
+    assert load_file(tmp_path / "model/model.safetensors")[tensor].shape[1] == order
     loaded = load_model(tmp_path / "model")
     assert torch.equal(loaded.ngrams, tiny_captioner.ngrams)
     possible = {"a red dog runs", "the two brown dog runs", "a red dog", "the two brown dog"}
