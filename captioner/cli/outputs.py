@@ -104,9 +104,7 @@ class Outputs:
         self._has_lines = bool(options.resume and os.path.exists(options.jsonl))
         common = ((name, getattr(options, name)) for name in (*_TABLES, "html"))
         written = chain(common, chain.from_iterable(map(self._files, photos)))
-        given = [
-            (f"--{name}", os.fspath(path)) for name, path in written if path not in (None, "-")
-        ]
+        given = [(f"--{name}", os.fspath(p)) for name, p in written if p not in (None, "-")]
         check_files(given, options.overwrite or self._has_lines, folders=("--words",))
         if self._has_lines:
             self._keep_finished()

@@ -29,12 +29,7 @@ from captioner.training.checkpoint import (
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.log import RunLog
-from captioner.training.optimization import (
-    Average,
-    learning_rate_factor,
-    make_optimizer,
-    validations_since_best,
-)
+from captioner.training.optimization import Average, learning_rate_factor, make_optimizer
 from captioner.training.step import Batches, Stepper, seed_of
 
 SCALAR_STEPS = 100
@@ -132,11 +127,10 @@ class _Run:
             if self.resume and self.path.exists():
                 trained, ranks = (self.model, self.optimizer), (engine.rank, engine.world_size)
                 self.position = load_checkpoint(self.path, *trained, self.averages, *ranks)
-                is_begun = self.position.step_in_epoch > 0
-                # A record of this step is rewritten at the end of the epoch.
-                recorded = self.position.step - is_begun
+                step, is_begun = self.position.step, self.position.step_in_epoch > 0
+                recorded = step - is_begun  # The record of this step is rewritten with the epoch's.
                 epoch = self.position.epoch + is_begun
-                print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
+                print(f"going on after step {step} (epoch {epoch})", flush=True)
             if engine.is_main:
                 self.log = RunLog(self.folder, recorded, config.tensorboard)
                 if config.precision == "bfloat16" and not has_bfloat16(engine.device):
@@ -172,8 +166,9 @@ class _Run:
 
     def is_finished(self) -> bool:
         """Whether the run went through its epochs, or stopped early."""
-        is_early = 0 < self.config.patience <= validations_since_best(self.position.scores)
-        return is_early or self.position.epoch >= self.config.epochs
+        scores, patience = self.position.scores, self.config.patience
+        waited = len(scores) - 1 - scores.index(max(scores)) if scores else 0
+        return 0 < patience <= waited or self.position.epoch >= self.config.epochs
 
     def epoch(self) -> None:
         """Train the rest of the epoch, validate, log and save."""

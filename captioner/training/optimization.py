@@ -72,11 +72,6 @@ def learning_rate_factor(
     return 1.0
 
 
-def validations_since_best(scores: Sequence[float]) -> int:
-    """Number of validations since the first occurrence of the best score."""
-    return len(scores) - 1 - scores.index(max(scores)) if scores else 0
-
-
 def _plateaus(scores: Sequence[float], patience: int) -> int:
     """Number of times that `patience` scores in a row did not improve."""
     best, waited, plateaus = -math.inf, 0, 0

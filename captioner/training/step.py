@@ -29,7 +29,6 @@ _NAN_ERROR = "is not a number"
 """Error text of a forward pass that means NaN or infinity."""
 
 _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
-
 _MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 """Error texts of devices that do not raise `torch.OutOfMemoryError`."""
 
@@ -92,9 +91,8 @@ class Stepper:
         engine: Engine,
         position: Position,
     ) -> None:
-        """position: where the run is, with sums and scale."""
-        self.optimizer, self.config, self.engine = optimizer, config, engine
-        self.position = position
+        self.optimizer, self.config = optimizer, config
+        self.engine, self.position = engine, position
         self._wrapped = engine.wrap(_Loss(model, config.precision))
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._device = self._parameters[0].device

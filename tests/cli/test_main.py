@@ -6,8 +6,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from samples import Output, Patch
@@ -70,13 +70,6 @@ def test_a_shell_completes(name: str, tmp_path: Path, monkeypatch: Patch, capsys
         assert {each.rstrip("/") for each in found.stdout.splitlines()} == expected
 
 
-def raising(error: BaseException) -> Callable[[], int]:
-    def program() -> int:
-        raise error
-
-    return program
-
-
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -86,10 +79,10 @@ def raising(error: BaseException) -> Callable[[], int]:
     ],
 )
 def test_an_error_is_a_sentence(error: BaseException, code: int, said: str, capsys: Output) -> None:
-    assert run_program(raising(error), "name") == code
+    assert run_program(Mock(side_effect=error), "name") == code
     assert capsys.readouterr().err == said
     with pytest.raises(OSError, match="of its own"):
-        run_program(raising(OSError("of its own")))
+        run_program(Mock(side_effect=OSError("of its own")))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")

@@ -5,6 +5,7 @@ import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -165,12 +166,8 @@ def test_what_cannot_train_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"belongs to another model: tensor 'average\.layers"):
         run(tmp_path, resume=True, average=0.5)  # Its checkpoint has no averages.
 
-    class Empty(Data):
-        def __len__(self) -> int:
-            return 0
-
     with pytest.raises(UserError, match="nothing to train on"):
-        run(tmp_path, Empty())
+        run(tmp_path, MagicMock())  # Of length 0.
 
 
 def validated(folder: Path, scores: list[float], **options: Any) -> tuple[Validator, Position]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import torch
 from safetensors import safe_open
@@ -78,17 +79,11 @@ def at(
     return before
 
 
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
+interrupt = partial(signal.raise_signal, signal.SIGINT)
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
-    """A function that raises the error."""
-
-    def fail(*_: object) -> None:
-        raise error
-
-    return fail
+    return Mock(side_effect=error)
 
 
 class Model(nn.Module):
@@ -137,10 +132,8 @@ class Validator:
             return {"score": self.scripted[self.runs - 1]}
         return {"score": float(next(self.model.parameters()).sum()) + 100 * self.rank, "other": 1.0}
 
-    def validation(self, before: bool = False) -> Validation:
-        return Validation(
-            self.run, "score", lambda scores, _: self.kept.append(scores["score"]), before
-        )
+    def keep(self, scores: dict[str, float], epoch: int) -> None:
+        self.kept.append(scores["score"])
 
 
 def run(
@@ -160,7 +153,7 @@ def run(
         validator = Validator(model, rank=0 if engine is None else engine.rank)
     plateau = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": 0.05, "decay_patience": 1}
     config = TrainingConfig(**{**plateau, **options})
-    validation = validator.validation(before=before)
+    validation = Validation(validator.run, "score", validator.keep, before)
     data = Data() if data is None else data
     position = train(model, data, config, folder, validation, resume, engine=engine)
     return model, validator, position
