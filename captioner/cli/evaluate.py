@@ -176,12 +176,12 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
             options["grounding"] = shapes_grounding(dict(zip(names, pictures, strict=True)))
     elif arguments.annotations:
         source = (arguments.annotations, arguments.images, arguments.split)
-        photos = read_examples(arguments.format, *source, problems)
+        photos = read_examples(arguments.format, *source, problems)[: arguments.count]
     else:
-        photos = [Example(str(file), file) for file in find_images([arguments.images])]
+        files = find_images([arguments.images])[: arguments.count]
+        photos = [Example(str(file), file) for file in files]
     for sentence in problems.sentences:
         report(sentence)
-    photos = photos[: arguments.count]
     left_out: dict[str, str] = {}
     options |= {"left_out": left_out if arguments.on_problem == "skip" else None}
     options |= {"search": shared.search_options(arguments, model.search), "exact": is_generated}

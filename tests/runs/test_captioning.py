@@ -190,25 +190,21 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(config: Config, tmp_
     train_run(recipe_of(config), tmp_path / "refused", resume=True)
 
 
-@pytest.mark.parametrize(("names", "form"), [("ab", "coco"), ("ab", "table"), ("tv", "coco")])
+@pytest.mark.parametrize(
+    "names", ["a.json b.json", "a.csv b.csv", "captions_train2017.json captions_val2017.json"]
+)
 def test_training_and_validation_captions_may_be_in_files_of_their_own(
-    names: str, form: str, tmp_path: Path
+    names: str, tmp_path: Path
 ) -> None:
     """Files without splits, and COCO's, whose names say one."""
-    named = {"t": "captions_train2017", "v": "captions_val2017"}
-    files = []
-    for name, numbers in zip(names, ([1, 2, 3, 4, 5], [6]), strict=True):
-        for number in numbers:
-            save_photo(tmp_path / f"{number}.png", number)
-        path = tmp_path / f"{named.get(name, name)}.json"
-        files.append(coco_samples.write_captions(path, {n: ["a dog"] for n in numbers}))
-        if form == "table":
-            files[-1] = path.with_suffix(".csv")
-            rows = [f"{number}.png,a dog" for number in numbers]
-            files[-1].write_text("\n".join(["image,caption", *rows]))
-    data = DataConfig(
-        format=form, annotations=files[0], validation_annotations=files[1], images=tmp_path
-    )
+    files = [tmp_path / name for name in names.split()]
+    for file, numbers in zip(files, ([1, 2, 3, 4, 5], [6]), strict=True):
+        photos = [save_photo(tmp_path / f"{number}.png", number) for number in numbers]
+        coco_samples.write_captions(file, {number: ["a dog"] for number in numbers})
+        if file.suffix == ".csv":
+            file.write_text("\n".join(["image,caption", *(f"{path},a dog" for path in photos)]))
+    found = {"annotations": files[0], "validation_annotations": files[1], "images": tmp_path}
+    data = DataConfig(format="table" if names == "a.csv b.csv" else "coco", **found)
     train, validation, sentences = read_training(data)
     assert (len(train), len(validation), sentences) == (5, 1, [])
 
