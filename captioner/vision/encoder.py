@@ -33,6 +33,11 @@ class EncoderConfig(Config):
 
     name: str
 
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """Its fields and those of the families below it."""
+        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
+
 
 class Encoder(nn.Module, ABC):
     """Turns photos into annotation vectors; the base of every family of encoders.

@@ -109,6 +109,7 @@ def test_equals_the_rule_written_plainly(
         ({"top_p": 1.5}, "top_p 1.5 is not at most 1"),
         ({"seed": 2**70}, "seed .* is not at most 9,223,372,036,854,775,807"),
         ({"beem": 3}, "unknown field 'beem'; did you mean 'beam'"),
+        ({"copy_unknow": True}, "unknown field 'copy_unknow'; the fields are beam"),
     ],
 )
 def test_search_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
