@@ -92,7 +92,7 @@ def test_a_format_is_known_by_its_fields(tmp_path: Path) -> None:
 def karpathy() -> dict[str, Any]:
     splits = ["test", "train", "restval", "val", "train"]
     folders = ["val2014", "train2014", "val2014", "val2014", "train2014"]
-    return {"dataset": "coco", "images": list(map(entry, range(100, 105), splits, folders))}
+    return {"images": list(map(entry, range(100, 105), splits, folders))}
 
 
 def entry(number: int, split: str, folder: str | None = "val2014") -> dict[str, Any]:

@@ -61,8 +61,7 @@ def test_rows_come_back_in_any_order(tmp_path: Path) -> None:
     ("change", "names"),
     [
         ({"encoder": {"name": "vgg16", "weights": "b"}}, "encoder.name, another encoder.weights"),
-        ({"mirrored": True}, "mirrored"),
-        ({"images": IMAGES[::-1]}, "images"),
+        ({"mirrored": True, "images": IMAGES[::-1]}, "images, another mirrored"),
     ],
 )
 def test_a_store_with_another_record_is_refused(
