@@ -86,10 +86,8 @@ def batches_by_photo(
 
     A photo is then read once for all its captions, except where a batch ends between them.
     rows: the photo of each example. batch_size: examples a batch; one batch may have fewer.
-    lengths: words of each example. With it, examples are sorted by length within 100 batches: a
-        batch has captions of similar length, and a photo's captions stay within the 100, whose
-        photos the disk is read for once.
-    Returns one epoch's batches, as indices into `rows`.
+    lengths: words of each example, by which they are sorted within 100 batches, whose photos the
+        disk is read for once. Returns one epoch's batches, as indices into `rows`.
     """
     of_photo: dict[int, list[int]] = {}
     for example, row in enumerate(rows):
@@ -108,9 +106,8 @@ def batches_by_tokens(
 ) -> list[list[int]]:
     """Divide examples into batches of at most `tokens` tokens, padding included, in random order.
 
-    lengths: tokens of each example; a longer one gets its own batch.
-    Returns one epoch's batches, as indices into `lengths`. The cuts depend on the lengths alone, so
-    every epoch has as many batches.
+    lengths: tokens of each example; a longer one gets its own batch. Returns one epoch's batches of
+    indices into `lengths`: as many in every epoch, as the cuts depend on the lengths alone.
     """
     batches: list[list[int]] = []
     for example in sorted(_shuffled(range(len(lengths)), generator), key=lengths.__getitem__):

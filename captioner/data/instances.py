@@ -34,8 +34,7 @@ Box = tuple[float, float, float, float]
 class Target:
     """The part of a picture that a word names: the union of its boxes and its mask, one or both.
 
-    size: width and height in pixels of the annotated picture; the model may see a resized one.
-    boxes: edges in pixels of that picture. mask: (height, width), True inside.
+    size: width and height of the annotated picture in pixels. mask: (height, width), True inside.
     """
 
     size: tuple[int, int]
@@ -111,7 +110,6 @@ class CocoInstances:
     """The annotated objects of one or more instance files with the same categories.
 
     An image is named by its id, that id as text, or its file name, with or without folders.
-    Masks are decoded on demand.
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:

@@ -78,11 +78,10 @@ def read_splits(
 ) -> list[list[Example]]:
     """Read splits of a data set on disk, each of one photo at least; one error has all problems.
 
-    format: None for that of `format_of`, else coco.
-    images: the folder of the photos; by default that of the annotations.
+    format: None for that of `format_of`, else coco. images: the folder of the photos; by default
+        that of the annotations. check_files: whether the photos must exist.
     splits: None for all; `train` and `val` of a source without splits are drawn.
     problems: counts those of the records, and says whether they are refused (default) or skipped.
-    check_files: whether the photos must exist.
     """
     file = Path(annotations)
     own_folder = file if file.is_dir() else file.parent
@@ -124,8 +123,6 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
     images: the folder of the photos, or of `train2014`, `val2017` and so on.
     splits: train, val or test, or with the year, train2014. A file is one split, unless its name
         says none or several are asked for; its name may not say another.
-
-    `image_id` is COCO's id: a number or text.
     """
     is_folder = annotations.is_dir()
     collector.problems.source = f"caption {'folder' if is_folder else 'file'} {annotations}"
@@ -237,9 +234,8 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
 
 def _first_file(folder: Path, names: Sequence[str]) -> Path:
     candidates = [folder / name for name in names]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
+    if found := next(filter(Path.is_file, candidates), None):
+        return found
     raise UserError(f"there is neither {' nor '.join(map(str, candidates))}")
 
 
@@ -251,10 +247,8 @@ def _lines(text: str) -> list[tuple[int, str]]:
 
 def _image_folder(images: Path, *names: str | None) -> Path:
     """The first existing sub-folder of `images` with one of these names, else `images`."""
-    for name in names:
-        if name and os.path.isdir(images / name):
-            return images / name
-    return images
+    folders = (images / name for name in names if name)
+    return next(filter(os.path.isdir, folders), images)
 
 
 READERS: dict[str, Callable[[Path, Path, Splits, Collector], None]] = {

@@ -19,6 +19,7 @@ from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
 from captioner.schema import Config
 
+# RGB by name; both in the order of mention.
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (220, 40, 40),
     "yellow": (245, 205, 30),
@@ -27,10 +28,7 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "purple": (145, 60, 185),
     "black": (30, 30, 30),
 }
-"""RGB by name, in the order in which captions mention them."""
-
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "cross")
-"""In the order in which captions mention two of one colour."""
 
 GAP = 0.04  # Smallest distance between the boxes of two objects, as a share of the side.
 MARGIN = 0.12  # How much larger the distance must be that decides which relation is named.
@@ -83,10 +81,7 @@ class ShapesExample:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The words of its only right caption: "a red circle above a blue square".
-
-        The relation to the next object is by the larger distance of centres.
-        """
+        """Its only right caption: relations are by the larger distance of centres."""
         words: list[str] = []
         for item, following in itertools.zip_longest(self.objects, self.objects[1:]):
             words += ["a", item.colour, item.shape]

@@ -29,18 +29,17 @@ from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, r
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", *SHARD_SUFFIXES)
 
+# The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them.
 _METADATA = ("metadata.jsonl", "metadata.csv")
-"""The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them."""
 
-_BY_CAPTIONER = {"log_probability", "model"}
-"""Columns by which captioner's own captions are known."""
+_BY_CAPTIONER = {"log_probability", "model"}  # Columns of captioner's own captions.
 
+# The names of each column, in any case; the first that a table has is taken.
 _COLUMNS = {
     "image": PATH_COLUMNS,
     "caption": ("caption", "text", "comment", "description", "captions"),
     "split": ("split",),
 }
-"""The names of each column, in any case; the first that a table has is taken."""
 
 
 class _Row(NamedTuple):

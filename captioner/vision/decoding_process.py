@@ -21,8 +21,7 @@ from PIL import Image
 from captioner.errors import UserError
 from captioner.vision.images import load_image, original_size, with_original_size
 
-MEMORY = 2 * 1024**3
-"""Bytes that a process may allocate, where the system can limit it (Linux)."""
+MEMORY = 2 * 1024**3  # Bytes that a process may allocate, where the system can limit it.
 
 
 class DecodingPool:

@@ -24,8 +24,7 @@ from captioner.schema import Config
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import read_tensors
 
-WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt")
-"""Lower-case suffixes of the files that `read_weights` reads."""
+WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt")  # Of the files that `read_weights` reads.
 
 
 class EncoderConfig(Config):

@@ -30,14 +30,11 @@ from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.weight_files import fill
 
-_POOLINGS = {"avgpool", "adaptive_avg_pool2d", "mean"}
-"""Nodes of torchvision's networks behind the last feature map."""
+# Nodes of torchvision's networks behind the last feature map, and of a ViT's tokens.
+_POOLINGS, _TOKENS = {"avgpool", "adaptive_avg_pool2d", "mean"}, "encoder.ln"
 
-_TOKENS = "encoder.ln"
-"""The node of a ViT's tokens, the class token first."""
-
+# Networks whose published weights need another preprocessing than torchvision gives.
 _NORMALISE_AGAIN = {"googlenet", "inception_v3"}
-"""Networks whose published weights need another preprocessing than torchvision gives."""
 
 
 class NetworkConfig(EncoderConfig):
@@ -235,8 +232,8 @@ def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
         raise UserError(f"{library} has no network {config.library_name!r}{nearest}")
 
 
+# Weights without a path. Pretrained and imagenet are the same: the published ones.
 PRETRAINED, IMAGENET, RANDOM = ("pretrained", "imagenet", "random")
-"""Weights without a path. Pretrained and imagenet are the same: the published ones."""
 
 
 class Family(NamedTuple):

@@ -101,10 +101,7 @@ class StoreWriter:
         return list(filter(None, batches))
 
     def write(self, rows: Sequence[int], vectors: Tensor, unreadable: Collection[int] = ()) -> None:
-        """Write annotation vectors (B, L, D) to rows of the store.
-
-        unreadable: rows of photos that could not be read.
-        """
+        """Write vectors (B, L, D) to rows; unreadable: those of photos that cannot be read."""
         content = vectors.detach().to(torch.float16).cpu().contiguous().numpy()  # (B, L, D)
         for row, values in zip(rows, content, strict=True):
             self._pending[row] = values.tobytes()
@@ -136,10 +133,7 @@ class StoreWriter:
 
 
 class FeatureStore:
-    """A finished store, opened for reading.
-
-    It holds no open file: it may be pickled, forked and read by several threads.
-    """
+    """A finished store; without an open file: pickled, forked and read by several threads."""
 
     def __init__(self, folder: Path, record: StoreRecord | None = None) -> None:
         """Open the finished store in `folder`. record: what the reader expects."""
@@ -167,10 +161,7 @@ class FeatureStore:
 
 
 def create_store(folder: Path, record: StoreRecord) -> None:
-    """Create an empty store, unless `folder` holds one with this very record.
-
-    `rows.npy` is sparse; the record is written last, by which a store counts as created.
-    """
+    """Create an empty store, unless `folder` holds one with this record, which is written last."""
     if not (folder / RECORD).exists():  # Otherwise the folder may be read-only.
         with lock(folder / ".lock", f"feature store {folder}", wait=True):
             if not (folder / RECORD).exists():

@@ -48,16 +48,14 @@ IMAGE_SUFFIXES: frozenset[str] = frozenset(
 """Lower-case suffixes of the images taken from a folder."""
 
 IS_ADDRESS = "is an address; photos are not fetched, only read"
-
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG2000", "DIB", "PCX")
 _FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
 
+# The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
-"""The first bytes of a HEIC file (ISO/IEC 23008-12, 10)."""
 
-_ORIGINAL_SIZE = "original size"
-"""The entry of `Image.info` of a photo that was decoded to fewer pixels."""
+_ORIGINAL_SIZE = "original size"  # In `Image.info` of a photo with fewer pixels than its file.
 
 _TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
 """Type by sample format and bits of TIFF greys that Pillow reads with the other sign."""
@@ -80,11 +78,9 @@ def load_image(
     bits and floats to 8 bits (see `_to_8_bits`), and takes the first frame of an animation (the
     current one of a Pillow image).
 
-    maximum_pixels: limit on width times height, checked before decoding.
-    name: the photo's name in errors; by default the path, or "the image".
+    maximum_pixels: limit on width times height, checked before decoding. name: for errors.
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
-        least so many pixels; a JPEG file is decoded to fewer pixels, which is much faster.
-        `original_size` tells the photo's own size.
+        least so many pixels; JPEG is decoded to fewer, which is much faster. See `original_size`.
     """
     name = image_name(source) if name is None else name
     try:
@@ -174,10 +170,8 @@ def _binary_file(source: Any, name: str) -> BinaryIO:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
     if not hasattr(source, "read"):
-        raise UserError(
-            f"{name} is of the type {type(source).__name__}, not a path, bytes, a binary "
-            "file, a Pillow image, an array or a tensor"
-        )
+        known = "a path, bytes, a binary file, a Pillow image, an array or a tensor"
+        raise UserError(f"{name} is of the type {type(source).__name__}, not {known}")
     with suppress(AttributeError, OSError):  # A pipe.
         source.seek(0)
     return io.BytesIO(source.read())
@@ -192,9 +186,8 @@ def _identify(file: BinaryIO, name: str) -> ImageFile.ImageFile:
     except UnidentifiedImageError:
         file.seek(0)
         if not _HEIF_SIGNATURE.match(file.read(12)):
-            raise UserError(
-                f"{name} is not an image that can be read ({_FORMATS_IN_WORDS}), or is damaged"
-            ) from None
+            fault = f"is not an image that can be read ({_FORMATS_IN_WORDS}), or is damaged"
+            raise UserError(f"{name} {fault}") from None
     with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
         from pillow_heif import register_heif_opener
     register_heif_opener()
@@ -208,10 +201,8 @@ def _decode(
     if 0 in (width, height):
         raise UserError(f"{name} has no pixels")
     if width * height > maximum_pixels:
-        raise UserError(
-            f"{name} is too large: {width} x {height} is {width * height:,} pixels, "
-            f"the limit is {maximum_pixels:,}"
-        )
+        pixels = f"{width} x {height} is {width * height:,} pixels"
+        raise UserError(f"{name} is too large: {pixels}, the limit is {maximum_pixels:,}")
     if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
         image.draft(None, (sufficient_side, sufficient_side))
     image.load()
@@ -222,18 +213,17 @@ def _decode(
         if orientation in range(2, 9):
             image = ImageOps.exif_transpose(image)
             size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
-    pixels = _to_rgb(image, tags)
-    pixels.info = {}
+    photo = _to_rgb(image, tags)
+    photo.info = {}
     if sufficient_side is not None:
-        pixels = _reduce(with_original_size(pixels, size), min(pixels.size) // sufficient_side)
-    return pixels
+        photo = _reduce(with_original_size(photo, size), min(photo.size) // sufficient_side)
+    return photo
 
 
 def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
     """The photo with width and height divided by an integer, rounded up."""
-    if divisor < 2:
-        return photo
-    return with_original_size(photo.reduce(divisor), original_size(photo))
+    size = original_size(photo)
+    return photo if divisor < 2 else with_original_size(photo.reduce(divisor), size)
 
 
 def _to_rgb(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
@@ -267,6 +257,7 @@ def _to_8_bits(image: Image.Image, dtype: str | None) -> Image.Image:
     return Image.fromarray((values * (255 / (white - black or 1)) + 0.5).astype(numpy.uint8))
 
 
+# The kinds of files beside photos that are not read.
 _KINDS = {
     "video": ".3gp .avi .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .webm .wmv",
     "raw file": ".3fr .arw .cr2 .cr3 .crw .dng .erf .fff .iiq .kdc .mef .mos .mrw .nef .nrw .orf "
@@ -276,7 +267,6 @@ _KINDS = {
     ".svg .tga .vda .vst .wmf .xbm .xcf .xpm",
 }
 _KIND_OF = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
-"""The kinds of files beside photos that are not read, by suffix."""
 
 
 def refuse(sentence: str) -> None:
@@ -296,8 +286,7 @@ def find_images(
     have any suffix; a path that does not exist is returned as it is, and fails on loading.
 
     report: takes a sentence about a pattern or a folder without images, a folder that cannot be
-        read, and a link to a folder inside a folder, which is not followed.
-    passed_over: counts the videos, raw files and other pictures in folders.
+        read, and a link to a folder, which is not followed. passed_over: counts other files.
     """
     counts = Counter() if passed_over is None else passed_over
     images: list[Path] = []

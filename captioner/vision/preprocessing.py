@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+# Red, green and blue of ImageNet, in [0, 1], as torchvision's models expect.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
-"""Mean red, green and blue of ImageNet, in [0, 1], as torchvision's models expect."""
-
 IMAGENET_STANDARD_DEVIATION = (0.229, 0.224, 0.225)
-"""Their standard deviations."""
 
 Channel = Annotated[float, Field(ge=-1_000, le=1_000)]
 Deviation = Annotated[float, Field(gt=0, le=1_000)]
@@ -90,10 +88,7 @@ class Preprocessing(Config):
         return shares
 
     def load(self, source: ImageSource, name: str | None = None) -> Image.Image:
-        """Load a photo with only as many pixels as the encoder needs; see `load_image`.
-
-        2 MB of a photo of 12 megapixels, which takes 36 MB.
-        """
+        """Load a photo with only as many pixels as needed: 2 MB for 12 megapixels, not 36 MB."""
         return load_image(source, name=name, sufficient_side=self.sufficient_side)
 
     @property
@@ -102,10 +97,7 @@ class Preprocessing(Config):
         return 2 * (self.size if self.resize == "squash" else self.resize_shorter)
 
     def region(self, width: int, height: int) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of what the encoder sees, in pixels of the upright photo.
-
-        The edges may be fractions of pixels.
-        """
+        """Left, top, right and bottom of what the encoder sees, in pixels of the upright photo."""
         if self.resize == "squash":
             return 0.0, 0.0, float(width), float(height)
         side = min(width, height) * self.size / self.resize_shorter

@@ -23,13 +23,11 @@ from captioner.vision.images import IMAGE_SUFFIXES, IS_ADDRESS, ImageSource, fin
 
 SHARD_SUFFIXES = (".tar", ".parquet")
 
+# The names, in any case, of a column with the paths of photos; the first is taken.
 PATH_COLUMNS = ("image", "filename", "file_name", "file", "path", "photo")
-"""The names, in any case, of a column with the paths of photos; the first is taken."""
 
 _NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
-
-_ROWS = 64
-"""Rows of Parquet that are decoded together."""
+_ROWS = 64  # Of Parquet, decoded together.
 
 Record = dict[str, Any]
 Report = Callable[[str], None]
@@ -67,10 +65,7 @@ class ShardMember:
 
 
 class CellReader:
-    """Reads photos of Parquet files, fast in order; has one to two `_ROWS` of them in memory.
-
-    One is enough for all files, so that there are no more in memory.
-    """
+    """Reads photos of all Parquet files, fast in order; has at most 2 `_ROWS` in memory."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -107,10 +102,9 @@ def read_shards(
 ) -> Iterator[tuple[str, Record]]:
     """The name and the record of each photo in the shards that a pattern names, in order.
 
-    report: takes a sentence about a shard that cannot be read to its end.
-
-    A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
-    are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
+    report: takes a sentence about a shard that cannot be read to its end. A record has the photo as
+    `image`: a `ShardMember`, or a path where Parquet has one. Beside it are the `.txt` and the
+    `.json` of the same name in a tar, and Parquet's columns of text.
     """
     reader = reader or CellReader()
     for path in map(os.fspath, find_images(numbered(os.fspath(pattern)), report)):
@@ -200,8 +194,7 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
 
 def _open_parquet(path: str) -> Any:
     """A Parquet file that is read a megabyte at a time, not by row groups, which may be large."""
-    parquet = pyarrow_library().parquet
-    return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+    return pyarrow_library().parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 
 def _of_parquet(path: str, report: Report, reader: CellReader) -> Iterator[tuple[str, Record]]:
@@ -228,7 +221,9 @@ def _cells(path: str, group: int) -> Iterator[list[Any]]:
 
 def _photo_column(schema: Any) -> tuple[str, bool]:
     """The column of photos, `image` before others, and whether it has paths only."""
-    names = [field.name for field in schema if _is_photo(field.type)]
+    # Bytes, or `bytes` and `path` as Hugging Face's datasets have them.
+    is_photo = re.compile(r"(large_)?binary|struct<(.*, )?bytes: ").match
+    names = [field.name for field in schema if is_photo(str(field.type))]
     if names:
         return ("image" if "image" in names else names[0]), False
     known = {field.name.strip().lower(): field.name for field in schema if _is_text(field.type)}
@@ -236,11 +231,6 @@ def _photo_column(schema: Any) -> tuple[str, bool]:
         if name in known:
             return known[name], True
     raise ValueError(f"it has no column of bytes, and none of paths ({', '.join(PATH_COLUMNS)})")
-
-
-def _is_photo(kind: Any) -> bool:
-    """Whether a column has bytes, or `bytes` and `path` as Hugging Face's datasets have them."""
-    return re.match(r"(large_)?binary|struct<(.*, )?bytes: ", str(kind)) is not None
 
 
 def _is_text(kind: Any) -> bool:

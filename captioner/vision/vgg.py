@@ -18,11 +18,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from captioner.errors import UserError
 from captioner.vision.encoder import Encoder, EncoderConfig, torchvision_weights
 
-ANNOTATION_SIZE = 512
-"""D, the size of an annotation vector: the channels of the last convolution, at any width."""
-
-STRIDE = 16
-"""Pixels between neighbouring annotation vectors: four poolings of two stand before the cut."""
+ANNOTATION_SIZE = 512  # D: the channels of the last convolution, at any width.
+STRIDE = 16  # Pixels between neighbouring vectors: four poolings of two stand before the cut.
 
 _STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     # Convolutions of each stage; a 2x2 max pooling stands between two stages.
@@ -63,11 +60,6 @@ class VGGConfig(EncoderConfig):
         strict=False,
         description="dilations of convolutions behind the last, which begin by changing nothing",
     )
-
-    @property
-    def has_batch_norm(self) -> bool:
-        """Whether it has batch normalisation."""
-        return self.name.endswith("_bn")
 
 
 class VGGEncoder(Encoder):
@@ -127,9 +119,9 @@ class VGGEncoder(Encoder):
 
     def fold_batch_norm(self) -> VGGEncoder:
         """A VGG without batch normalisation that gives the same vectors, but for rounding."""
-        if not self.config.has_batch_norm:
-            return self
         name = self.config.name.removesuffix("_bn")
+        if name == self.config.name:
+            return self
         with torch.device("meta"):  # No initial weights.
             folded = VGGEncoder(self.config.replace(name=name))
         targets = (layer for layer in folded.modules() if isinstance(layer, nn.Conv2d))
@@ -144,11 +136,9 @@ class VGGEncoder(Encoder):
     def pretrained_weights(self) -> dict[str, Tensor]:
         """Torchvision's, for width 1 and rank 1."""
         if (self.config.width, self.config.rank) != (1.0, 1.0):
-            raise UserError(
-                "ImageNet weights exist for width 1.0 and rank 1.0 only, not for "
-                f"{self.config.name} of width {self.config.width} and rank {self.config.rank}; "
-                "give a weights file"
-            )
+            own = f"{self.config.name} of width {self.config.width} and rank {self.config.rank}"
+            only = "ImageNet weights exist for width 1.0 and rank 1.0 only"
+            raise UserError(f"{only}, not for {own}; give a weights file")
         return torchvision_weights(self.config.name)
 
 
@@ -186,5 +176,5 @@ def _convolution(
     if not convolution.weight.is_meta:  # There, drawing imports torch's compiler.
         nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
         nn.init.zeros_(convolution.bias)
-    norm = [nn.BatchNorm2d(channels)] if config.has_batch_norm else []
+    norm = [nn.BatchNorm2d(channels)] if config.name.endswith("_bn") else []
     return [convolution, *norm, nn.ReLU(inplace=True)]
