@@ -92,6 +92,7 @@ class Outputs:
         is_drawn = options.overlay or options.gif or options.words or options.html
         self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
         self._options, self._photos, self._names = options, photos, output_names(photos)
+        self._inputs = {files.real_path(photo) for photo in photos} if options.words else set()
         self._records: list[Record] = []
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
@@ -173,6 +174,8 @@ class Outputs:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
         options = self._options
         writers: list[Callable[[], object]] = [self._parquet.close]
+        if options.resume and self._has_lines:
+            writers.append(self._drop_replaced_lines)
         if self._descriptions:
             self._descriptions.close()
         # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
@@ -212,7 +215,8 @@ class Outputs:
         else:
             with files.refuse_os_errors(f"cannot replace the pictures in {path}"):
                 for picture in path.glob("*_*"):  # Those of an earlier caption.
-                    if save.WORD_PICTURE.fullmatch(picture.name):
+                    is_photo = files.real_path(picture) in self._inputs
+                    if save.WORD_PICTURE.fullmatch(picture.name) and not is_photo:
                         picture.unlink()
             save.save_word_images(path, *caption.drawn(), strength=strength)
 
@@ -227,34 +231,32 @@ class Outputs:
             self._add_rows(list(_rows(record)))
 
     def _keep_finished(self) -> None:
-        """Keep the lines of an earlier run that hold, and find the photos that need no caption.
+        """Find the photos of an earlier run that need no caption, and take up its records.
 
-        A line holds if it is its photo's last, without an error, and the photo has the same size,
-        time of change and files, or is not among those of this run.
+        Such a photo has the same size, time of change and files as in its last line, without an
+        error. Lines of others stay until new ones replace them: a killed run loses none.
         """
         path = self._options.jsonl
         origin = os.path.normpath(self._options.model), self._options.language
-        latest = {record["image"]: number for number, record in enumerate(_read_lines(path))}
-
-        def kept() -> Iterator[Record]:
-            for number, record in enumerate(_read_lines(path)):
-                photo = record["image"]
-                if "error" in record or latest[photo] != number:
+        for record in _latest(path):
+            photo = record["image"]
+            if "error" in record:
+                continue
+            if (os.path.normpath(record.get("model", "")), record.get("language")) != origin:
+                raise UserError(
+                    f"--jsonl {path} has captions of another model or language; give another "
+                    "file, or --overwrite in place of --resume"
+                )
+            if photo in self._photos:
+                if not self._is_finished(photo, record):
                     continue
-                if (os.path.normpath(record.get("model", "")), record.get("language")) != origin:
-                    raise UserError(
-                        f"--jsonl {path} has captions of another model or language; give another "
-                        "file, or --overwrite in place of --resume"
-                    )
-                if photo in self._photos:
-                    if not self._is_finished(photo, record):
-                        continue
-                    self.finished.add(photo)
-                self._collect(record)
-                yield record
+                self.finished.add(photo)
+            self._collect(record)
+        self._drop_replaced_lines()  # And an unfinished last one.
 
-        with files.atomic_path(path) as temporary:
-            _write_lines(temporary, kept())
+    def _drop_replaced_lines(self) -> None:
+        with files.atomic_path(self._options.jsonl) as temporary:
+            _write_lines(temporary, _latest(self._options.jsonl))
 
     def _is_finished(self, photo: str, record: Record) -> bool:
         written, state = record.get("files", {}), _state(self._photos[photo])
@@ -335,6 +337,14 @@ def _csv_text(records: Sequence[Record], delimiter: str) -> str:
 def _write_lines(path: str | Path, records: Iterable[Record], mode: str = "w") -> None:
     with open(path, mode, encoding="utf-8", errors="backslashreplace") as file:
         file.writelines(files.json_text(record, indent=None) for record in records)
+
+
+def _latest(path: str) -> Iterator[Record]:
+    """The last record of each photo in JSON lines."""
+    latest = {record["image"]: number for number, record in enumerate(_read_lines(path))}
+    for number, record in enumerate(_read_lines(path)):
+        if latest[record["image"]] == number:
+            yield record
 
 
 def _read_lines(path: str) -> Iterator[Record]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from captioner.csv_tables import csv_text
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
-from captioner.files import check_writable, write_json, write_text
+from captioner.files import check_writable, real_path, write_json, write_text
 
 Search = TypeVar("Search", bound=SearchOptions)
 
@@ -178,9 +178,12 @@ def check_files(
     files: paths with the options that name them. folders: the options that name folders. Empty
     files and folders, devices and pipes are written to.
     """
+    owners: dict[str, str] = {}
     for option, path in files:
         if not path:
             raise UserError(f"{option} is empty; it should name a file")
+        if owners.setdefault(real_path(path), option) != option:
+            raise UserError(f"{path} is for {owners[real_path(path)]} and {option}; name two files")
         is_there = os.path.isfile(path) and os.path.getsize(path) > 0
         if option in folders:
             is_there = os.path.isdir(path) and bool(os.listdir(path))

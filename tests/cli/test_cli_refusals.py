@@ -51,6 +51,7 @@ CAPTION = [
     ("a.png --format {image}", "--format {image} is not understood: 'image'; the fields are path"),
     ("a.png --json - --csv -", "standard output takes one of --json, --jsonl and --csv"),
     ("a.png --json ''", "--json is empty"),
+    ("a.png --json x.out --csv x.out", "x.out is for --json and --csv; name two files"),
     ("a.png --overlay out.bmp", "cannot write out.bmp: its name must end in .png or"),
     ("many --overlay m.png", "m.png is one file for 2 photos; give a folder"),
     ("a.png --overlay m.png --strength 3", "--strength 3.0 is not between 0 and 1"),

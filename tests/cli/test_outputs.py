@@ -160,9 +160,12 @@ def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:
     Path("words/a").mkdir(parents=True)
     for name in ("01_old.png", "mine.png"):
         Path("words/a", name).touch()
-    options = ["--json", "out.json", "--overlay", "a.png", "--words", "words", "--overwrite"]
-    assert main([*CAPTION, "photos/a.png", *options]) == 0
-    assert len(json.loads(Path("out.json").read_text())) == 1
+    photo = str(save_photo(Path("words/a/02_dog.png"), 7))  # No picture of ours is an input.
+    options = ["--json", "out.json", "--overlay", "maps/", "--words", "words", "--overwrite"]
+    Path("photos/a.png").rename("a.png")
+    assert main([*CAPTION, "a.png", photo, *options]) == 0
+    assert len(json.loads(Path("out.json").read_text())) == 2
+    assert Path(photo).exists()
     names = {path.name for path in Path("words/a").iterdir()}
     assert ("mine.png" in names, "01_old.png" in names) == (True, False)
 
