@@ -31,7 +31,7 @@ two-fold cross-validation, and written to the model folder.
 EXPORT_DESCRIPTION = """\
 Writes a captioner as ONNX graphs, which run without torch.
 
-  captioner export default onnx/                              float32, 61 MB
+  captioner export default onnx/                              float32, 63 MB
   captioner export default page/ --precision int8 --page      a web page, 30 MB
 
 In Python: captioner.onnx.load("onnx/").caption("photo.jpg"). The page needs a
