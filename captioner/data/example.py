@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.text.plain_text import is_valid_unicode
 from captioner.text.tokenizer import tokenize
 
@@ -94,8 +94,6 @@ class Problems:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self.kinds and self.on_problem == "refuse":
             advice = f"{self.skipping} leaves them out"
-            if "missing image" in self.kinds:
-                advice += "; --images, in training data.images, names the folder of the photos"
             raise UserError(f"{self.source} has {self._listing()} ({advice})")
 
     def _listing(self) -> str:
@@ -179,10 +177,19 @@ class Collector:
         splits: None for all. `train` and `val` of a source without splits are drawn.
         Raises `UserError` for a refused problem in these splits and if one has no photo.
         """
+        photos = self._photos.values()
+        own_splits = sorted({photo.split for photo in photos if photo.split})
         self._draw_splits(splits)
-        present = {photo.split for photo in self._photos.values()}
+        present = {photo.split for photo in photos}
+        wanted = [photo for photo in photos if {photo.split, None} & set(splits)]
+        if wanted and not any(map(self._exists, wanted)):
+            raise UserError(
+                f"{self.problems.source}: none of its {counted(len(wanted), 'photo')} exists, the "
+                f"first would be {wanted[0].path}; give their folder (--images, in training --set "
+                "data.images=...)"
+            )
         found: list[list[Example]] = [[] for _ in splits]
-        for photo in self._photos.values():
+        for photo in photos:
             if photo.split is None and present > {None} != set(splits):
                 self.problems.add("image without a split", f"{photo.record} has no split")
             elif {photo.split, None} & set(splits) and (example := self._example(photo)):
@@ -192,11 +199,13 @@ class Collector:
         self.problems.settle()
         if [] in found:
             split = splits[found.index([])]
-            where = "" if split is None else f" in split {split!r}"
-            others = ", ".join(sorted(filter(None, present))) or "none"
-            facts = "; ".join([f"splits: {others}", *self.problems.notes])
-            left = f"no photo with a caption is left{where} of {self.problems.summary()}"
-            raise UserError(f"{left} ({facts})")
+            fault = "no photo with a caption" + (f" in split {split!r}" if split else "")
+            if split not in {None, *present}:
+                lacking = 'its photos have no "split"' if photos else "it has no rows"
+                only = f", only {', '.join(own_splits)}" if own_splits else f": {lacking}"
+                fault = f"no split {split!r}{only}"
+            sentences = [f"{self.problems.source} has {fault}", *self.problems.sentences]
+            raise UserError("; ".join(sentences))
         return found
 
     def _draw_splits(self, splits: Sequence[str | None]) -> None:
@@ -206,7 +215,7 @@ class Collector:
         drawn by a hash of their names, so that most keep their split when others are added.
         """
         photos = list(self._photos.values())
-        if any(photo.split for photo in photos):
+        if not photos or any(photo.split for photo in photos):
             return
         if not self.problems.draws_splits:
             for photo in photos:
@@ -217,11 +226,16 @@ class Collector:
             count = count if len(photos) >= 4 else 0
             for place, photo in enumerate(photos):
                 photo.split = VALIDATION if place < count else TRAIN
-            few = "" if count else ", too few to validate on"
+            few = "" if count else " (validation takes 4 at least)"
             self.problems.notes.append(
                 f"{self.problems.source} has no splits: {count:,} of its {len(photos):,} photos"
                 f"{few}, drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
             )
+
+    def _exists(self, photo: _Photo) -> bool:
+        """Whether a photo is there, as those that a shard lists are, or need not be."""
+        path = photo.path
+        return not (self._check_files and isinstance(path, Path)) or os.path.isfile(path)
 
     def _example(self, photo: _Photo) -> Example | None:
         """A photo with its captions that have words; None, and a problem, if it lacks either."""
@@ -233,8 +247,7 @@ class Collector:
                 self.problems.add("caption of invalid Unicode", f"{record} has half a character")
             else:
                 captions.append(text)
-        # A photo that a shard lists is there.
-        if self._check_files and isinstance(photo.path, Path) and not os.path.isfile(photo.path):
+        if not self._exists(photo):
             self.problems.add("missing image", f"{photo.record} has no file {photo.path}")
         elif captions:
             return Example(photo.image_id, photo.path, tuple(captions))

@@ -90,9 +90,9 @@ def read_splits(
     try:
         READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
     except UserError as error:
-        if found is None and file.is_file():
-            advice = "if it is not coco, name its format (--format, in training data.format)"
-            raise UserError(f"{error}; {advice}") from None
+        if format is None and found != "table" and file.is_file():
+            advice = "name its format (--format, in training data.format)"
+            raise UserError(f"{error}; if it is not {found or 'coco'}, {advice}") from None
         raise
     return collector.examples(splits)
 

@@ -117,7 +117,11 @@ def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
         counts[kind] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     own = f"; captions by captioner left out: {left_out:,}" if left_out else ""
-    problems.notes.append(f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}{own}")
+    note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}{own}"
+    if not rows_of and not problems:
+        named = f"photo.txt beside photo.jpg, {', '.join(_METADATA)}, XMP sidecars or the photos"
+        raise UserError(f"{note}; captions are in {named}")
+    problems.notes.append(note)
     return [row for rows in rows_of.values() for row in rows]
 
 
@@ -190,10 +194,10 @@ def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[str, An
     table = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
         columns = _columns(tuple(table.fieldnames or ()))
-        for column in ("image", "caption"):
-            if column not in columns:
-                known = f'"{column}" ({", ".join(_COLUMNS[column])})'
-                raise UserError(f"table {file} has no column {known} in its first line")
+        lacking = [column for column in ("image", "caption") if column not in columns]
+        if lacking:
+            faults = (f'no column "{each}" ({", ".join(_COLUMNS[each])})' for each in lacking)
+            raise UserError(f"table {file} has {' and '.join(faults)} in its first line")
         for row in table:
             cells = list(row.values())
             if None in row or None in cells:

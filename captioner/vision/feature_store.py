@@ -70,8 +70,8 @@ class StoreRecord(Config):
         found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
         names = found.keys() | expected.keys()
         if others := sorted(name for name in names if found.get(name) != expected.get(name)):
-            made = f"feature store {folder} was made with another {', another '.join(others)}"
-            raise UserError(f"{made}; set another features.folder or delete it")
+            fault = f"feature store {folder} differs from this run in {', '.join(others)}"
+            raise UserError(f"{fault}; set another features.folder or delete it")
 
 
 class StoreWriter:

@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import re
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -60,6 +61,8 @@ _ORIGINAL_SIZE = "original size"  # In `Image.info` of a photo with fewer pixels
 _TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
 """Type by sample format and bits of TIFF greys that Pillow reads with the other sign."""
 
+_PILLOWS_LIMIT = threading.Lock()
+
 # Pillow reports oddities of files that it can read.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 logging.getLogger("PIL").addHandler(logging.NullHandler())
@@ -89,10 +92,10 @@ def load_image(
         if isinstance(source, Image.Image):
             return _decode(source, name, maximum_pixels)
         with _binary_file(source, name) as file:
-            image = _identify(file, name)
+            image = _identify(file, name, maximum_pixels)
             if image.format == "PNG":
                 image.verify()  # Decoding does not check sums: lost pixels would be black.
-                image = _identify(file, name)
+                image = _identify(file, name, maximum_pixels)
             return _decode(image, name, maximum_pixels, sufficient_side)
     except UserError:
         raise
@@ -177,10 +180,12 @@ def _binary_file(source: Any, name: str) -> BinaryIO:
     return io.BytesIO(source.read())
 
 
-def _identify(file: BinaryIO, name: str) -> ImageFile.ImageFile:
+def _identify(
+    file: BinaryIO, name: str, maximum_pixels: int = MAXIMUM_PIXELS
+) -> ImageFile.ImageFile:
     """The image in `file`: reads the header, decodes nothing."""
     try:
-        return Image.open(file, formats=_FORMATS)
+        return _open(file, _FORMATS, maximum_pixels)
     except Image.DecompressionBombError as error:
         raise UserError(f"{name} is too large: {error}") from None
     except UnidentifiedImageError:
@@ -191,7 +196,19 @@ def _identify(file: BinaryIO, name: str) -> ImageFile.ImageFile:
     with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
         from pillow_heif import register_heif_opener
     register_heif_opener()
-    return Image.open(file, formats=["HEIF"])
+    return _open(file, ("HEIF",), maximum_pixels)
+
+
+def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:
+    """Open an image, also above Pillow's own limit, 178,956,970 pixels in every thread."""
+    with suppress(Image.DecompressionBombError):
+        return Image.open(file, formats=formats)
+    with _PILLOWS_LIMIT:
+        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, maximum_pixels // 2
+        try:
+            return Image.open(file, formats=formats)  # It refuses twice as many.
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
 
 
 def _decode(

@@ -157,7 +157,7 @@ def test_names_that_no_file_can_have_are_missing_images() -> None:
     collected = Collector(Problems("skip", "source"))
     for name in ("nul\0", "long" * 1000, "half\ud800"):
         collected.add_image(name, Path(name), name)
-    with pytest.raises(UserError, match=r"no photo with a caption is left of source: .*3 missing"):
+    with pytest.raises(UserError, match=r"^source: none of its 3 photos exists, .* nul"):
         collected.examples()
 
 
@@ -176,8 +176,7 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
     problems.on_problem = "refuse"
     with pytest.raises(UserError) as caught:
         problems.settle()
-    advice = "--on-problem skip, in training --set data.on_problem=skip, leaves them out; "
-    advice += "--images, in training data.images, names the folder of the photos"
+    advice = "--on-problem skip, in training --set data.on_problem=skip, leaves them out"
     assert str(caught.value) == f"table t.csv has {listed} ({advice})"
 
 

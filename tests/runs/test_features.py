@@ -53,7 +53,7 @@ def test_stored_rows_are_those_read_in_the_step_in_the_precision_asked_for(confi
         extract_features(recipe_of(config, features={"folder": None}), Engine())
     stored = extract_features(recipe, Engine())["train"].read([0, 3, 4])
     torch.testing.assert_close(stored, narrow, rtol=0.02, atol=0.02)
-    with pytest.raises(UserError, match=r"made with another encoder\.precision;"):
+    with pytest.raises(UserError, match=r"differs from this run in encoder\.precision;"):
         extract_features(recipe_of(config), Engine())
 
 

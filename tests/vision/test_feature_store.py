@@ -60,8 +60,8 @@ def test_rows_come_back_in_any_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        ({"encoder": {"name": "vgg16", "weights": "b"}}, "encoder.name, another encoder.weights"),
-        ({"mirrored": True, "images": IMAGES[::-1]}, "images, another mirrored"),
+        ({"encoder": {"name": "vgg16", "weights": "b"}}, "encoder.name, encoder.weights"),
+        ({"mirrored": True, "images": IMAGES[::-1]}, "images, mirrored"),
     ],
 )
 def test_a_store_with_another_record_is_refused(
@@ -70,7 +70,9 @@ def test_a_store_with_another_record_is_refused(
     fill(tmp_path)
     advice = "set another features.folder or delete it"
     for open_store in (FeatureStore, StoreWriter, create_store):
-        with pytest.raises(UserError, match=f"^feature store .* another {names}; {advice}$"):
+        with pytest.raises(
+            UserError, match=f"^feature store .* differs from this run in {names}; {advice}$"
+        ):
             open_store(tmp_path, RECORD.replace(**change))
     assert_whole(tmp_path)
 

@@ -257,8 +257,12 @@ def test_too_many_pixels_are_refused_before_decoding(monkeypatch: pytest.MonkeyP
     assert refusal(smooth_photo(), maximum_pixels=383) == message
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda file: pytest.fail("decoded"))
     assert refusal(content, maximum_pixels=383, sufficient_side=4) == message
+    monkeypatch.undo()
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # Pillow refuses twice as many.
-    assert refusal(content).startswith("the image is too large: Image size (384 pixels) exceeds")
+    assert load_image(content).size == (24, 16)
+    message = "the image is too large: Image size (384 pixels) exceeds limit of 382 pixels"
+    assert refusal(content, maximum_pixels=383).startswith(message)
+    assert Image.MAX_IMAGE_PIXELS == 100
 
 
 EXAMPLES = [encoded(smooth_photo(), kind) for kind in KINDS]
