@@ -295,6 +295,8 @@ def test_a_folder_has_descriptions_beside_and_inside_its_photos(tmp_path: Path) 
 def test_a_damaged_sidecar_is_a_problem_a_damaged_photo_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"\xff\xd8\xff")
     assert found(tmp_path / "a.jpg") == []
+    with pytest.raises(UserError, match=r"^folder .*: 1 photo, 1 without; captions are in photo"):
+        read(None, tmp_path)
     (tmp_path / "a.xmp").write_text("<x")
     with pytest.raises(UserError, match=r"1 unreadable description \(.*a\.xmp is not valid XML"):
         read(None, tmp_path)
