@@ -174,6 +174,8 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
     if code.endswith(("too_long", "too_short")):  # "List should have at most 3 items".
         return f"{path} {error['msg'].partition(' ')[2]}"
     words = error["msg"].removeprefix("Input ").partition(",")[0]  # "should be a valid integer".
+    if code == "model_type":  # It has the name of a class.
+        words = "should be fields with values"
     return f"{path} {words[0].lower()}{words[1:]}, found {_show(value)}".strip()
 
 
@@ -185,6 +187,8 @@ def _unknown_field(kind: type[Config], *place: str) -> str:
     if section is not None and name in section.removed:
         return f"field {path!r} was removed: {section.removed[name]}"
     everywhere = list(_names(kind))
+    if path in everywhere:  # A family lists the fields of all its kinds.
+        return f"field {path!r} is for another kind of {'.'.join(inside)}"
     meant = [each for each in everywhere if each.rpartition(".")[2] == name][:3]
     near = did_you_mean(meant or near_names(path, everywhere, 1))
     known = ", ".join(section.field_names()) if section else ""

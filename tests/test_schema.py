@@ -56,7 +56,7 @@ class Outer(Config):
         ({"level": 0}, "level 0 is not above 0$"),
         ({"kind": "twoo"}, "kind 'twoo' is not one of one, two; did you mean 'two'\\?$"),
         ({"place": 3}, "place is not a valid path .*, found 3"),
-        ({"inner": []}, r"inner should be a valid dictionary .*, found \[\]"),
+        ({"inner": []}, r"inner should be fields with values, found \[\]"),
         ({"inner": {}}, "field 'inner.size' is missing"),
         ({"inner": {"size": 0}}, "inner.size 0 is not at least 1"),
         ({"inner": {"size": 13}}, "inner.size 13 is unlucky"),
@@ -108,5 +108,5 @@ def test_values_from_python_and_changed_copies_are_checked() -> None:
     assert Inner(size=3).replace(share=1) == Inner(size=3, share=1.0)
     with pytest.raises(UserError, match=r"^size 100 is not at most 99$"):
         Inner(size=3).replace(size=100)
-    with pytest.raises(UserError, match=r"^c: should be a valid dictionary .*, found 'name'$"):
+    with pytest.raises(UserError, match=r"^c: should be fields with values, found 'name'$"):
         from_mapping(Outer, "name", "c")

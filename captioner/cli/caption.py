@@ -97,6 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
     language = language_tag(arguments.language or ENGLISH, "--language")
     arguments.language = None if language == ENGLISH else language
+    if arguments.translator and not arguments.language:
+        raise UserError("--translator needs --language, and not en, of which captions are")
     passed_over: Counter[str] = Counter()
     photos, failures = find_photos(paths, passed_over)
     if standard_input is not None:

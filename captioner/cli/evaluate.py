@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.decoding.options import SearchOptions
+from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ def run_maps(arguments: argparse.Namespace) -> int:
     shared.check_outputs(arguments, "--json", "--csv")
     if arguments.format or arguments.annotations or not arguments.images:
         shared.check_data_set(arguments)
+    elif arguments.instances:  # They name photos as there.
+        raise UserError("--instances needs the photos as a data set: give --annotations")
 
     from captioner.data.instances import CocoInstances, Grounding
     from captioner.data.synonyms import read_synonyms
@@ -166,6 +169,8 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
     from captioner.hub import pinned
     from captioner.vision.images import find_images
 
+    if arguments.count is not None and arguments.count < 1:
+        raise UserError(f"--count {arguments.count} is not at least 1")
     model = load(pinned(arguments.model), arguments.device, arguments.precision)
     problems, is_generated = Problems(arguments.on_problem), arguments.format == "shapes"
     if is_generated:

@@ -53,13 +53,16 @@ class PrintCompletion(argparse.Action):
         import shtab
 
         def mark(parser: argparse.ArgumentParser) -> None:
-            """Mark files and folders for `shtab`."""
+            """Mark files and folders for `shtab`, and show all options to it."""
             for action in parser._actions:
                 if action.metavar in (*_FILES, *_FOLDERS):
                     kind = shtab.FILE if action.metavar in _FILES else shtab.DIRECTORY
                     action.complete = kind  # type: ignore[attr-defined]
+                if action.help == argparse.SUPPRESS:  # `shtab` would leave the option out.
+                    action.help = action.dest.replace("_", " ")
                 if isinstance(action.choices, dict):
                     for command in action.choices.values():
+                        command.description = None  # The summary is shown.
                         mark(command)
 
         mark(parser)

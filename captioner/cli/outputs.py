@@ -26,6 +26,7 @@ from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.parquet_tables import AddRows, parquet_table
 from captioner.render import save
 from captioner.render.page import PageItem, save_html
+from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image
 from captioner.vision.shards import ShardMember
 
@@ -242,10 +243,11 @@ class Outputs:
             photo = record["image"]
             if "error" in record:
                 continue
-            if (os.path.normpath(record.get("model", "")), record.get("language")) != origin:
+            model, language = record.get("model", ""), record.get("language")
+            if (os.path.normpath(model), language) != origin:
                 raise UserError(
-                    f"--jsonl {path} has captions of another model or language; give another "
-                    "file, or --overwrite in place of --resume"
+                    f"--jsonl {path} has captions of the model {model} in the language "
+                    f"{language or ENGLISH}; give another file, or --overwrite in place of --resume"
                 )
             if photo in self._photos:
                 if not self._is_finished(photo, record):

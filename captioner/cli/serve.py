@@ -68,8 +68,12 @@ def add_commands(commands: shared.Commands) -> None:
 
 
 def url(text: str) -> str:
-    """The address of a page, or a `ValueError`."""
-    HttpUrl(text)
+    """The address of a page, checked."""
+    try:
+        HttpUrl(text)
+    except ValueError:
+        message = f"{text} is not the address of a page, as https://example.org"
+        raise argparse.ArgumentTypeError(message) from None
     return text
 
 

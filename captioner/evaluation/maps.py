@@ -338,8 +338,14 @@ class MapScores:
         """The figures as text, a paragraph a kind."""
         exact = {} if self.exact is None else {"exact match": self.exact}
         own = figures_table({"photos": self.photos, "words": len(self.words), **exact})
-        grounded = "" if self.grounded is None else f"\n\n{figures_table(self.grounded)}"
-        return f"{own}\n{spread_table(self.spread)}{grounded}"
+        parts = [f"{own}\n{spread_table(self.spread)}"]
+        if self.grounded is not None:
+            found = dict(self.grounded)
+            counts = {"words with a target": found.pop("words"), "in photos": found.pop("photos")}
+            if not counts["words with a target"]:
+                found = {name: each for name, each in found.items() if not isinstance(each, dict)}
+            parts.append(figures_table(counts | found))
+        return "\n\n".join(parts)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row a word, with the fields of `WordMap`."""

@@ -28,7 +28,7 @@ from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.hallucination import chair
 from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
 from captioner.evaluation.rouge import rouge_l
-from captioner.evaluation.significance import FEW_IMAGES, compare, confidence_intervals
+from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
 from captioner.evaluation.word_precision import word_precision
 from captioner.evaluation.wording import fluency, text_diversity
 from captioner.files import read_json, write_json
@@ -50,9 +50,9 @@ class CaptionScores:
     image_ids: names. corpus: of the captions and their references.
     metrics: by name, in the order of `METRICS`.
     details: by name, in JSON beside the scores. Always `references_without_caption`, the number of
-        further images with references; if asked for, `diversity`, `fluency`, `hallucination`,
-        `intervals` and `comparison` with their `confidence`, and `exact match`, the share of
-        captions that equal a reference.
+        further images with references; if asked for, `document_frequency` with its number of
+        `images`, `diversity`, `fluency`, `hallucination`, `intervals` and `comparison` with their
+        `confidence`, and `exact match`, the share of captions that equal a reference.
     """
 
     image_ids: Sequence[ImageId]
@@ -88,12 +88,15 @@ class CaptionScores:
         """All scores as lines of text."""
         found = self.to_dict()
         few, comparison = found.pop("too_few_images", False), found.pop("comparison", None)
-        intervals = found.pop("intervals", {})
+        intervals, confidence = found.pop("intervals", {}), found.pop("confidence", None)
+        if intervals:
+            about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
+            found["in brackets"], intervals = confidence, {**intervals, "in brackets": about}
         sections = [found.pop(n) for n in ("diversity", "fluency", "hallucination") if n in found]
         parts = [figures_table(found, intervals), *map(figures_table, sections)]
         if comparison is not None:
             first, second, scores = comparison.values()
-            share = f"{100 * found['confidence']:g} %"
+            share = f"{100 * confidence:g} %"
             rows: list[Row] = [("", "first", "second", "difference", share, "p bootstrap")]
             rows += [(name, *each.values()) for name, each in scores.items()]
             parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
@@ -124,7 +127,7 @@ def evaluate_captions(
     if not len(hypotheses) == len(references) > 0:
         raise UserError(
             f"there are {len(hypotheses)} captions and references for {len(references)} images; "
-            "give one caption an image"
+            "give one image or more, and one caption an image"
         )
     names = range(len(hypotheses)) if images is None else images
     for name, text, of_image in zip(names, hypotheses, references, strict=True):
@@ -142,7 +145,10 @@ def evaluate_captions(
         "SPICE": spice,
     }
     found = {name: score(corpus) for name, score in by_name.items() if name in metrics}
-    return CaptionScores(names, hypotheses, corpus, found, {"references_without_caption": 0})
+    details: dict[str, Any] = {"references_without_caption": 0}
+    if document_frequency is not None and "CIDEr-D" in metrics:
+        details["document_frequency"] = {"images": document_frequency.images}
+    return CaptionScores(names, hypotheses, corpus, found, details)
 
 
 def check_metrics(metrics: Sequence[str]) -> None:

@@ -143,4 +143,6 @@ def _invalid(request: Request, error: dict[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         known = request.scope["route"].body_field.field_info.annotation.model_fields
         return f"unknown field {place[-1]!r}{did_you_mean(near_names(place[-1], known))}"
+    if place[0] == "photo":
+        return "field 'photo' is missing or text; send a file, as curl -F photo=@photo.jpg does"
     return error_sentence(error, place)

@@ -29,6 +29,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("kept.json", "kept.jsonl", "kept.html", "words/a/0_b.png"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("kept\n")
+    (folder / "none.yaml").touch()
     (folder / "empty").mkdir()
     (folder / "empty.svg").mkdir()
     (folder / "text").write_text("\n".join(SENTENCES) + "\n")
@@ -57,13 +58,14 @@ CAPTION = [
     ("a.png --overlay m.png --strength 3", "--strength 3.0 is not between 0 and 1"),
     ("a.png --resume", "--resume needs --jsonl FILE"),
     ("a.png --resume --jsonl kept.jsonl", "--jsonl kept.jsonl holds no results of `captioner"),
-    ("a.png --resume --jsonl german.jsonl", "german.jsonl has captions of another model or lang"),
+    ("a.png --resume --jsonl german.jsonl", "captions of the model tiny-model in the language de;"),
     ("a.png --json kept.json", "--json kept.json exists; --overwrite replaces it"),
     ("a.png --words words", "--words words/a exists"),
     ("- --xmp-for digikam", "--xmp, --text and --embed need photo files, not -, --demo or shards"),
     ("--demo --text", "need photo files, not -, --demo or shards"),
     ("a.png --text --min-confidence 53", "--min-confidence 53.0 is not between 0 and 1"),
     ("a.png --language it", "captions in it need a translator; the package has de, fr"),
+    ("a.png --translator plain", "--translator needs --language, and not en"),
     ("a.png --language it --translator plain", "need a translator with attention"),
 ]
 MODEL = "tiny-model --format table --annotations mine.csv"
@@ -76,7 +78,11 @@ OTHERS = [
     ("evaluate tiny-model --format coco", "give the data set: --annotations"),
     ("score one.json references.json", "--document-frequency FILE"),
     ("score results.json references.json --against one.json", "one.json differ in 2, image 1"),
-    ("maps tiny-model --images many --count 0", "not one of 0 photos could be read"),
+    (f"evaluate {MODEL} --count -1", "--count -1 is not at least 1"),
+    ("maps tiny-model --format shapes --count 0", "--count 0 is not at least 1"),
+    ("maps tiny-model --images many --instances one.json", "give --annotations"),
+    ("train none.yaml", "none.yaml: should be fields with values, found nothing"),
+    (f"train {ROOT}/configs/shapes_soft.yaml --set decoder.kind=transformer", "another kind of d"),
     ("translate 'A dog runs.'", "does not exist; sentences come from standard input"),
     ("translate broken.gz", "broken.gz is not a whole gzip file"),
     ("translate text --alignment a.doc", "cannot write a.doc: its name must end in"),
@@ -120,7 +126,7 @@ def test_a_mistake_is_one_sentence_and_every_file_stays(
         ("caption a.jpg --bean 3", "unrecognized arguments: --bean 3; did you mean '--beam'?"),
         ("translate a.txt b.txt", "unrecognized arguments: b.txt"),
         ("evaluate M --format csv", "'csv' (choose from"),
-        ("serve --public-url https://[", "argument --public-url: invalid url value: 'https://['"),
+        ("serve --public-url https://[", "--public-url: https://[ is not the address of a page"),
     ],
 )
 def test_a_mistyped_command_or_option_is_named_after_the_usage(

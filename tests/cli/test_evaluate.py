@@ -61,13 +61,16 @@ def test_kept_captions_score_the_same(capsys: Output) -> None:
 def test_generated_shapes(command: str, capsys: Output) -> None:
     shapes = [command, "tiny-model", "--format", "shapes", "--count", "4", "--json", "s.json"]
     assert main(shapes) == 0
-    assert "exact match" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "exact match" in printed
     scores = read("s.json")
     if command == "evaluate":
         assert (scores["images"], scores["exact match"]) == (4, 0)
     else:
         assert (scores["photos"], scores["exact"]) == (4, 0.0)
         assert scores["grounded"]["words"] == 0  # The model knows no word of the shapes.
+        assert "words with a target  0" in printed
+        assert "uniform" not in printed
 
 
 @pytest.mark.parametrize("command", [VAL, MAPS])
@@ -89,6 +92,7 @@ def test_everything_about_a_results_file(capsys: Output) -> None:
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "references without caption  1" in printed.out
+    assert "in brackets                 0.9500  confidence, 1,000 bootstrap" in printed.out
     assert "seen in training   1.0000" in printed.out
     assert "second: other.json" in printed.out
     scores = read("s.json")
@@ -130,4 +134,4 @@ def test_the_maps_of_a_data_set_with_instances(capsys: Output) -> None:
     assert grounded["photos"] == 1
     assert grounded["mass_inside"]["attention"] == pytest.approx(1.0)
     assert grounded["mass_inside"]["uniform"] == pytest.approx(1.0)
-    assert "mass inside     attention 1.0000, uniform 1.0000" in capsys.readouterr().out
+    assert "mass inside          attention 1.0000, uniform 1.0000" in capsys.readouterr().out

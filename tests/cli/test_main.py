@@ -45,6 +45,8 @@ LINES = [
     ("captioner caption --ov", {"--overlay", "--overwrite"}),
     ("captioner caption a.jpg --xmp-for ", {"lightroom", "digikam", "darktable"}),
     ("captioner caption a.jpg --json ph", {"photo.jpg", "photos"}),
+    ("captioner evaluate --be", {"--beam"}),
+    ("captioner maps --he", {"--help"}),
     ("captioner info ph", {"photos"}),  # A model is a folder.
 ]
 
@@ -59,6 +61,7 @@ def test_a_shell_completes(name: str, tmp_path: Path, monkeypatch: Patch, capsys
         main(["--completion", name])
     script = capsys.readouterr().out
     assert "--overlay" in script
+    assert "Captions photos." not in script  # The summary is shown, whole.
     if name != "bash" or shutil.which("bash") is None:
         return
     for line, expected in LINES:

@@ -266,7 +266,7 @@ def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: P
     assert json.loads(json.dumps(scores.to_dict()))["grounded"] == found
     table = scores.table()
     assert table.startswith("photos       1\nwords        5\nexact match  1.0000\nentropy ")
-    assert "mass inside     attention 1.0000, uniform 0.0625, centre " in table
+    assert "mass inside          attention 1.0000, uniform 0.0625, centre " in table
     row = scores.rows()[1]
     assert [row[name] for name in ("image", "word", "mass")] == ["x", "red", 1.0]
 

@@ -156,6 +156,7 @@ def test_results_are_scored_as_their_captions_are(
     assert scores.by_name()["CIDEr-D"] != expected.by_name()["CIDEr-D"]
     assert scores.details["fluency"]["fluent"] == 1 / 4
     assert "people fluent              0.0000" in scores.table()
+    assert "document frequency          images 5" in scores.table()
     by_text = saved(tmp_path / "text.json", {str(n): CAPTIONS[n] for n in (4, 2, 1)})
     rows = score.score_results(by_text, references).rows()
     assert [row["image_id"] for row in rows] == [4, 2, 1]

@@ -28,7 +28,7 @@ FIELDS = [
     ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
     ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
     ({"nbest": "3"}, "unknown field 'nbest'; did you mean 'n_best'?"),
-    ({"photo": "text"}, "photo[0]: Expected UploadFile"),
+    ({"photo": "text"}, "'photo' is missing or text; send a file, as curl"),
     ({"language": "fr"}, "'language' should be en or de"),
     ({"format": "svg"}, "format 'svg' is not one of png, gif, html"),
     ({"maps": "true"}, "unknown field 'maps'"),
