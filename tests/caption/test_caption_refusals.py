@@ -61,7 +61,7 @@ def captioned(photos: Any, **options: Any) -> Callable[[], object]:
         (transformer(embedding_size=12, map_layer=2), "map_layer 2 is not one of the 2 layers"),
         (transformer(embedding_size=12, selection="hard"), "selection 'hard' is for kind lstm"),
         (recipe(kind="transfomer"), "decoder.kind 'transfomer' is not one of lstm, transformer"),
-        (recipe(heads=4), "unknown field 'decoder.heads'"),
+        (recipe(heads=4), "field 'decoder.heads' is for another kind of decoder"),
         (recipe(kind="transformer", heds=4), "unknown field 'decoder.heds'; did you mean 'decoder"),
         (lambda: CAPTION.overlay("a.png"), "a caption without its photo, or without words, cannot"),
         (lambda: captioner.load(precision="half"), "'half' is not one of float32, bfloat16"),

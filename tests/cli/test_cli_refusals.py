@@ -82,7 +82,6 @@ OTHERS = [
     ("maps tiny-model --format shapes --count 0", "--count 0 is not at least 1"),
     ("maps tiny-model --images many --instances one.json", "give --annotations"),
     ("train none.yaml", "none.yaml: should be fields with values, found nothing"),
-    (f"train {ROOT}/configs/shapes_soft.yaml --set decoder.kind=transformer", "another kind of d"),
     ("translate 'A dog runs.'", "does not exist; sentences come from standard input"),
     ("translate broken.gz", "broken.gz is not a whole gzip file"),
     ("translate text --alignment a.doc", "cannot write a.doc: its name must end in"),

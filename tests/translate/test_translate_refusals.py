@@ -35,10 +35,7 @@ def choose(name: str, layer: int | None, head: Any) -> Callable[[], object]:
         (read(luong={"hidden_size": 5, "bidirectional": True}), r"luong\.hidden_size 5 is odd"),
         (read(gnmt={"layers": 1}), r"gnmt\.layers 1 is not at least 2"),
         (read(transformer={"heads": 7}), "512 is odd or not divisible among 7 heads"),
-        (
-            read(transformer={"alignment_layer": 6}),
-            "alignment_layer 6 is not one of 6 decoder layers",
-        ),
+        (read(transformer={"alignment_layer": 6}), "layer 6 is not one of 6 decoder layers"),
         (read(transformer={"alignment_head": 8}), "alignment_head 8 is not one of 8 heads"),
         (read(), "one model of sequence_to_sequence, .* found none"),
         (read(gnmt={}, luong={}), "found luong, gnmt"),
