@@ -40,10 +40,12 @@ class Descriptions:
         self._options, self._least_confidence = options, options.min_confidence or 0
         if not 0 <= self._least_confidence <= 1:
             raise UserError(f"--min-confidence {self._least_confidence} is not between 0 and 1")
+        # As they are now: the sidecar of one photo may decide the place of another.
+        self._places = {photo: [*self._beside(photo)] for photo in photos}
         self._owners: dict[Path, dict[str, str]] = defaultdict(dict)
         """The photos beside which each file would be."""
-        for photo in photos:
-            for _, path in self._beside(photo):
+        for photo, places in self._places.items():
+            for _, path in places:
                 self._owners[path].setdefault(files.real_path(photo), photo)
         self._embedder: Embedder | None = None
         self._notes: Counter[str] = Counter()
@@ -51,7 +53,7 @@ class Descriptions:
     def files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
         """If its caption is sure enough, a photo's sidecars and itself, with their options."""
         if (confidence or 0) >= self._least_confidence:
-            yield from self._beside(photo)
+            yield from self._places[photo]
             if self._options.embed:
                 yield "embed", Path(photo)
 

@@ -128,6 +128,11 @@ def test_photos_that_would_share_a_sidecar_are_named_and_the_others_have_theirs(
     assert "a.xmp would be of a.png and of a.jpg, and is not written; rename one, or" in errors
     assert "a.txt would be of a.png and of a.jpg, and is not written; rename one" in errors
     assert {path.stem for path in folder.iterdir() if path.suffix in (".xmp", ".txt")} == {"b"}
+    Path("a.jpg.xmp").write_text(LIGHTROOM, encoding="utf-8")  # Leaves a.xmp to a.png.
+    assert main([*command, "--xmp"]) == 0
+    assert {path.name for path in folder.glob("a*.xmp")} == {"a.xmp", "a.jpg.xmp"}
+    assert ">holiday<" in (merged := Path("a.jpg.xmp").read_text())
+    assert merged != LIGHTROOM
     assert main([*command, "--xmp-for", "digikam"]) == 0
 
 
