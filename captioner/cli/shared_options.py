@@ -185,7 +185,9 @@ def check_files(
         if owners.setdefault(real_path(path), option) != option:
             raise UserError(f"{path} is for {owners[real_path(path)]} and {option}; name two files")
         is_there = os.path.isfile(path) and os.path.getsize(path) > 0
-        if option in folders:
+        if option in folders and os.path.isfile(path):
+            raise UserError(f"{option} {path} is a file, not a folder")
+        elif option in folders:
             is_there = os.path.isdir(path) and bool(os.listdir(path))
         elif os.path.isdir(path):
             raise UserError(f"{option} {path} is a folder, not a file")

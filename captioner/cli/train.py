@@ -113,5 +113,6 @@ def _encoder_change(arguments: argparse.Namespace) -> str:
     mapping = read_mapping(arguments.config)
     old = mapping.get("encoder") if isinstance(mapping, dict) else None
     fields = old.items() if isinstance(old, dict) else ()
-    kept = {name: value for name, value in fields if name in EncoderRecipe.model_fields}
+    own = EncoderRecipe.model_fields.keys() - {"digest"}  # Of the old encoder's weights.
+    kept = {name: value for name, value in fields if name in own}
     return _change("encoder", {**kept, "name": arguments.encoder, "weights": "pretrained"})

@@ -101,7 +101,9 @@ class Problems:
         for kind, sentences in self.kinds.items():
             count = len(sentences)
             if count > 1:  # The first noun: "images without a split".
-                kind = re.sub("image|caption|line|sentence|shard", r"\g<0>s", kind, count=1)
+                kind = re.sub(
+                    "image|caption|line|sentence|shard|description", r"\g<0>s", kind, count=1
+                )
             listed = sentences[:_LISTED_OF_EACH_KIND]
             if more := count - len(listed):
                 listed.append(f"and {more:,} more")

@@ -79,6 +79,8 @@ def calibrate(
     training: photos the model was trained on, which cannot be validation photos.
     validation: other photos, by the name of their split. unsure_below: of `Confidence`.
     """
+    if batch_size < 1:
+        raise UserError(f"batch size {batch_size} is not at least 1")
     for name, examples in validation.items():
         if len(examples) < LEAST_PHOTOS:
             raise UserError(

@@ -108,6 +108,11 @@ def _session(path: Path) -> Any:
 
 def _ngrams(folder: Path, size: int) -> Array:
     """The keys (N,) of the n-grams of tokens, sorted; see `captioner.decoding.constraints`."""
-    ngrams = numpy.fromfile(folder / NGRAMS, "<u2").reshape(-1, ORDER).astype(numpy.int64)
+    try:
+        ngrams = numpy.fromfile(folder / NGRAMS, "<u2").reshape(-1, ORDER).astype(numpy.int64)
+    except (OSError, ValueError):
+        raise UserError(
+            f"{folder / NGRAMS} is not there whole; export the captioner again"
+        ) from None
     keys: Array = ngrams @ size ** numpy.arange(ORDER - 1, -1, -1)  # (N, ORDER) -> (N,)
     return keys

@@ -86,7 +86,9 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
         kind = model.decoder.config.kind
         raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")
     if model.ngrams is not None and model.ngram_order != ORDER:
-        raise UserError("a captioner of version 0.3.0, which knows triples of words, has no export")
+        raise UserError(
+            "a captioner that knows triples of words, as version 0.3.0 saved them, has no export"
+        )
     if model.ngrams is not None and len(model.vocabulary) > MOST_WORDS:
         raise UserError(f"a captioner with n-grams of more than {MOST_WORDS:,} words has no export")
     folder.mkdir(parents=True, exist_ok=True)

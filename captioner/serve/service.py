@@ -17,6 +17,7 @@ from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.photos import Captioned
 from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.errors import UserError
 from captioner.render.animation import encode_gif
 from captioner.render.page import html_page
 from captioner.render.region import Region
@@ -61,6 +62,8 @@ class Batcher:
     """
 
     def __init__(self, work: Callable[[list[Any], Any, str], list[Any]], batch_size: int) -> None:
+        if batch_size < 1:
+            raise UserError(f"batch size {batch_size} is not at least 1")
         self._work = work
         self._batch_size = batch_size
         self._thread = ThreadPoolExecutor(1)

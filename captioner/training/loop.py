@@ -223,7 +223,7 @@ class _Run:
                     if self.average is not None:
                         self.average.update(position.step - 1)
                     progress.update()
-                    if self.log is not None and position.step % SCALAR_STEPS == 0:
+                    if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
                         scalars = {"steps/loss": self.stepper.loss, "step": position.step}
                         self.log.write_scalars(scalars)
                     self._save_or_stop()

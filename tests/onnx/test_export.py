@@ -134,10 +134,11 @@ def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) 
 
 
 def test_what_does_not_work_is_refused(exported: Path, tmp_path: Path, refused: Refused) -> None:
-    broken, other = tmp_path / "broken", tmp_path / "other"
-    for folder in (broken, other):
+    broken, other, short = (tmp_path / name for name in ("broken", "other", "short"))
+    for folder in (broken, other, short):
         shutil.copytree(exported, folder)
     (broken / "step.onnx").write_bytes(b"no graph")
+    (short / "ngrams.bin").write_bytes(b"123456")
     (other / "captioner.json").write_text('{"format": "other"}')
     many = make_captioner(words=[f"w{number}" for number in range(9_741)])
     many.ngrams = torch.tensor([5])
@@ -149,6 +150,7 @@ def test_what_does_not_work_is_refused(exported: Path, tmp_path: Path, refused: 
         ("an exported captioner .*captioner.json does not exist", lambda: load(tmp_path)),
         ("does not sample", lambda: load(exported).caption(photo(), sample=True)),
         ("step.onnx cannot be read", lambda: load(broken)),
+        ("ngrams.bin is not there whole", lambda: load(short)),
         ("captioner.json: format 'other' is not one of", lambda: load(other)),
         ("more than 9,741 words has no export", lambda: export_captioner(many, folder)),
         ("'transformer' cannot be exported", lambda: export_captioner(transformer, folder)),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from gpu_samples import needs_gpu
+from gpu_samples import DEVICE, needs_gpu
 from safetensors import SafetensorError
 from safetensors.torch import save
 from samples import Patch
@@ -22,7 +22,7 @@ from captioner.training.checkpoint import (
 
 POSITION = Position(2, 3, 13, [0.1, 1 / 3], {"loss": 0.1 + 0.2})
 CPU, ONE = torch.device("cpu"), {"weight": torch.zeros(1)}
-DEVICES = [CPU, pytest.param(torch.device("cuda"), marks=needs_gpu)]
+DEVICES = [CPU, pytest.param(DEVICE, marks=needs_gpu)]
 
 
 def make(

@@ -168,7 +168,7 @@ const confidenceOf = (confidence, terms, isContent) => {
   return { confidence: value, isSure: value >= unsure_below };
 };
 
-// Triples (3 N) -> sorted keys (N).
+// N n-grams (ORDER * N), sorted -> their keys (N).
 const keyOf = (tokens, size) => tokens.reduce((key, token) => key * size + token, 0);
 
 const keysOf = (ngrams, size) => Float64Array.from(
