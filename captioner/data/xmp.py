@@ -114,13 +114,14 @@ class XmpPacket:
     def _describe(self, description: Description, overwrite: bool, iptc_caption: str) -> bool:
         """Set the description; False if another's is there that is not to be replaced."""
         caption, languages = description.caption, ("x-default", description.language)
+        lowered = [tag.lower() for tag in languages]
         own = self._items(f"{_OWN}description")
         replaceable = {"", caption, *_texts(own)}
         if iptc_caption not in replaceable and not overwrite:
             return False
         descriptions = self._items(f"{_DC}description", "Alt")
         items = descriptions.findall(_ITEM)
-        replaced = [each for each in items if each.get(_LANGUAGE, "x-default").lower() in languages]
+        replaced = [each for each in items if each.get(_LANGUAGE, "x-default").lower() in lowered]
         texts = ((item.text or "").strip() for item in replaced)
         if not overwrite and not replaceable.issuperset(texts):
             return False
