@@ -295,18 +295,18 @@ def _names_a_file(path: str) -> bool:
 def output_names(photos: Iterable[str]) -> dict[str, str]:
     """The path of every photo below the folder that holds all of them, without its suffix.
 
-    Photos that would share a name keep their suffix. Names that differ in case alone count as
-    shared, as on many file systems. `-` is standard input.
+    Photos that would have the name of another, with or without its suffix, keep their suffix. Names
+    that differ in case alone count as one, as on many file systems. `-` is standard input.
     """
     paths = {photo: os.path.abspath(photo) for photo in photos}
     folders = [os.path.dirname(path) for photo, path in paths.items() if photo != "-"]
     top = os.path.commonpath(folders) if folders else ""
-    names = {name: os.path.relpath(os.path.splitext(path)[0], top) for name, path in paths.items()}
-    names |= {"-": "standard_input"} if "-" in names else {}
-    shared = Counter(map(str.casefold, names.values()))
+    whole = {photo: os.path.relpath(path, top) for photo, path in paths.items()}
+    whole |= {"-": "standard_input"} if "-" in whole else {}
+    names = {photo: os.path.splitext(name)[0] for photo, name in whole.items()}
+    taken = Counter(name.casefold() for name in chain(whole.values(), names.values()))
     return {
-        photo: name + Path(photo).suffix if shared[name.casefold()] > 1 else name
-        for photo, name in names.items()
+        photo: whole[photo] if taken[name.casefold()] > 1 else name for photo, name in names.items()
     }
 
 

@@ -85,6 +85,7 @@ def test_names_are_those_of_the_photos_below_their_common_folder() -> None:
     assert names("p/x.jpg", "p/y.jpg", "p/x.jpg") == ["x", "y"]
     assert names("p/a/x.jpg", "p/b/x.jpg") == [str(Path("a/x")), str(Path("b/x"))]
     assert names("p/x.jpg", "p/x.png") == ["x.jpg", "x.png"]
+    assert names("x.jpg", "x.png", "x.jpg.gif") == ["x.jpg", "x.png", "x.jpg.gif"]
     assert names("p/Dog.png", "p/dog.png", "p/cat.png") == ["Dog.png", "dog.png", "cat"]
     assert names("-", "p/x.jpg") == ["standard_input", "x"]
 
