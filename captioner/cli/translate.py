@@ -113,8 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
 
         path = Path(arguments.alignment)
         check_suffix(path, (*_AT_ONCE, *PLOT_SUFFIXES))
-        pictures = [("--alignment", str(each)) for each in (path, path.with_stem(f"{path.stem}-2"))]
-        shared.check_files(pictures, arguments.overwrite)
+        is_one = path.suffix.lower() in _AT_ONCE
+        paths = [path] if is_one else [path, path.with_stem(f"{path.stem}-2")]
+        shared.check_files([("--alignment", str(each)) for each in paths], arguments.overwrite)
     name = LANGUAGES.get(arguments.language, arguments.model)
     translator = load_translator(name, arguments.device, arguments.precision)
     head = arguments.head

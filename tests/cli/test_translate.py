@@ -123,6 +123,7 @@ def test_pictures_are_drawn_as_lines_come_and_those_that_are_not_are_named(
 
 
 def test_alignments() -> None:
+    Path("a-2.html").write_text("A page of its own")
     for file in ("a.json", "a.html", "a.png"):
         assert translate("text", "--alignment", file) == 0
     first, second = read("a.json")
