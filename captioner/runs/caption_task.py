@@ -15,8 +15,9 @@ from torch import Tensor
 from captioner.caption.base import read_word_vectors
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, make_decoder, save_model
-from captioner.caption.losses import CaptioningLoss, HardAttentionLoss, SelfCriticalLoss
+from captioner.caption.losses import CaptioningLoss
 from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances
 from captioner.data.parallel import read_lines

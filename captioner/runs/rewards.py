@@ -8,7 +8,8 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from captioner.caption.losses import Reward, SelfCriticalConfig
+from captioner.caption.losses import SelfCriticalConfig
+from captioner.caption.reinforce import Reward
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.word_precision import content_stems

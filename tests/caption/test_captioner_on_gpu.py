@@ -14,11 +14,10 @@ from captioner.caption import folder
 from captioner.caption.losses import (
     CaptioningBatch,
     CaptioningLoss,
-    HardAttentionLoss,
     ObjectiveConfig,
     SelfCriticalConfig,
-    SelfCriticalLoss,
 )
+from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.decoding.loop import BeamSearch, Sampling, decode
 
 pytestmark = needs_gpu

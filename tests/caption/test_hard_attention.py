@@ -13,10 +13,10 @@ from captioner.attention.selection import HardSelection
 from captioner.caption.losses import (
     CaptioningBatch,
     CaptioningLoss,
-    HardAttentionLoss,
     ObjectiveConfig,
 )
 from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss
 from captioner.decoding.protocol import cross_entropies
 
 

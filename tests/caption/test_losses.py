@@ -10,12 +10,12 @@ from torch import Tensor
 from captioner.caption.losses import (
     CaptioningBatch,
     CaptioningLoss,
-    HardAttentionLoss,
     ObjectiveConfig,
     doubly_stochastic_penalty,
     grounding_penalty,
 )
 from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.reinforce import HardAttentionLoss
 from captioner.decoding.protocol import cross_entropies
 from captioner.vision.vgg import VGGConfig, VGGEncoder
 

@@ -15,9 +15,9 @@ from captioner.caption.losses import (
     CaptioningLoss,
     ObjectiveConfig,
     SelfCriticalConfig,
-    SelfCriticalLoss,
 )
 from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.reinforce import SelfCriticalLoss
 from captioner.decoding.loop import BeamSearch, Strategy
 from captioner.text.vocabulary import Vocabulary
 

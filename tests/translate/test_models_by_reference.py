@@ -12,7 +12,7 @@ from translation_samples import SIZE, make, ragged, tokens
 from captioner.attention.memory import Memory
 from captioner.attention.transformer import sinusoidal_positions
 from captioner.translate.model import Embeddings
-from captioner.translate.recurrent_models import FedCell, RecurrentNetwork, reverse_tokens
+from captioner.translate.recurrent import FedCell, RecurrentNetwork, reverse_tokens
 from captioner.translate.transformer import Transformer, TransformerConfig
 
 PARTS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
