@@ -44,7 +44,8 @@ def test_captions_are_in_the_language_asked_for(tiny_model: Path) -> None:
     assert german.language == "de"
     found = model.caption(["none.jpg", DEMO_PHOTO], language="de", on_error="skip")
     assert [str(each) for each in found] == ["none.jpg does not exist", german.text]
-    assert model.caption(DEMO_PHOTO, language="en") == english
+    for region in ("en", "en-US"):
+        assert model.caption(DEMO_PHOTO, language=region) == english
     with pytest.raises(UserError, match="captions in it need a translator; the package has de, fr"):
         model.caption(DEMO_PHOTO, language="it")
     with pytest.raises(UserError, match=r"captions in English only: captioner\.load gives one"):

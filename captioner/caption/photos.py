@@ -23,7 +23,7 @@ from captioner.outcomes import (
     shape_as_given,
     share_out,
 )
-from captioner.text.languages import ENGLISH, language_tag
+from captioner.text.languages import is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, image_name, original_size, shrink
 from captioner.vision.preprocessing import Preprocessing
@@ -159,7 +159,7 @@ class PhotoCaptioner(ABC):
     def _translation(self, language: str | None) -> Translate | None:
         """What translates captions; None for English."""
         tag = language and language_tag(language, "language")
-        if tag in (None, ENGLISH):
+        if tag is None or is_english(tag):
             return None
         if self.load_translation is None:
             reason = "captions in English only: captioner.load gives one that translates"

@@ -19,7 +19,7 @@ from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
 from captioner.models import LANGUAGES
 from captioner.outcomes import Failed
-from captioner.text.languages import ENGLISH, language_tag
+from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         assert isinstance(sys.stdout, io.TextIOWrapper)
         sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
     language = language_tag(arguments.language or ENGLISH, "--language")
-    arguments.language = None if language == ENGLISH else language
+    arguments.language = None if is_english(language) else language
     if arguments.translator and not arguments.language:
         raise UserError("--translator needs --language, and not en, of which captions are")
     passed_over: Counter[str] = Counter()

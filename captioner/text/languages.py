@@ -19,6 +19,11 @@ def language_tag(text: str, where: str) -> str:
     return "-".join([language, *(cases.get(len(part), str)(part) for part in rest)])
 
 
+def is_english(tag: str) -> bool:
+    """Whether a tag is of English, of any region."""
+    return tag.partition("-")[0] == ENGLISH
+
+
 def word_list(name: str) -> frozenset[str]:
     """The words of a file of the folder `words`, whose first lines say what they are."""
     text = (Path(__file__).parent / "words" / f"{name}.txt").read_text(encoding="utf-8")

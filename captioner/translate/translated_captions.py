@@ -14,7 +14,7 @@ from torch import Tensor
 from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
-from captioner.text.languages import ENGLISH, language_tag
+from captioner.text.languages import is_english, language_tag
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
@@ -36,8 +36,8 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
 
     captions: one gives one, others give a list. Of those that are translated already, the English
         originals are translated.
-    language: the tag of the language that the translator writes, such as "de"; "en" gives the
-        English captions as they are.
+    language: the tag of the language that the translator writes, such as "de"; "en", of any
+        region, gives the English captions as they are.
 
     The map of a word is the mean of the caption's maps, weighted by the word's alignment: without
     the end and full stops, and without weights below `STRAY` of the largest, since a little of a
@@ -59,7 +59,7 @@ def check_aligns(translator: Translator) -> None:
 
 def _translate(captions: Sequence[Caption], translator: Translator, language: str) -> list[Caption]:
     captions = list(map(_in_english, captions))
-    if language == ENGLISH:
+    if is_english(language):
         return captions
     check_aligns(translator)
     versions = [each for caption in captions for each in (caption, *caption.alternatives)]

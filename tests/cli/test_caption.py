@@ -157,7 +157,7 @@ def test_captions_are_translated_in_every_output(folder: Path, capsys: Output) -
     outputs = ("--overlay", "a.jpg", "--html", "page.html", "--xmp", "--text")
     assert main([*command, "found.json", "--language", "FR-ca", *outputs]) == 0
     lines = capsys.readouterr().out
-    assert main([*command, "en.json", "--language", "en"]) == 0
+    assert main([*command, "en.json", "--language", "en-gb"]) == 0
     page = Path("page.html").read_text(encoding="utf-8")
     (english,) = json.loads(Path("en.json").read_text())
     (found,) = json.loads(Path("found.json").read_text(encoding="utf-8"))
