@@ -143,7 +143,7 @@ def test_maps_of_any_shape(name: str, size: tuple[int, int], map_shape: tuple[in
     ("encoder", "message"),
     [
         ("{name: patchs}", "encoder.name 'patchs' is not one of .*; did you mean 'patches'"),
-        ("{name: patches, width: 0.5}", "unknown field 'encoder.width'"),
+        ("{name: patches, width: 0.5}", "'encoder.width' is for another kind of encoder"),
         ("{name: patches, train: true, train_from: 2}", "encoder.train_from 2 is not at most 1"),
         ("{name: timm/test_vit, weights: random}", "test_vit cannot read images of 63 x 63 pixels"),
         ("{name: timm/convnext_bse}", "timm has no network 'convnext_bse'; did you mean 'timm/co"),
