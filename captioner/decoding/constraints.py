@@ -58,6 +58,7 @@ class Constraints:
             self._block_unknown_ngrams(log_probabilities, history)
         if length < self.minimum_length:
             log_probabilities[..., end] = BLOCKED
+            ending = torch.full_like(ending, IMPOSSIBLE)  # Ranks last.
         if self.block_ngrams:
             self._block_ngrams(log_probabilities, history)
         if self.repeat_distance and length:

@@ -54,6 +54,7 @@ class Rules:
             self._block_unknown_ngrams(terms, history, self.ngrams)
         if length < options.minimum_length:
             terms[..., END] = -math.inf
+            ending = numpy.full_like(ending, IMPOSSIBLE)  # Ranks last.
         sources, rows = numpy.indices(history.shape[:2])  # (B, K) each
         n = options.block_ngrams
         for first in range(length - n + 1 if n else 0):

@@ -15,7 +15,7 @@ from torch import Tensor
 from captioner.attention.memory import Memory
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import decode
-from captioner.decoding.options import SearchOptions
+from captioner.decoding.options import IMPOSSIBLE, SearchOptions
 from captioner.decoding.protocol import Hypothesis, Step
 
 START, END = 0, 1
@@ -128,7 +128,9 @@ def naive_beam_search(
         for tokens, total in live:
             values = decoder.log_probabilities(source, tokens)
             for token in allowed_next(tokens, values, constraints):
-                candidates.append((tokens, token, total + values[token]))
+                is_too_short = token == END and len(tokens) < constraints.minimum_length
+                value = IMPOSSIBLE if is_too_short else values[token]
+                candidates.append((tokens, token, total + value))
         candidates.sort(key=lambda candidate: -candidate[2])
         live = []
         for tokens, token, total in candidates[: width - len(ended)]:

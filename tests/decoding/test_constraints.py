@@ -29,7 +29,8 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
     history = torch.tensor([[tokens]], dtype=torch.long)
     values = torch.full((1, 1, vocabulary_size), -2.0)
     constraints.block(values, history, END)
-    assert set(values.flatten().tolist()) <= {-2.0, BLOCKED}  # what is left keeps its value
+    # What is left keeps its value, but for an end that comes too early.
+    assert set(values.flatten().tolist()) <= {-2.0, BLOCKED, IMPOSSIBLE}
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
 
 
@@ -69,6 +70,8 @@ def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
 
     assert blocked(Constraints(maximum_length=1), [2]) == [BLOCKED, IMPOSSIBLE, BLOCKED]
     assert blocked(Constraints(forbidden=(0, 2)), []) == [BLOCKED, IMPOSSIBLE, BLOCKED]
+    short = Constraints(minimum_length=2, forbidden=(0, 2))  # Too short, but nothing else is left.
+    assert blocked(short, []) == [BLOCKED, IMPOSSIBLE, BLOCKED]
     assert blocked(Constraints(), []) == [-1.0, BLOCKED, -0.5]  # where something else is left
 
 

@@ -20,7 +20,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
   const block = (terms, histories) => {
     histories.forEach((history, row) => {
       const own = terms.subarray(row * size, (row + 1) * size);
-      const ending = Math.max(own[END], IMPOSSIBLE);
+      let ending = Math.max(own[END], IMPOSSIBLE);
       if (history.length >= search.maximum_length) {
         own.fill(-Infinity);
         own[END] = ending;
@@ -28,7 +28,10 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
       }
       for (const token of [PAD, START, UNKNOWN]) own[token] = -Infinity;
       if (known) keepKnown(own, history);
-      if (history.length < search.minimum_length) own[END] = -Infinity;
+      if (history.length < search.minimum_length) {
+        own[END] = -Infinity;
+        ending = IMPOSSIBLE; // Ranks last.
+      }
       const n = search.block_ngrams, context = history.length - n + 1;
       for (let first = 0; n && first < context; first++) {
         let place = 0;
