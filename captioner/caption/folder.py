@@ -155,6 +155,7 @@ def describe(captioner: Captioner, folder: Path) -> str:
 
 def _sections(captioner: Captioner) -> dict[str, dict[str, Any]]:
     """The fields of `ModelConfig` beside `format`; `confidence` of a calibrated model only."""
-    parts = {name: getattr(captioner, name) for name in list(ModelConfig.model_fields)[1:]}
+    names = [name for name in ModelConfig.model_fields if name != "format"]
+    parts = {name: getattr(captioner, name) for name in names}
     configs = {name: getattr(part, "config", part) for name, part in parts.items()}
     return {name: to_mapping(each) for name, each in configs.items() if each is not None}

@@ -218,7 +218,8 @@ class CaptionTask:
         settings = self.recipe.training
         rates = settings.learning_rate, settings.encoder_learning_rate or settings.learning_rate
         parts = zip((self.loss.decoder, self.loss.encoder), rates, strict=True)
-        return [{"params": part.parameters(), "lr": rate} for part, rate in parts if part]
+        given = [(part, rate) for part, rate in parts if part is not None]
+        return [{"params": part.parameters(), "lr": rate} for part, rate in given]
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Captions of batches of validation photos."""

@@ -205,7 +205,7 @@ class ModelsAnswer(BaseModel):
 
 
 def photo_answer(captioned: Captioned, maps: bool, preview: bool) -> dict[str, Any]:
-    """The fields of a `PhotoAnswer`, with what is asked for besides."""
+    """The fields of a `PhotoAnswer`, with maps and a preview if asked for."""
     caption = captioned.caption
     photo: Any = caption.photo  # Decoded.
     width, height = original_size(photo)
