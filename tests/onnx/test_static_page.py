@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -141,14 +142,14 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
 ) -> None:
     site = tmp_path / "site"
     shutil.copytree(folder, site)
+    monkeypatch.setattr("captioner.onnx.page._write_runtime", lambda folder: None)
+    worker = (site / "service_worker.js").read_bytes()
+    write_page(site)
+    assert (site / "service_worker.js").read_bytes() == worker  # Nothing has changed.
     with serving(site) as port:
         page = browser.new_page()
         page.goto(f"http://localhost:{port}/")
         ready(page)
-        monkeypatch.setattr("captioner.onnx.page._write_runtime", lambda folder: None)
-        worker = (site / "service_worker.js").read_bytes()
-        write_page(site)
-        assert (site / "service_worker.js").read_bytes() == worker  # Nothing has changed.
         description = json.loads((site / "captioner.json").read_text())
         description["words"] = [word.replace("cat", "tiger") for word in description["words"]]
         (site / "captioner.json").write_text(json.dumps(description))
@@ -157,11 +158,13 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         name = (site / "service_worker.js").read_text().split('"')[1]
         kept = len([*site.glob("*.*")]) - 2  # All but the licence and the service worker.
         count = "async (name) => (await (await caches.open(name)).keys()).length"
-        for _ in range(240):
-            with suppress(Error):  # The page loads itself anew meanwhile.
-                if page.evaluate(count, name) == kept:
-                    break
+        found = 0
+        end = time.monotonic() + 180
+        while found != kept and time.monotonic() < end:
             page.wait_for_timeout(250)
+            with suppress(Error):  # The page loads itself anew meanwhile.
+                found = page.evaluate(count, name)
+        assert found == kept
         ready(page)
         page.context.set_offline(True)
         page.reload()

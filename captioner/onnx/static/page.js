@@ -5,7 +5,8 @@ const [status, bar, list, files, slider, percent] = ["status", "bar", "photos", 
 const template = document.getElementById("item");
 const viewer = captionViewer(1, slider);
 const waiting = new Map(); // number of a photo -> what becomes of its answer
-let worker, number = 0;
+let worker, number = 0, endLoading;
+const loaded = new Promise((end) => { endLoading = end; }); // Or failed.
 
 slider.addEventListener("input", () => { percent.textContent = `${slider.value} %`; });
 
@@ -16,13 +17,19 @@ const begin = () => {
   worker.onmessage = ({ data }) => {
     if ("progress" in data) bar.value = data.progress;
     else if (data.isReady) {
+      endLoading();
       bar.hidden = true;
       const isKept = navigator.serviceWorker && navigator.serviceWorker.controller;
       say(isKept ? "Ready. It works without a network from now on." : "Ready.");
     } else if ("number" in data) waiting.get(data.number)(data);
-    else say(`The model could not be loaded (${data.failed}). Reload the page to try again.`);
+    else fail(`${data.failed}). Reload the page to try again.`);
   };
-  worker.onerror = (event) => say(`The model could not be loaded (${event.message}).`);
+  worker.onerror = (event) => fail(`${event.message}).`);
+};
+
+const fail = (reason) => {
+  endLoading();
+  say(`The model could not be loaded (${reason}`);
 };
 
 // The pixels of a photo, upright and on white, as RGBA.
@@ -114,7 +121,13 @@ const isolate = async () => {
   services.addEventListener("controllerchange", () => { // A new export's: its files, not a mixture.
     if (isKept && !list.children.length) location.reload();
   });
-  await services.register("service_worker.js");
+  const registration = await services.register("service_worker.js");
+  // Chromium stalls a page that loads while a new export's service worker takes over.
+  const takeOver = () => loaded.then(() => registration.waiting?.postMessage("take over"));
+  const watch = () => registration.installing?.addEventListener("statechange", takeOver);
+  registration.addEventListener("updatefound", watch);
+  watch();
+  takeOver();
   await services.ready;
   if (isKept || sessionStorage.getItem("isReloaded")) return false;
   sessionStorage.setItem("isReloaded", "yes");

@@ -1,7 +1,7 @@
 // Keeps the page for use without a network, and isolates it, as threads in the browser need.
 // KEPT, the name of this export's cache, is defined by the line that Python puts in front.
 
-self.addEventListener("install", () => self.skipWaiting());
+self.addEventListener("message", () => self.skipWaiting()); // "take over", from a page that has loaded.
 self.addEventListener("activate", (event) => event.waitUntil((async () => {
   for (const name of await caches.keys()) {
     if (name.startsWith("captioner-") && name !== KEPT) await caches.delete(name);
