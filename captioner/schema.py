@@ -70,13 +70,10 @@ class Config(BaseModel):
 class Records(Config):
     """Base of JSON files that others write, of which other fields are ignored.
 
-    Their many records are `TypedDict`s `with_config(RECORD)`, in a list that is `FailFast`.
+    Their many records are `TypedDict`s, which take this config over, in a list that is `FailFast`.
     """
 
     model_config = ConfigDict(extra="ignore")
-
-
-RECORD = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
 
 def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:

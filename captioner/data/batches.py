@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from captioner.data.parallel import SentencePair
-from captioner.errors import UserError, counted
+from captioner.errors import UserError
 from captioner.text import TextVocabulary
 from captioner.text.token_batches import TranslationBatch, collate_sources, decoder_inputs
 
@@ -69,11 +69,6 @@ def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
     source, source_mask = collate_sources([example.source for example in examples])
     targets, mask = collate_sources([example.target for example in examples])  # (B, T)
     return TranslationBatch(source, source_mask, decoder_inputs(targets), targets, mask)
-
-
-def report_cut(what: str, lines: Sequence[int], limit: str) -> str:
-    """Such as "2 sources cut to 9 tokens, the first in line 7", of one line or more."""
-    return f"{counted(len(lines), what)} cut to {limit}, the first in line {lines[0]:,}"
 
 
 def batches_by_photo(

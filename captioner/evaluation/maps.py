@@ -367,15 +367,15 @@ def score_maps(
     search, batch_size, left_out: as for `caption_examples`.
     exact: report the share of captions that equal one of the photo's.
     """
-    if grounding is not None and not any(each.image_id in grounding for each in examples):
-        raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding}")
+    if grounding is not None and not any(each.image_id in grounding.images for each in examples):
+        raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding.source}")
     words: list[WordMap] = []
     maps, unknown, right = [], 0, 0
     for example, caption in caption_examples(captioner, examples, search, batch_size, left_out):
         image, targets, size = example.image_id, None, (1, 1)
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
-            unknown += image not in grounding
+            unknown += image not in grounding.images
             size = original_size(captioner.preprocessing.load(example.path))
         assert caption.region is not None  # Its photo is known.
         words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)

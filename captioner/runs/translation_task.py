@@ -10,11 +10,11 @@ import torch
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.data.batches import encode_pairs, report_cut
+from captioner.data.batches import encode_pairs
 from captioner.data.example import Problems
-from captioner.data.parallel import LARGEST, ParallelText, SentencePair, number_pairs, read_parallel
+from captioner.data.parallel import LARGEST, SentencePair, number_pairs, read_parallel
 from captioner.decoding.options import TranslationSearch
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_json, write_text
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
@@ -167,7 +167,8 @@ class TranslationTask:
         sacrebleu_metrics()  # Its package may be missing.
         recipe = self.recipe
         start = None
-        self.training, self.validation = read_texts(recipe.data)
+        self.texts = read_texts(recipe.data)
+        self.training, self.validation = (pairs for pairs, _ in self.texts)
         if resumed:
             source, target = load_vocabularies(folder, recipe.text.joint)
         elif recipe.start_from is not None:
@@ -177,7 +178,7 @@ class TranslationTask:
                 joint = str(source is target).lower()
                 raise UserError(f"text.joint should be {joint}, as in start_from")
         else:
-            source, target = learn_vocabularies(self.training.pairs, recipe.text)
+            source, target = learn_vocabularies(self.training, recipe.text)
         torch.manual_seed(recipe.training.seed)
         model = recipe.model.make(len(source), len(target))
         if start is not None:
@@ -196,16 +197,18 @@ class TranslationTask:
         self.loss.to(engine.device)
         if engine.is_main and not resumed:
             save_vocabularies(folder, source, target)
-        examples, cut = encode_pairs(self.training.pairs, source, target, length)
+        examples, cut = encode_pairs(self.training, source, target, length)
         self.data = []
-        for name, text in (("training", self.training), ("validation", self.validation)):
-            count = f"{name}: {len(text.pairs):,} pairs of sentences"
-            self.data += [count, *text.problems.sentences]
+        for name, (pairs, problems) in zip(("training", "validation"), self.texts, strict=True):
+            self.data += [f"{name}: {len(pairs):,} pairs of sentences", *problems.sentences]
         self.data.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
         print("\n".join(self.data))
         if cut:
-            print(f"training: {report_cut('pair', cut, f'{length:,} tokens a side')}")
-        self.validated = self.validation.pairs[: recipe.validation.sentences or None]
+            print(
+                f"training: {counted(len(cut), 'pair')} cut to {length:,} tokens a side, "
+                f"the first in line {cut[0]:,}"
+            )
+        self.validated = self.validation[: recipe.validation.sentences or None]
         # Similar lengths are together, which needs less padding.
         lengths = [len(pair.source) for pair in self.validated]
         self.order = sorted(range(len(lengths)), key=lengths.__getitem__)
@@ -234,17 +237,14 @@ class TranslationTask:
         write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
 
 
-def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
-    """The training and the validation text."""
+def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
+    """The training and the validation pairs, each with the problems of the skipped ones."""
     if data.format == "numbers":
         train, count = data.numbers.train, data.numbers.train + data.numbers.validation
         pairs = number_pairs(count, data.numbers.seed, largest=data.numbers.largest)
-        return ParallelText(pairs[:train], Problems()), ParallelText(pairs[train:], Problems())
+        return [(pairs[:train], Problems()), (pairs[train:], Problems())]
     files = (data.source, data.target), (data.validation_source, data.validation_target)
-    training, validation = (
-        read_parallel(*cast(tuple[Path, Path], sides), data.on_problem) for sides in files
-    )
-    return training, validation
+    return [read_parallel(*cast(tuple[Path, Path], sides), data.on_problem) for sides in files]
 
 
 def learn_vocabularies(

@@ -18,7 +18,6 @@ from captioner.data.batches import (
     collate_captions,
     collate_pairs,
     encode_pairs,
-    report_cut,
 )
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
@@ -91,7 +90,6 @@ def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
     assert examples == [PairExample([4, 5], [4]), PairExample([5], [5, 4])]
     assert cut == [1]
     assert encode_pairs(pairs, source, target, 9)[1] == []
-    assert report_cut("pair", [3, 9], "2 tokens") == "2 pairs cut to 2 tokens, the first in line 3"
 
 
 def test_batches_by_tokens() -> None:

@@ -117,8 +117,8 @@ def test_words_of_a_mention_have_the_things_of_their_category(tmp_path: Path) ->
     assert named == [word in ("man", "puppy") for word in words]
     assert cells(targets[4].mask) == DOGS
     assert grounding.targets(43, words) == grounding.targets(7, words) == [None] * 9
-    assert 7 in grounding  # Looked at by people, though nothing is in it.
-    assert str(grounding) == f"instance file {tmp_path / 'instances_val2014.json'}"
+    assert 7 in grounding.images  # Looked at by people, though nothing is in it.
+    assert grounding.source == f"instance file {tmp_path / 'instances_val2014.json'}"
     words_of_both = Synonyms({("bench",): "bench", ("dog",): "dog", ("men",): "person"})
     assert read(tmp_path).known_categories(words_of_both) == {"dog", "person"}
     with pytest.raises(UserError, match="the word list has none of the categories of instance"):

@@ -22,14 +22,15 @@ def write(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
 
 def test_two_files_line_by_line(tmp_path: Path) -> None:
     english, german = "\ufeffA dog.\r\n A\u2028man\x0b! \n", "Ein Hund.\nÄ"
-    read = read_parallel(*write(tmp_path, english.encode(), german.encode()))
-    assert read.pairs == [
+    pairs, _ = read_parallel(*write(tmp_path, english.encode(), german.encode()))
+    assert pairs == [
         SentencePair("A dog.", "Ein Hund.", 1),
         SentencePair("A\u2028man\x0b!", "Ä", 2),
     ]
-    read = read_parallel(*write(tmp_path, b"a\n\nc\n", b"1\n2\n3\n"), on_problem="skip")
-    assert [pair.line for pair in read.pairs] == [1, 3]
-    assert "left out 1 empty sentence" in read.problems.summary()
+    files = write(tmp_path, b"a\n\nc\n", b"1\n2\n3\n")
+    pairs, problems = read_parallel(*files, on_problem="skip")
+    assert [pair.line for pair in pairs] == [1, 3]
+    assert "left out 1 empty sentence" in problems.sentences[0]
 
 
 def test_packed_files(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_names_that_no_file_can_have_are_missing_images() -> None:
 
 def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
     problems = Problems("skip", "table t.csv")
-    assert problems.summary() == "table t.csv: nothing left out"
+    assert problems.sentences == []
     for line in range(2, 14):
         problems.add("line without a split", f"line {line} has none")
     problems.add("missing image", "image \ud800 has no file")
@@ -171,7 +171,7 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
     lines = "".join(f"line {line} has none; " for line in range(2, 12))
     listed = f"12 lines without a split ({lines}and 2 more), "
     listed += "1 missing image (image \\ud800 has no file)"
-    assert problems.summary() == f"table t.csv: left out {listed}"
+    assert problems.sentences == [f"table t.csv: left out {listed}"]
     problems.settle()
     problems.on_problem = "refuse"
     with pytest.raises(UserError) as caught:
