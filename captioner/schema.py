@@ -30,6 +30,7 @@ Count = Annotated[int, Field(ge=1, le=COUNT)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # torch's generators take no larger one.
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Probability = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0.01, le=1)]
 FilePath = Annotated[Path, Field(strict=False)]  # From text.
 Text = InstanceOf[str]  # Also with half a character, which pydantic's `str` refuses.
 
@@ -59,8 +60,8 @@ class Config(BaseModel):
 
     @classmethod
     def field_names(cls) -> list[str]:
-        """The fields that messages list and suggest, sorted."""
-        return sorted(cls.model_fields)
+        """The fields that messages list and suggest: its own and its subclasses'; sorted."""
+        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
 
     def replace(self, **changes: Any) -> Self:
         """A copy with other values, checked anew."""

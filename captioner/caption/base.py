@@ -35,11 +35,6 @@ class CaptionDecoderConfig(Config):
         "photos; not in the paper",
     )
 
-    @classmethod
-    def field_names(cls) -> list[str]:
-        """Its fields and those of the kinds below it."""
-        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
-
 
 class Standardisation(nn.Module):
     """(a - mean) / deviation of annotation vectors a, for each of their D channels.

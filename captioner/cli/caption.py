@@ -16,7 +16,7 @@ from captioner.cli import shared_options as shared
 from captioner.cli.program import on_a_line, report
 from captioner.decoding.options import SearchOptions
 from captioner.demo import DEMO_PHOTO
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.models import LANGUAGES
 from captioner.outcomes import Failed
 from captioner.text.languages import ENGLISH, is_english, language_tag
@@ -85,7 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.models import load, load_translation
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
-    from captioner.vision.images import passed_over_in_words
     from captioner.vision.shards import find_photos
 
     if arguments.format:
@@ -112,7 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.html:
             remaining = {name: photos[name] for name in photos if name not in outputs.finished}
         if passed_over and not arguments.quiet:
-            report(passed_over_in_words(passed_over))
+            kinds = (counted(number, kind) for kind, number in passed_over.most_common())
+            report(f"not read: {', '.join(kinds)}")
         if outputs.finished and not arguments.quiet:
             done = len(outputs.finished)
             report(f"{done:,} of {len(photos):,} photos are captioned already")

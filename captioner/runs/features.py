@@ -27,7 +27,6 @@ from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine
-from captioner.vision import feature_store
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
@@ -108,11 +107,7 @@ def feature_stores(
     encoder = encoder.for_inference(getattr(torch, features.precision))
     with engine.fail_together():
         for name, record in records.items():
-            feature_store.create_store(folder / name, record)
-            if not feature_store.read_states(
-                folder / name, record.rows
-            ).all():  # Else it may be read-only.
-                _fill(folder / name, record, recipe, splits[name], encoder, engine)
+            _fill(folder / name, record, recipe, splits[name], encoder, engine)
     with engine.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
@@ -156,7 +151,8 @@ def _fill(
         return pixels, list(reasons)
 
     with StoreWriter(folder, record, engine.rank, engine.world_size) as writer:
-        batches = writer.missing(recipe.features.batch_size)
+        if not (batches := writer.missing(recipe.features.batch_size)):
+            return
         what, count = f"features, {folder.name}", sum(map(len, batches))
         bar = progress_bar(what, count, "images", 0, engine.is_main)
         with bar as progress, closing(Loader(load, workers)(batches)) as loaded:
@@ -176,7 +172,7 @@ def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, Feat
     stores = feature_stores(recipe, encoder, splits, engine)
     for name, store in stores.items():
         readable(splits[name], store)
-        count = len(store) - len(store.unreadable)
+        count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")
     return stores
 

@@ -32,11 +32,6 @@ class EncoderConfig(Config):
 
     name: str
 
-    @classmethod
-    def field_names(cls) -> list[str]:
-        """Its fields and those of the families below it."""
-        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
-
 
 class Encoder(nn.Module, ABC):
     """Turns photos into annotation vectors; the base of every family of encoders.
@@ -69,9 +64,9 @@ class Encoder(nn.Module, ABC):
         """The published weights."""
 
     @classmethod
-    def published_preprocessing(cls, config: EncoderConfig) -> Preprocessing | None:
-        """The preprocessing of the published weights; None where a config gives its own."""
-        return None
+    def published_preprocessing(cls, config: EncoderConfig) -> Preprocessing:
+        """The preprocessing of the published weights."""
+        return Preprocessing()
 
     def stage_layers(self) -> list[list[nn.Module]]:
         """The layers of each stage: as many in each, in order."""
@@ -155,15 +150,13 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def torchvision_weights(name: str) -> dict[str, Tensor]:
     """Torchvision's ImageNet weights, downloaded on first use, then checked by SHA-256."""
-    # Imported here: torchvision takes about as long to import as torch.
-    from torchvision.models import get_model_weights
+    from torchvision.models import get_model_weights  # Takes about as long as importing torch.
 
     entry: Any = get_model_weights(name).DEFAULT
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
     advice = f"fetch {entry.url} on a machine with a network and put it at {place}, or give a file"
-    options: dict[str, Any] = {"map_location": "cpu", "weights_only": True}
     with refused(f"the weights of {name} could not be downloaded or are damaged", advice):
-        return dict(entry.get_state_dict(progress=True, check_hash=True, **options))
+        return dict(entry.get_state_dict(check_hash=True, map_location="cpu", weights_only=True))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
@@ -59,16 +59,15 @@ class NetworkEncoder(Encoder):
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__(config)
-        self._shapes: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._shapes: dict[tuple[int, int], tuple[int, int, int]] = {}
         # Not on `meta`: buffers that are not saved would stay there.
         with torch.device("cpu"):
             self.network = self._make_network()
-        published = self.published_preprocessing(config)
-        assert published is not None
-        self.annotation_size = self._measure(published.size, published.size)[0]
+        size = self.published_preprocessing(config).size
+        self.annotation_size = self._measure(size, size)[0]
 
     @abstractmethod
-    def _make_network(self) -> nn.Module:
+    def _make_network(self) -> Any:
         """The network with random weights."""
 
     @abstractmethod
@@ -91,7 +90,7 @@ class NetworkEncoder(Encoder):
         return {new: state[old] for old, new in names.items() if new in own}
 
     @torch.no_grad()
-    def _measure(self, height: int, width: int) -> tuple[int, ...]:
+    def _measure(self, height: int, width: int) -> tuple[int, int, int]:
         """D, rows and columns of an image's feature map, by a pass without computing."""
         if (height, width) not in self._shapes:
             tensors = [*self.parameters(), *self.buffers()]
@@ -99,10 +98,8 @@ class NetworkEncoder(Encoder):
             size = f"{height} x {width} pixels"
             with refused(f"{self.config.name} cannot read images of {size}"), torch.device("meta"):
                 images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
-                shape = tuple(on_meta._feature_map(images).shape)
-            if len(shape) != 4:
-                raise UserError(f"{self.config.name} has no spatial feature map")
-            self._shapes[height, width] = shape[1:]
+                _, channels, rows, columns = on_meta._feature_map(images).shape
+            self._shapes[height, width] = channels, rows, columns
         return self._shapes[height, width]
 
 
@@ -112,20 +109,18 @@ class TimmEncoder(NetworkEncoder):
     Its final normalisation, if it has one before the pooling, is applied.
     """
 
-    def _make_network(self) -> nn.Module:
-        network: nn.Module = self._create(pretrained=False)
+    def _make_network(self) -> Any:
+        network = self._create(pretrained=False)
         if not hasattr(network, "forward_intermediates"):
             raise UserError(f"{self.config.name} has no spatial feature map")
-        self._has_norm = hasattr(network, "norm")
-        prune: Any = network.prune_intermediate_layers
-        self._last = prune([-1], prune_norm=not self._has_norm)
+        has_norm = hasattr(network, "norm")
+        last = network.prune_intermediate_layers([-1], prune_norm=not has_norm)
+        self._options = {"indices": last, "norm": has_norm, "output_fmt": "NCHW"}
         return network
 
     def _feature_map(self, images: Tensor) -> Tensor:
-        network: Any = self.network
-        options = {"indices": self._last, "norm": self._has_norm, "output_fmt": "NCHW"}
-        maps: list[Tensor] = network.forward_intermediates(
-            images, intermediates_only=True, **options
+        maps: list[Tensor] = self.network.forward_intermediates(
+            images, intermediates_only=True, **self._options
         )
         return maps[0]
 
@@ -162,7 +157,7 @@ class TimmEncoder(NetworkEncoder):
 class TorchvisionEncoder(NetworkEncoder):
     """A network of torchvision, cut before its pooling; a ViT without its class token."""
 
-    def _make_network(self) -> nn.Module:
+    def _make_network(self) -> Any:
         from torchvision.models import get_model
         from torchvision.models.feature_extraction import (
             create_feature_extractor,
@@ -182,10 +177,9 @@ class TorchvisionEncoder(NetworkEncoder):
         node = _TOKENS if is_transformer else next(iter(ends), None)
         if node is None:
             raise UserError(f"{self.config.name} has no spatial feature map before a pooling")
-        extractor: nn.Module = create_feature_extractor(
+        return create_feature_extractor(
             network, {node: "map"}, tracer_kwargs=leaves, suppress_diff_warning=True
         )
-        return extractor
 
     def _feature_map(self, images: Tensor) -> Tensor:
         features: Tensor = self.network(images)["map"]

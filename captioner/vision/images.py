@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy
 from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
@@ -26,16 +26,10 @@ if TYPE_CHECKING:
 
     from captioner.vision.shards import ShardMember
 
-ImageSource = Union[
-    str,
-    "os.PathLike[str]",
-    bytes,
-    BinaryIO,
-    Image.Image,
-    "numpy.ndarray[Any, Any]",
-    "Tensor",
-    "ShardMember",
-]
+ImageSource: TypeAlias = (
+    "str | os.PathLike[str] | bytes | BinaryIO | Image.Image | numpy.ndarray[Any, Any] | Tensor "
+    "| ShardMember"
+)
 """Path, content, binary file, image, array (H, W, 3), tensor (3, H, W), or photo of a shard."""
 
 MAXIMUM_PIXELS = 250_000_000
@@ -56,7 +50,7 @@ _FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM
 # The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
 
-_ORIGINAL_SIZE = "original size"  # In `Image.info` of a photo with fewer pixels than its file.
+ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
 
 _TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
 """Type by sample format and bits of TIFF greys that Pillow reads with the other sign."""
@@ -104,21 +98,15 @@ def load_image(
         raise UserError(f"cannot read {name}: {reason or type(error).__name__}") from None
 
 
-def shrink(photo: Image.Image, longest_side: int) -> Image.Image:
-    """The photo with its longer side below twice `longest_side` pixels; see `original_size`."""
-    return _reduce(photo, max(photo.size) // max(1, longest_side))
+def reduce(photo: Image.Image, divisor: int) -> Image.Image:
+    """A photo from `load_image`, width and height divided by an integer and rounded up."""
+    return photo if divisor < 2 else photo.reduce(divisor)
 
 
 def original_size(photo: Image.Image) -> tuple[int, int]:
-    """Width and height in its file of an upright photo from `load_image` or `shrink`."""
-    width, height = photo.info.get(_ORIGINAL_SIZE, photo.size)
-    return width, height
-
-
-def with_original_size(photo: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """The photo, with width and height in its file for `original_size`; in place."""
-    photo.info[_ORIGINAL_SIZE] = size
-    return photo
+    """Width and height in its file of an upright photo from `load_image` or `reduce`."""
+    size: tuple[int, int] = photo.info.get(ORIGINAL_SIZE, photo.size)
+    return size
 
 
 def image_name(source: Any, unnamed: str = "the image") -> str:
@@ -214,8 +202,8 @@ def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> Imag
 def _decode(
     image: Image.Image, name: str, maximum_pixels: int, sufficient_side: int | None = None
 ) -> Image.Image:
-    width, height = image.size
-    if 0 in (width, height):
+    size = width, height = image.size
+    if 0 in size:
         raise UserError(f"{name} has no pixels")
     if width * height > maximum_pixels:
         pixels = f"{width} x {height} is {width * height:,} pixels"
@@ -224,23 +212,14 @@ def _decode(
         image.draft(None, (sufficient_side, sufficient_side))
     image.load()
     tags = dict(getattr(image, "tag_v2", {}))
-    size = width, height
     with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
         if orientation in range(2, 9):
             image = ImageOps.exif_transpose(image)
             size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
     photo = _to_rgb(image, tags)
-    photo.info = {}
-    if sufficient_side is not None:
-        photo = _reduce(with_original_size(photo, size), min(photo.size) // sufficient_side)
-    return photo
-
-
-def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
-    """The photo with width and height divided by an integer, rounded up."""
-    size = original_size(photo)
-    return photo if divisor < 2 else with_original_size(photo.reduce(divisor), size)
+    photo.info = {ORIGINAL_SIZE: size}
+    return photo if sufficient_side is None else reduce(photo, min(photo.size) // sufficient_side)
 
 
 def _to_rgb(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
@@ -318,13 +297,6 @@ def find_images(
             is_folder = os.path.isdir(match)
             images += _images_below(match, report, counts) if is_folder else [Path(match)]
     return images
-
-
-def passed_over_in_words(passed_over: Counter[str]) -> str:
-    """The counts of `find_images`: "12 videos and 3 raw files were not read"."""
-    parts = [f"{n:,} {kind}{'s' if n > 1 else ''}" for kind, n in passed_over.most_common()]
-    listed = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
-    return f"{listed} {'was' if passed_over.total() == 1 else 'were'} not read"
 
 
 def _images_below(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class CellReader:
         self._lock = Lock()
         self._group: tuple[str, int] | None = None
         self._batches: Iterator[list[Any]] = iter(())
-        self._first, self._cells = 0, list[Any]()
+        self._end, self._cells = 0, deque[Any](maxlen=2 * _ROWS)  # Rows `_end` - 128 to `_end`.
 
     def read(self, member: ShardMember) -> bytes:
         """The photo's file in a cell: bytes, or a dictionary with `bytes` and `path`."""
@@ -86,15 +86,16 @@ class CellReader:
         return bytes(content)
 
     def _cell(self, shard: str, group: int, row: int) -> Any:
-        if self._group != (shard, group) or row < self._first:
-            self._batches, self._first, self._cells = _cells(shard, group), 0, []
+        if self._group != (shard, group) or row < self._end - len(self._cells):
+            self._batches, self._end = _cells(shard, group), 0
+            self._cells.clear()
         self._group = None  # After a damaged page the row group is opened anew.
-        while row >= self._first + len(self._cells):
-            kept = self._cells[-_ROWS:]  # Other threads may ask for these.
-            self._first += len(self._cells) - len(kept)
-            self._cells = kept + next(self._batches)
+        while row >= self._end:
+            batch = next(self._batches)
+            self._cells += batch  # The last ones stay: other threads may ask for them.
+            self._end += len(batch)
         self._group = shard, group
-        return self._cells[row - self._first]
+        return self._cells[row - self._end]
 
 
 def read_shards(

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captioner.errors import UserError
+from captioner.schema import Share
 from captioner.vision.encoder import Encoder, EncoderConfig, torchvision_weights
 
 ANNOTATION_SIZE = 512  # D: the channels of the last convolution, at any width.
-STRIDE = 16  # Pixels between neighbouring vectors: four poolings of two stand before the cut.
 
 _STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     # Convolutions of each stage; a 2x2 max pooling stands between two stages.
@@ -29,27 +29,20 @@ _STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     "vgg19": ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4),
 }
 
-VGGName = Annotated[
-    Literal["vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn"],
-    Field(description="torchvision's name of the VGG; bn for batch normalisation"),
-]
-
 
 class VGGConfig(EncoderConfig):
     """Which VGG it is."""
 
-    name: VGGName = "vgg19"
-    width: float = Field(
+    name: Literal[
+        "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn"
+    ] = Field("vgg19", description="torchvision's name of the VGG; bn for batch normalisation")
+    width: Share = Field(
         1.0,
-        ge=0.01,
-        le=1,
         description="factor on the channels of every convolution but the last; ImageNet weights "
         "need 1",
     )
-    rank: float = Field(
+    rank: Share = Field(
         1.0,
-        ge=0.01,
-        le=1,
         repr=False,  # A digest of before has none; split weights have other names and shapes.
         description="below 1, each convolution behind the first pooling is two: a 3x3 one with "
         "this share of its channels, and a 1x1 one; those of the context stay whole. ImageNet "
@@ -108,14 +101,13 @@ class VGGEncoder(Encoder):
         L = (height // 16) * (width // 16), row by row from the top left: 196 for 224x224.
         Xu et al. 2015, equation before (1): a = {a_1, ..., a_L}.
         """
-        feature_map = self.features(images)  # (B, 512, height / 16, width / 16)
-        feature_map = self.context(feature_map)  # (B, 512, height / 16, width / 16)
+        feature_map = self.context(self.features(images))  # (B, 512, height / 16, width / 16)
         vectors: Tensor = feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
         return vectors
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of the map: one for every 16 pixels."""
-        return height // STRIDE, width // STRIDE
+        """Rows and columns of the map: four poolings of two leave one for every 16 pixels."""
+        return height // 16, width // 16
 
     def fold_batch_norm(self) -> VGGEncoder:
         """A VGG without batch normalisation that gives the same vectors, but for rounding."""

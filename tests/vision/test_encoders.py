@@ -108,11 +108,11 @@ def test_preprocessing_and_sizes_come_from_the_library() -> None:
         standard_deviation=(0.26862954, 0.26130258, 0.27577711),
     )
     assert Preprocessing.model_validate(filled) == expected
-    small = {"size": 112}
-    filled = with_encoder_sections({"preprocessing": small})  # VGG-19
-    assert filled["preprocessing"] == {**small, "resize_shorter": 128}
-    for given in (small | {"resize": "squash"}, small | {"resize_shorter": 120}):
-        assert with_encoder_sections({"preprocessing": given})["preprocessing"] == given
+    squashed, cropped = {"size": 112, "resize": "squash"}, {"size": 112, "resize_shorter": 120}
+    for given, added in (({"size": 112}, {"resize_shorter": 128}), (squashed, {}), (cropped, {})):
+        filled = with_encoder_sections({"preprocessing": given})  # VGG-19
+        expected = Preprocessing.model_validate(given | added)
+        assert Preprocessing.model_validate(filled["preprocessing"]) == expected
     filled = with_encoder_sections({"encoder": {"name": "torchvision/resnet18"}})
     assert filled["decoder"] == {"memory_size": 512}
     expected = Preprocessing(interpolation="bilinear")

@@ -16,7 +16,7 @@ from photo_samples import encoded, smooth_photo, turned
 from PIL import Image, ImageFile, ImageOps
 
 from captioner.errors import UserError
-from captioner.vision.images import load_image, original_size, shrink
+from captioner.vision.images import load_image, original_size
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
 NAN, INFINITE = float("nan"), float("inf")
@@ -115,13 +115,6 @@ def test_heic_photos_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
     with pytest.raises(UserError, match=r'^b\.HEIC is HEIC, .*: pip install "captioner\[heif\]"$'):
         load_image(content, name="b.HEIC")
-
-
-def test_a_photo_is_shrunk_by_its_longer_side() -> None:
-    small = shrink(smooth_photo(2501, 50), 250)
-    assert (small.size, original_size(small)) == ((251, 5), (2501, 50))
-    assert original_size(shrink(small, 100)) == (2501, 50)
-    assert shrink(small, 126) is small
 
 
 # Modes.
