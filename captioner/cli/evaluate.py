@@ -146,8 +146,7 @@ def run_maps(arguments: argparse.Namespace) -> int:
     elif arguments.instances:  # They name photos as there.
         raise UserError("--instances needs the photos as a data set: give --annotations")
 
-    from captioner.data.instances import CocoInstances, Grounding
-    from captioner.data.synonyms import read_synonyms
+    from captioner.data.instances import CocoInstances, Grounding, read_synonyms
     from captioner.evaluation.maps import score_maps
 
     grounding: Grounding | None = None

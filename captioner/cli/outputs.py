@@ -20,12 +20,11 @@ from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.caption.photos import Captioned
 from captioner.cli.shared_options import check_files
-from captioner.csv_tables import csv_text
 from captioner.errors import UserError
 from captioner.outcomes import MOST_WORKERS, Failed
-from captioner.parquet_tables import AddRows, parquet_table
 from captioner.render import save
 from captioner.render.page import PageItem, save_html
+from captioner.tables import AddRows, csv_text, parquet_table
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image
 from captioner.vision.shards import ShardMember

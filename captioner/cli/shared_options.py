@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from captioner.csv_tables import csv_text
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import check_writable, real_path, write_json, write_text
+from captioner.tables import csv_text
 
 Search = TypeVar("Search", bound=SearchOptions)
 

@@ -21,13 +21,13 @@ from torch import Tensor
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, fit_weights, regressors
-from captioner.csv_tables import Row, text_table
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation import LEAST_PHOTOS
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.word_precision import word_precision
 from captioner.progress import progress_bar
+from captioner.tables import Row, text_table
 
 NOTHING_SHARE = 0.02
 """What all pictures of nothing count beside all photos."""

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
 from captioner.evaluation.score import caption_examples
+from captioner.tables import Row, figures_table, text_table
 from captioner.vision.images import original_size
 
 if TYPE_CHECKING:

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from captioner.caption.photos import caption_photos
-from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Example, ImageId, OnProblem, Problems
-from captioner.data.instances import CocoInstances
+from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_examples
-from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 from captioner.evaluation.bleu import bleu
@@ -34,6 +32,7 @@ from captioner.evaluation.wording import fluency, text_diversity
 from captioner.files import read_json, write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
+from captioner.tables import Row, figures_table, text_table
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize, tokenize_unsplit
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Problems
 from captioner.data.parallel import read_rows
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, refuse_missing
+from captioner.tables import Row, figures_table, text_table
 from captioner.translate.translator import Translator
 
 WIDTH = 5

@@ -19,9 +19,8 @@ from captioner.caption.losses import CaptioningLoss
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.data.example import Example
-from captioner.data.instances import CocoInstances
+from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
-from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE

@@ -16,7 +16,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.data.batches import Loader
 from captioner.data.example import Example, Problems
 from captioner.data.readers import read_splits
 from captioner.data.shapes import generate, shapes_examples
@@ -24,6 +23,7 @@ from captioner.devices import autocast
 from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
+from captioner.runs.batches import Loader
 from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine

@@ -10,7 +10,6 @@ import torch
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.data.batches import encode_pairs
 from captioner.data.example import Problems
 from captioner.data.parallel import LARGEST, SentencePair, number_pairs, read_parallel
 from captioner.decoding.options import TranslationSearch
@@ -19,7 +18,7 @@ from captioner.evaluation.translations import evaluate_translations, sacrebleu_m
 from captioner.files import write_json, write_text
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
-from captioner.runs.batches import TranslationBatches
+from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import Capitals

@@ -18,7 +18,7 @@ from typing import Any
 
 from captioner.errors import UserError
 from captioner.outcomes import Failed
-from captioner.parquet_tables import pyarrow_library
+from captioner.tables import pyarrow_library
 from captioner.vision.images import IMAGE_SUFFIXES, IS_ADDRESS, ImageSource, find_images, is_address
 
 SHARD_SUFFIXES = (".tar", ".parquet")

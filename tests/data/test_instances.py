@@ -10,8 +10,7 @@ from hypothesis.extra import numpy as arrays
 from pycocotools import mask as reference
 from pycocotools.coco import COCO
 
-from captioner.data.instances import CocoInstances, decode_run_lengths
-from captioner.data.synonyms import Synonyms
+from captioner.data.instances import CocoInstances, Synonyms, decode_run_lengths
 from captioner.errors import UserError
 
 SYNONYMS = Synonyms(

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from captioner.data.synonyms import Synonyms
+from captioner.data.instances import Synonyms
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.corpus import Corpus, _sorted
 from captioner.evaluation.hallucination import chair

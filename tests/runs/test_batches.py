@@ -9,12 +9,11 @@ import torch
 from coco_samples import write_instances
 from run_samples import Config, DrawnRows, recipe_of, whole_batches
 
-from captioner.data.batches import PairExample
 from captioner.data.example import Example
-from captioner.data.instances import CocoInstances
-from captioner.data.synonyms import read_synonyms
+from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.runs.batches import CaptionBatches, MapTargets, TranslationBatches
 from captioner.runs.features import PixelRows, StoredRows, encoder_of, read_training
+from captioner.text.token_batches import PairExample
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate.model import TranslationLoss
 from captioner.translate.recurrent_models import LuongConfig

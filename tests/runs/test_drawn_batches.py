@@ -10,17 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.data.batches import (
-    Loader,
-    PairExample,
-    batches_by_photo,
-    batches_by_tokens,
-    collate_captions,
-    collate_pairs,
-    encode_pairs,
-)
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
+from captioner.runs.batches import Loader, batches_by_photo, batches_by_tokens, encode_pairs
+from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import WordVocabulary
 
 
