@@ -183,7 +183,7 @@ def _description(folder: Path) -> str:
     """Loads the model of a folder, and describes it."""
     from captioner.caption.folder import describe, load_model
     from captioner.model_folders import kind_of
-    from captioner.translate.translator_folder import describe_translator, load_translator
+    from captioner.translate.translator import describe_translator, load_translator
 
     if kind_of(folder) == "translator":
         return describe_translator(load_translator(folder), folder)

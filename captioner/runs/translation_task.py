@@ -25,8 +25,9 @@ from captioner.text.plain_text import Capitals
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.translate.model import TranslationLoss, TranslationObjective
-from captioner.translate.translator import TranslationModelConfig, Translator
-from captioner.translate.translator_folder import (
+from captioner.translate.translator import (
+    TranslationModelConfig,
+    Translator,
     load_translator,
     load_vocabularies,
     save_translator,

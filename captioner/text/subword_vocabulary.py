@@ -6,7 +6,7 @@ import base64
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, pairwise
 from typing import Any, ClassVar
@@ -105,12 +105,15 @@ class SubwordVocabulary:
         An apostrophe between letters belongs to their word ("d'attraper"). In scripts without
         spaces between words, every piece is a word.
         """
-        units = [*_units(tokens)]
+        units: list[list[str]] = []  # Single pieces, and runs of byte pieces.
+        for is_byte, run in groupby(tokens, lambda piece: bool(_BYTE.fullmatch(piece))):
+            pieces = list(run)
+            units += [pieces] if is_byte else [[piece] for piece in pieces]
         kinds = "".join(_kind(unit[0], self.join(unit)) for unit in units)
         kinds = re.sub("(?<=[lL])'(?=l)", "l", kinds).replace("'", "s")
         ends = [match.start() for match in _WORD_END.finditer(kinds)]
         parts = (units[start:end] for start, end in pairwise([0, *ends]))
-        groups = [list(chain.from_iterable(part)) for part in parts]
+        groups = (list(chain.from_iterable(part)) for part in parts)
         return [Word(self.join(group) or SPACE, len(group)) for group in groups]
 
     def to_json(self) -> dict[str, Any]:
@@ -122,7 +125,7 @@ class SubwordVocabulary:
     def from_json(cls, value: Any, source: str = "vocabulary") -> SubwordVocabulary:
         """Inverse of `to_json`. source: names it in messages."""
         try:
-            return cls(base64.b64decode(value["model"], validate=True), str(value["case"]))
+            return cls(base64.b64decode(value["model"], validate=True), value["case"])
         except (LookupError, RuntimeError, TypeError, ValueError):
             raise UserError(f'{source} has no "model" that sentencepiece can read') from None
 
@@ -133,13 +136,6 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # Kana, Han
 )
-
-
-def _units(tokens: Sequence[str]) -> Iterator[list[str]]:
-    """Single pieces, and runs of byte pieces."""
-    for is_byte, run in groupby(tokens, lambda piece: bool(_BYTE.fullmatch(piece))):
-        pieces = list(run)
-        yield from [pieces] if is_byte else ([piece] for piece in pieces)
 
 
 def _kind(piece: str, text: str) -> str:

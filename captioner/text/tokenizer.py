@@ -146,9 +146,8 @@ def tokenize_unsplit(caption: str) -> list[str]:
         if words[-1] not in _KEEP_PERIOD and SPLIT_WORDS.isdisjoint(words):
             return words
     text = caption.replace("\xad", "")  # Soft hyphens.
-    if "&" in text:
-        for entity, sign in ENTITIES.items():
-            text = text.replace(entity, sign)
+    for entity, sign in ENTITIES.items():
+        text = text.replace(entity, sign)
     tokens: list[str] = []
     classes = text if text.isascii() else "".join(map(_class, text))
     for match in _token().finditer(classes):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, repeat, takewhile
+from itertools import chain, takewhile
 from typing import Any, ClassVar, NamedTuple
 
 from captioner.errors import UserError
@@ -28,12 +28,13 @@ class Vocabulary:
 
     pad, start, end, unknown = range(4)  # The indices of `SPECIAL_WORDS`.
 
-    def __init__(self, ordinary_words: Iterable[str]) -> None:
+    def __init__(self, ordinary_words: Iterable[str], source: str = "vocabulary") -> None:
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
             is_word = isinstance(word, str) and word and is_valid_unicode(word)
             if not is_word or word in SPECIAL_WORDS or word in self._index:
-                raise UserError(f"word {index}, {word!r}, is no word, special, or there twice")
+                reason = f"word {index}, {word!r}, is no word, special, or there twice"
+                raise UserError(f"{source}: {reason}")
             self._index[word] = index
         self.words = (*SPECIAL_WORDS, *self._index)
 
@@ -63,7 +64,7 @@ class Vocabulary:
         return [self.words[index] for index in before_end if index not in (self.pad, self.start)]
 
     def to_json(self) -> dict[str, Any]:
-        """The vocabulary as a JSON object with the field `words`."""
+        """The vocabulary as JSON."""
         return {"words": list(self.words)}
 
     @classmethod
@@ -72,10 +73,7 @@ class Vocabulary:
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list) or tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
             raise UserError(f'{source} has no "words" that begin with {", ".join(SPECIAL_WORDS)}')
-        try:
-            return cls(words[len(SPECIAL_WORDS) :])
-        except UserError as error:
-            raise UserError(f"{source}: {error}") from None
+        return cls(words[len(SPECIAL_WORDS) :], source)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as JSON, atomically."""
@@ -132,8 +130,7 @@ class WordVocabulary:
         for word, count in first.items():
             small = word.lower() if case == "sentence" and _is_capitalised(word) else word
             inside[small if 0 < inside[small] >= inside[word] else word] += count
-        counted = (repeat(word, count) for word, count in inside.items())
-        return cls(Vocabulary.build(counted, minimum_count), case)
+        return cls(Vocabulary.build([inside.elements()], minimum_count), case)
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -150,7 +147,7 @@ class WordVocabulary:
 
     def join(self, tokens: Iterable[str]) -> str:
         """Join tokens to a text."""
-        text = join_words(tokens)
+        text = re.sub(f" ?{JOINER} ?", "", " ".join(tokens))
         return capitalise(text) if self.case == "sentence" else text
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
@@ -172,7 +169,7 @@ class WordVocabulary:
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> WordVocabulary:
         """Inverse of `to_json`. source: names it in messages."""
-        return cls(Vocabulary.from_json(value, source), str(value.get("case")))
+        return cls(Vocabulary.from_json(value, source), value["case"])
 
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"  # The side of a token without a space: "Look", "￭!".
@@ -194,7 +191,7 @@ def _token() -> re.Pattern[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a `plain_text` into words and signs; `join_words` restores the text exactly.
+    """Split a `plain_text` into words and signs; `WordVocabulary.join` restores the text exactly.
 
     Words are runs of letters, marks and digits. Elided articles ("l'") and clitics ("'s") are
     separate tokens. `JOINER` marks where no space stands between two tokens.
@@ -211,11 +208,6 @@ def split_words(text: str) -> list[str]:
         tokens.append(token)
         end, before = match.end(), kind
     return tokens
-
-
-def join_words(tokens: Iterable[str]) -> str:
-    """Join tokens from `split_words` to text."""
-    return re.sub(f" ?{JOINER} ?", "", " ".join(tokens))
 
 
 def without_joiners(tokens: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from small_translators import make_translator
 
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
-from captioner.translate.translator_folder import save_translator
+from captioner.translate.translator import save_translator
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = ["A man sees a dog.", "The dog runs!"]

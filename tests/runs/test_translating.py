@@ -12,7 +12,7 @@ from samples import Output
 from captioner.cli.main import main
 from captioner.runs.run import train_run
 from captioner.runs.translation_task import read_texts
-from captioner.translate.translator_folder import load_translator
+from captioner.translate.translator import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 

@@ -11,8 +11,8 @@ from translation_samples import SIZE, make, ragged, tokens
 
 from captioner.attention.memory import Memory
 from captioner.attention.transformer import sinusoidal_positions
-from captioner.translate.model import Embeddings
-from captioner.translate.recurrent import FedCell, RecurrentNetwork, reverse_tokens
+from captioner.translate.model import Embeddings, FedCell, RecurrentNetwork
+from captioner.translate.recurrent_models import reverse_tokens
 from captioner.translate.transformer import Transformer, TransformerConfig
 
 PARTS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
@@ -82,7 +82,7 @@ def test_luong_global(name: str) -> None:
     kind, is_fed, layers = model.config.cell, model.config.input_feeding, range(model.config.layers)
     source, fed = tokens(1, 4), tokens(1, 1, 3)
     outputs, final = model.encoder.encode(model.embeddings.source(source))
-    states = [[each[0, layer] for each in final] for layer in layers]
+    states = [[each[0, 0, layer] for each in final] for layer in layers]
     if is_fed:
         given = map(cell_weights, model.cells)
     else:
@@ -207,7 +207,7 @@ def test_an_encoder_is_torchs_sentence_by_sentence(kind: str, bidirectional: boo
         assert (outputs[row, length:] == 0).all()
         for one, other in zip(final, (own,) if kind == "gru" else own, strict=True):
             joined = other if not bidirectional else torch.cat([other[0::2], other[1::2]], dim=-1)
-            torch.testing.assert_close(one[row], joined)  # (layers, D)
+            torch.testing.assert_close(one[row, 0], joined)  # (layers, D)
 
 
 def test_a_source_is_reversed_before_its_padding() -> None:

@@ -13,8 +13,7 @@ from captioner.errors import UserError
 from captioner.schema import from_mapping
 from captioner.translate.model import Embeddings
 from captioner.translate.translated_captions import translate_captions
-from captioner.translate.translator import TranslationModelConfig
-from captioner.translate.translator_folder import load_translator, save_translator
+from captioner.translate.translator import TranslationModelConfig, load_translator, save_translator
 
 
 def read(**model: Any) -> Callable[[], object]:
@@ -62,6 +61,7 @@ KEYS = ("model", "luong", "hidden_size"), ("model", "transformer", "tie_embeddin
     ("file", "keys", "value", "sentence"),
     [
         ("source", ("kind",), "letters", r"source\.json: field 'kind' is neither 'words' nor 'sub"),
+        ("source", ("case",), None, r"source\.json: field 'case' is none of 'keep', "),
         ("config", ("format",), "captioner caption model 1", "is a captioner, not a translator$"),
         ("config", KEYS[0], 24, r"safetensors: tensor 'model\..*' is"),
         ("config", KEYS[1], "all", r"config\.json: tie_embeddings 'all' shares one matrix"),

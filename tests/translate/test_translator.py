@@ -15,7 +15,7 @@ from captioner.render.alignment import Alignment, save_heat_map
 from captioner.text import SubwordVocabulary, WordVocabulary
 from captioner.text.vocabulary import Word
 from captioner.translate.translation import Translation
-from captioner.translate.translator_folder import (
+from captioner.translate.translator import (
     load_translator,
     load_vocabularies,
     save_translator,
