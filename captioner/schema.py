@@ -68,6 +68,15 @@ class Config(BaseModel):
         return type(self)(**{**dict(self), **changes})
 
 
+class Family(Config):
+    """The base of several kinds of config; messages know the fields of all."""
+
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """Its fields and those of the kinds below it."""
+        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
+
+
 class Records(Config):
     """Base of JSON files that others write, of which other fields are ignored.
 

@@ -60,8 +60,8 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def decoder_inputs(targets: Tensor) -> Tensor:
-    """Shift targets (B, T) by one step, behind `<start>`."""
-    return functional.pad(targets[:, :-1], (1, 0), value=Vocabulary.start)  # (B, T)
+    """Shift targets (..., T) by one step, behind `<start>`."""
+    return functional.pad(targets[..., :-1], (1, 0), value=Vocabulary.start)  # (..., T)
 
 
 def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
