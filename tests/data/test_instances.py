@@ -6,7 +6,6 @@ import pytest
 from data_samples import write_json
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from pycocotools import mask as reference
 from pycocotools.coco import COCO
 
@@ -148,17 +147,6 @@ def test_runs_go_down_the_columns_and_begin_outside() -> None:
     for damaged in (None, [3, -1, 4], [2.5, 3.5], [2, 3], [2**40], "", "5 5", "ooooo", "23"):
         with pytest.raises(UserError, match="it has no runs that add up to the 6 pixels of its"):
             decode_run_lengths(damaged, 2, 3, "it")
-
-
-@given(
-    arrays.arrays(
-        np.uint8, st.tuples(st.integers(1, 40), st.integers(1, 40)), elements={"max_value": 1}
-    )
-)
-def test_strings_are_unpacked_as_coco_packs_them(mask: np.ndarray) -> None:
-    packed = reference.encode(np.asfortranarray(mask))
-    found = decode_run_lengths(packed["counts"].decode("ascii"), *packed["size"], "it")
-    assert np.array_equal(found, mask == 1)
 
 
 @given(
