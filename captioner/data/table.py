@@ -249,7 +249,7 @@ def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
 def _found(place: str, packet: XmpPacket, *texts: str) -> Iterator[tuple[str, str, bool]]:
     for text in map(str.strip, texts):
         if text and not any(fnmatchcase(text.lower(), each) for each in _camera_descriptions()):
-            yield place, text, text in packet.own_descriptions
+            yield place, text, text in packet.own_texts("description")
 
 
 def _decoded(content: bytes) -> str:

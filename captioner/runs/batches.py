@@ -208,7 +208,7 @@ class TranslationBatches(DividedBatches):
 
     def _plan(self, epoch: int) -> list[list[PairExample]]:
         generator = torch.Generator().manual_seed(seed_of(self.seed, epoch))
-        lengths = [example.length for example in self.examples]
+        lengths = [max(map(len, sides)) + 1 for sides in self.examples]  # With start or end.
         batches = batches_by_tokens(lengths, self.tokens, generator)
         return [[self.examples[index] for index in batch] for batch in batches]
 

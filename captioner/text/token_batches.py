@@ -19,11 +19,6 @@ class PairExample(NamedTuple):
     source: list[int]
     target: list[int]
 
-    @property
-    def length(self) -> int:
-        """Steps of the longer side: its tokens, and one for start or end."""
-        return max(len(self.source), len(self.target)) + 1
-
 
 class TranslationBatch(NamedTuple):
     """Pairs of sentences, each side padded at the end to its longest.
