@@ -68,7 +68,7 @@ class Config(BaseModel):
         return type(self)(**{**dict(self), **changes})
 
 
-class Family(Config):
+class Kinds(Config):
     """The base of several kinds of config; messages know the fields of all."""
 
     @classmethod

@@ -17,11 +17,11 @@ from captioner.attention.memory import Memory
 from captioner.decoding.protocol import Decoder, TeacherForced
 from captioner.errors import UserError
 from captioner.files import refuse_os_errors
-from captioner.schema import Family, Fraction, Size
+from captioner.schema import Fraction, Kinds, Size
 from captioner.text.vocabulary import Vocabulary
 
 
-class CaptionDecoderConfig(Family):
+class CaptionDecoderConfig(Kinds):
     """Fields of every kind of decoder; a subclass narrows `kind` to a `Literal` of its name."""
 
     kind: str

@@ -20,14 +20,14 @@ from typing_extensions import Self
 
 from captioner import cpu
 from captioner.errors import UserError
-from captioner.schema import Family
+from captioner.schema import Kinds
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import read_tensors
 
 WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt")  # Of the files that `read_weights` reads.
 
 
-class EncoderConfig(Family):
+class EncoderConfig(Kinds):
     """The name and sizes of an encoder; a family's subclass narrows `name` to its names."""
 
     name: str
