@@ -83,8 +83,7 @@ class OverlayForm(_PhotoForm):
     format: Literal["png", "gif", "html"] = Field("png", description="kind of file")
     strength: float = Field(0.8, ge=0, le=1, description="of the overlay")
     captions: list[Json[Annotated[list[DrawnCaption], Field(min_length=1, max_length=20)]]] = Field(
-        [],
-        description="for each photo, as JSON, the 'captions' of /api/caption's answer",
+        [], description="for each photo, as JSON, the 'captions' of /api/caption's answer"
     )
 
     def given(self) -> list[Caption]:
