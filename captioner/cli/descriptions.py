@@ -21,8 +21,8 @@ from captioner import files
 from captioner.caption.caption import Caption
 from captioner.cli.program import on_a_line, report
 from captioner.data.xmp import Description, XmpPacket
-from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
+from captioner.model_folders import DEMO_PHOTO
 from captioner.text.languages import ENGLISH, is_noun
 from captioner.vision.images import ImageSource
 

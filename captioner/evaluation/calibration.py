@@ -8,7 +8,7 @@ with a share of 0, so that their captions get a low confidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -70,7 +70,7 @@ class CalibrationReport:
 def calibrate(
     captioner: Captioner,
     training: Sequence[Example],
-    validation: dict[str, Sequence[Example]],
+    validation: Mapping[str, Sequence[Example]],
     unsure_below: float = 0.25,
     batch_size: int = 50,
 ) -> CalibrationReport:
