@@ -66,11 +66,12 @@ def read_table(
 
     `image_id` is the path in the table, with slashes for backslashes, or `ShardMember.image_id`.
     """
+    problems, is_folder = collector.problems, annotations.is_dir()
     kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
-    kind, rows_of = ("folder", _of_folder) if annotations.is_dir() else (kind, _rows)
-    collector.problems.source = f"{kind} {annotations}"
+    problems.source = f"{'folder' if is_folder else kind} {annotations}"
     is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
-    for row in rows_of(annotations, collector.problems):
+    rows = _of_folder(annotations, problems) if is_folder else _rows(annotations, problems)
+    for row in rows:
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
             record, path = f"image {row.image} ({row.record})", row.photo or images / row.image
