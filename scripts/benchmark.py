@@ -50,8 +50,8 @@ from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
 from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.runs.run import compile_parts
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.images import load_image
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 START, END = 1, 2
 

@@ -37,7 +37,7 @@ from captioner.runs.features import StoredRows, read_training
 from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
 from captioner.training.loop import Validation, train
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 
 SAMPLE = 40
 """Validation photos that all captions are ranked on."""

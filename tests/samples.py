@@ -20,8 +20,8 @@ from captioner.caption.confidence import ConfidenceWeights
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding.options import SearchOptions
 from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 Refused = Callable[[Sequence[str]], str]
 """The fixture `refused`: the sentence that answers the arguments of a command."""

@@ -22,12 +22,13 @@ from captioner.vision.encoder import (
     WEIGHT_SUFFIXES,
     Encoder,
     EncoderConfig,
+    VGGConfig,
+    VGGEncoder,
     read_weights,
     refused,
     torchvision_weights,
 )
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.weight_files import fill
 
 # Nodes of torchvision's networks behind the last feature map, and of a ViT's tokens.

@@ -23,8 +23,8 @@ from captioner.decoding.protocol import Step
 from captioner.errors import UserError
 from captioner.evaluation import maps
 from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 MAP = np.array([[0.1, 0.2, 0.0, 0.0], [0.3, 0.4, 0.0, 0.0]])  # two rows, four columns
 HALVES = np.array([[0.5, 0.5, 0, 0], [0, 0, 0, 0]])

@@ -21,10 +21,9 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
 from captioner.vision import encoders
-from captioner.vision.encoder import Encoder, EncoderConfig, read_weights
+from captioner.vision.encoder import Encoder, EncoderConfig, VGGConfig, VGGEncoder, read_weights
 from captioner.vision.encoders import build_encoder, encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 CONFIG = """
 data: {format: shapes, shapes: {train: 3, validation: 2}}

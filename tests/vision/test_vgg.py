@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from captioner.schema import choices
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 
 
 def torchvision_features(name: str) -> nn.Module:
