@@ -26,8 +26,6 @@ from captioner.schema import Kinds, Share
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import read_tensors
 
-WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt")  # Of the files that `read_weights` reads.
-
 
 class EncoderConfig(Kinds):
     """The name and sizes of an encoder; a family's subclass narrows `name` to its names."""

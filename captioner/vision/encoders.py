@@ -19,7 +19,6 @@ from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.schema import choices
 from captioner.vision.encoder import (
-    WEIGHT_SUFFIXES,
     Encoder,
     EncoderConfig,
     VGGConfig,
@@ -81,8 +80,7 @@ class NetworkEncoder(Encoder):
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns. Raises `UserError` for a size that the network cannot read."""
-        _, rows, columns = self._measure(height, width)
-        return rows, columns
+        return self._measure(height, width)[1:]
 
     def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a file in the library's names, or of a model folder."""
@@ -284,7 +282,7 @@ def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
         state, source = encoder.pretrained_weights(), "the published weights"
     else:
         path = Path(weights)
-        if not os.path.isfile(path) and path.suffix not in WEIGHT_SUFFIXES:
+        if not os.path.isfile(path) and path.suffix not in (".safetensors", ".pth", ".pt"):
             path = complete_folder(model_folder(path)) / WEIGHTS
         state, source = read_weights(path), str(path)
     sizes = config.model_dump(exclude={"name"}, exclude_defaults=True)

@@ -8,9 +8,8 @@ A store is a folder:
 - `done-0.bin`, `done-1.bin`, ...: a file for each process that writes, with a byte for each row.
 
 Each process writes an equal share of the batches, one after the other, so that each reads other
-shards; a row is encoded in the same batch however many there are. A row is flushed to disk
-before its byte is set, so a kill at any moment costs the rows of the last second at most, which
-the next run computes again.
+shards; a row is encoded in the same batch however many there are. A row is flushed to disk before
+its byte is set: a kill costs at most the rows of the last second.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class StoreRecord(Config):
         return len(self.images) * (1 + self.mirrored)
 
 
-class StoreWriter:
+class StoreWriter(AbstractContextManager["StoreWriter"]):
     """Writes the rows of one process into a store; a context that flushes them at its end."""
 
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
@@ -113,9 +113,6 @@ class StoreWriter:
         self._pending.clear()
         self._marks.clear()
         self._flushed = time.monotonic()
-
-    def __enter__(self) -> StoreWriter:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.flush()

@@ -125,18 +125,6 @@ def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
         yield _identify(file, str(path))
 
 
-def is_photo(path: Path) -> bool:
-    """Whether a file begins as a photo that can be read does."""
-    with suppress(UserError, OSError), opened(path):
-        return True
-    return False
-
-
-def is_address(name: str) -> bool:
-    """Whether a name begins as that of a page: https://, say."""
-    return re.match("[a-z][a-z0-9+.-]+://", name, re.IGNORECASE) is not None
-
-
 def _image_of_array(array: Any, name: str) -> Image.Image:
     """An array (H, W, 3) or a tensor (3, H, W), red first, of uint8 or floats in [0, 1]."""
     given = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
@@ -156,7 +144,7 @@ def _binary_file(source: Any, name: str) -> BinaryIO:
     if isinstance(source, (str, os.PathLike)):
         if not os.path.isfile(source):
             reason = "is not a file" if os.path.exists(source) else "does not exist"
-            raise UserError(f"{name} {IS_ADDRESS if is_address(name) else reason}")
+            raise UserError(f"{name} {IS_ADDRESS if '://' in name else reason}")
         return open(source, "rb")
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
@@ -314,10 +302,13 @@ def _images_below(
             path, suffix = Path(parent, name), os.path.splitext(name)[1].lower()
             if name.startswith("."):
                 continue
-            if suffix in IMAGE_SUFFIXES or (not suffix and is_photo(path)):
+            if suffix in IMAGE_SUFFIXES:
                 images.append(path)
             elif suffix in _KIND_OF:
                 passed_over[_KIND_OF[suffix]] += 1
+            elif not suffix:
+                with suppress(UserError, OSError), opened(path):  # It begins as a photo does.
+                    images.append(path)
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
     if not images and not errors:
