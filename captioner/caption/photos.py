@@ -25,7 +25,7 @@ from captioner.outcomes import (
 )
 from captioner.text.languages import is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.images import ImageSource, image_name, original_size, reduce
+from captioner.vision.images import ImageSource, image_name, original_size
 from captioner.vision.preprocessing import Preprocessing
 
 Translate = Callable[[list[Caption]], list[Caption]]
@@ -194,7 +194,7 @@ def caption_photos(
         shown = image_name(source) if isinstance(source, (str, os.PathLike)) else name
         photo = preprocessing.load(source, "standard input" if name == "-" else shown)
         is_kept = isinstance(source, (str, os.PathLike, bytes))
-        kept = source if is_kept else reduce(photo, max(photo.size) // DRAWN_SIDE)
+        kept = source if is_kept else photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
         region = preprocessing.region(*original_size(photo))
         return name, kept, region, preprocessing.pixels(photo)
 

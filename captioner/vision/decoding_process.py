@@ -88,10 +88,7 @@ class _Decoder:
 
 
 def _decode_photos(pipe: Connection) -> None:
-    """Answer requests until the other end is closed.
-
-    Answers are JSON and pixels: an attacker's pickle would run in the server.
-    """
+    """Answer in JSON and pixels: an attacker's pickle would run in the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C leaves it to finish.
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)

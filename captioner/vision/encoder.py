@@ -120,9 +120,7 @@ class Encoder(nn.Module, ABC):
         On a CPU a few photos at a time, whose feature maps its caches hold.
         """
         weight = next(self.parameters())
-        pixels = pixels.to(
-            weight.device, weight.dtype, non_blocking=True, memory_format=torch.channels_last
-        )
+        pixels = pixels.to(weight, non_blocking=True, memory_format=torch.channels_last)
         return torch.cat([self(chunk).float() for chunk in cpu.in_chunks(pixels)])  # (B, L, D)
 
     def digest(self) -> str:

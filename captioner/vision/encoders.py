@@ -103,10 +103,7 @@ class NetworkEncoder(Encoder):
 
 
 class TimmEncoder(NetworkEncoder):
-    """A network of timm, without its class and register tokens.
-
-    Its final normalisation, if it has one before the pooling, is applied.
-    """
+    """A network of timm up to its last normalisation, without class and register tokens."""
 
     def _make_network(self) -> Any:
         network = self._create(pretrained=False)

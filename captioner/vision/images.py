@@ -98,13 +98,8 @@ def load_image(
         raise UserError(f"cannot read {name}: {reason or type(error).__name__}") from None
 
 
-def reduce(photo: Image.Image, divisor: int) -> Image.Image:
-    """A photo from `load_image`, width and height divided by an integer and rounded up."""
-    return photo if divisor < 2 else photo.reduce(divisor)
-
-
 def original_size(photo: Image.Image) -> tuple[int, int]:
-    """Width and height in its file of an upright photo from `load_image` or `reduce`."""
+    """Width and height in its file of a photo from `load_image`, also after Pillow's `reduce`."""
     size: tuple[int, int] = photo.info.get(ORIGINAL_SIZE, photo.size)
     return size
 
@@ -207,7 +202,8 @@ def _decode(
             size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
     photo = _to_rgb(image, tags)
     photo.info = {ORIGINAL_SIZE: size}
-    return photo if sufficient_side is None else reduce(photo, min(photo.size) // sufficient_side)
+    divisor = min(photo.size) // sufficient_side if sufficient_side else 1
+    return photo.reduce(divisor) if divisor > 1 else photo
 
 
 def _to_rgb(image: Image.Image, tags: dict[int, Any]) -> Image.Image:

@@ -40,9 +40,7 @@ class Preprocessing(Config):
         "size",
     )
     mean: tuple[Channel, Channel, Channel] = Field(
-        IMAGENET_MEAN,
-        strict=False,
-        description="of red, green and blue (1.0 is full), subtracted",
+        IMAGENET_MEAN, strict=False, description="of red, green and blue (1.0 is full), subtracted"
     )
     standard_deviation: tuple[Deviation, Deviation, Deviation] = Field(
         IMAGENET_STANDARD_DEVIATION, strict=False, description="per-channel standard deviation, > 0"
