@@ -154,28 +154,22 @@ class TorchvisionEncoder(NetworkEncoder):
     """A network of torchvision, cut before its pooling; a ViT without its class token."""
 
     def _make_network(self) -> Any:
-        from torchvision.models import get_model
-        from torchvision.models.feature_extraction import (
-            create_feature_extractor,
-            get_graph_node_names,
-        )
+        from torchvision.models import feature_extraction, get_model
         from torchvision.ops import StochasticDepth
 
         name = self.config.library_name
         is_transformer = name.startswith("vit_")
         size = self.published_preprocessing(self.config).size
-        options = {"image_size": size} if is_transformer else {}
-        network = get_model(name, weights=None, **options)
+        network = get_model(name, **({"image_size": size} if is_transformer else {}))
         # As a module it keeps its mode when it is frozen.
         leaves = {"leaf_modules": [StochasticDepth]}
-        nodes = get_graph_node_names(network, leaves, suppress_diff_warning=True)[1]
+        options = {"tracer_kwargs": leaves, "suppress_diff_warning": True}
+        _, nodes = feature_extraction.get_graph_node_names(network, **options)
         ends = [before for before, after in pairwise(nodes) if after in _POOLINGS]
         node = _TOKENS if is_transformer else next(iter(ends), None)
         if node is None:
             raise UserError(f"{self.config.name} has no spatial feature map before a pooling")
-        return create_feature_extractor(
-            network, {node: "map"}, tracer_kwargs=leaves, suppress_diff_warning=True
-        )
+        return feature_extraction.create_feature_extractor(network, {node: "map"}, **options)
 
     def _feature_map(self, images: Tensor) -> Tensor:
         features: Tensor = self.network(images)["map"]

@@ -146,8 +146,7 @@ def _create_store(folder: Path, record: StoreRecord) -> None:
     shape = (record.rows, *record.shape)
     size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
     if free < size:
-        problem = f"takes {size:,} bytes, and the disk has {free:,}"
-        raise UserError(f"feature store {folder} {problem}")
+        raise UserError(f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}")
     for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
         marks.unlink()
     with atomic_path(folder / ROWS) as path:

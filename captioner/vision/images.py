@@ -262,11 +262,10 @@ def find_images(
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
-    in `IMAGE_SUFFIXES`, and those without a suffix that begin as a photo does. A named file may
-    have any suffix; a path that does not exist is returned as it is, and fails on loading.
+    in `IMAGE_SUFFIXES`, and those without one that begin as a photo does. A named file may have any
+    suffix; a path that does not exist is returned as it is, and fails on loading.
 
-    report: takes a sentence about a pattern or a folder without images, a folder that cannot be
-        read, and a link to a folder, which is not followed. passed_over: counts other files.
+    report: takes what is wrong with a pattern or a folder. passed_over: counts other files.
     """
     counts = Counter() if passed_over is None else passed_over
     images: list[Path] = []
