@@ -199,8 +199,7 @@ def decode(
                 (state, tokens, live, places, totals, history, ended, sources), unfinished
             )  # (B', ...) each, from here on (B, ...)
     alpha, beta = length_normalisation, coverage_penalty
-    ranked = _ranked(record, memory, constraints.maximum_length, alpha, beta)
-    return [hypotheses[: strategy.width] for hypotheses in ranked]
+    return _ranked(record, memory, constraints.maximum_length, alpha, beta)
 
 
 def _ranked(
