@@ -66,7 +66,7 @@ def best_constant(training: Sequence[Example], validation: Sequence[Example]) ->
     frequency = DocumentFrequency.from_references(references)
 
     def score(caption: tuple[str, ...], references: Sequence[Sequence[Sequence[str]]]) -> float:
-        corpus = Corpus.of([caption] * len(references), references)
+        corpus = Corpus([caption] * len(references), references)
         return float(cider_d(corpus, frequency).scores[0])
 
     few = references[:: max(1, len(validation) // SAMPLE)][:SAMPLE]

@@ -25,8 +25,8 @@ from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation import LEAST_PHOTOS
 from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.score import caption_examples
 from captioner.evaluation.word_precision import word_precision
-from captioner.progress import progress_bar
 from captioner.tables import Row, text_table
 
 NOTHING_SHARE = 0.02
@@ -79,8 +79,6 @@ def calibrate(
     training: photos the model was trained on, which cannot be validation photos.
     validation: other photos, by the name of their split. unsure_below: of `Confidence`.
     """
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} is not at least 1")
     for name, examples in validation.items():
         if len(examples) < LEAST_PHOTOS:
             raise UserError(
@@ -113,17 +111,12 @@ def _observe(
     captioner: Captioner, examples: Sequence[Example], name: str, batch_size: int
 ) -> Observed:
     """Captions of a split; those without a content word are left out."""
-    observed: Observed = []
-    with progress_bar(name, len(examples), "images") as progress:
-        for first in range(0, len(examples), batch_size):
-            batch = examples[first : first + batch_size]
-            photos = [captioner.preprocessing.load(each.path) for each in batch]
-            written = captioner.caption_annotations(captioner.annotations(photos))
-            corpus = Corpus.of([each.words for each in written], [each.words for each in batch])
-            shares = word_precision(corpus).per_image  # (B,), NaN without a content word
-            pairs = zip(written, shares.tolist(), strict=True)
-            observed += [pair for pair in pairs if not math.isnan(pair[1])]
-            progress.update(len(batch))
+    options: Any = {"batch_size": batch_size, "shown_as": name}
+    photos, captions = zip(*caption_examples(captioner, examples, **options), strict=True)
+    corpus = Corpus([each.words for each in captions], [each.words for each in photos])
+    shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
+    pairs = zip(captions, shares, strict=True)
+    observed = [(caption, share) for caption, share in pairs if not math.isnan(share)]
     if len(observed) < LEAST_PHOTOS:
         raise UserError(
             f"calibration needs {LEAST_PHOTOS} captions with a content word, and the model wrote "
@@ -140,8 +133,7 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
         pixels = np.asarray(captioner.preprocessing.load(example.path))
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
-    captions = captioner.caption_annotations(captioner.annotations(pictures))
-    return [(caption, 0.0) for caption in captions]
+    return [(caption, 0.0) for caption in captioner.caption(pictures)]
 
 
 def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:

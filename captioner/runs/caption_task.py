@@ -245,7 +245,7 @@ class CaptionTask:
             evaluate_captions([said[each.name] for each in self.validation], references)
             for said in (read_results(folder / name) for name in (START_RESULTS, RESULTS))
         )
-        found = compare(list(after.metrics.values()), list(before.metrics.values()))
+        found = compare(after.metrics, before.metrics)
         wanted = self.recipe.validation.score
         name = wanted if wanted in found else "CIDEr-D"
         gain, words = found[name], found["word-precision"]

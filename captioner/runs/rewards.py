@@ -49,7 +49,7 @@ def caption_reward(
             for caption in of_photo
         ]
         said = [[vocabulary.words[token] for token in caption] for _, caption in pairs]
-        corpus = Corpus.of(said, [truth[row] for row, _ in pairs])
+        corpus = Corpus(said, [truth[row] for row, _ in pairs])
         rewards = torch.from_numpy(cider_d(corpus, frequency).per_image).float()  # (B * K,)
         for weight, worth in weighed:
             rewards += weight * torch.tensor([worth(row, caption) for row, caption in pairs])
