@@ -13,11 +13,10 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.render.animation import save_gif
-from captioner.render.page import PageCaption, PageItem, save_html
+from captioner.render.overlay import Region
+from captioner.render.page import PageCaption, PageItem, phrases, save_html
 from captioner.render.panels import panels
-from captioner.render.region import Region
 from captioner.render.save import save_picture
-from captioner.render.web_page import phrases
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
 

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from captioner import __version__
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
-from captioner.render.web_page import viewer_script
+from captioner.render.page import viewer_script
 from captioner.serve.guard import BEARER, answer_error, with_headers
 from captioner.serve.routes import router
 from captioner.serve.service import Service

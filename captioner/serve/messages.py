@@ -15,7 +15,7 @@ from captioner import __version__
 from captioner.caption.caption import Caption, sentence
 from captioner.caption.photos import Captioned
 from captioner.decoding.options import SearchOptions, TranslationSearch
-from captioner.render.web_page import jpeg_address, phrases
+from captioner.render.page import jpeg_address, phrases
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import original_size

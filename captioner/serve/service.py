@@ -19,8 +19,8 @@ from captioner.caption.photos import Captioned
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.animation import encode_gif
+from captioner.render.overlay import Region
 from captioner.render.page import html_page
-from captioner.render.region import Region
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.translate.translated_captions import translate_captions
