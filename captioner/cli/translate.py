@@ -176,9 +176,8 @@ def run_score(arguments: argparse.Namespace) -> int:
         search = shared.search_options(arguments, translator.search)
         batch = arguments.batch_size
         scores = score_translator(translator, source, references, search, batch, *options)
-        for line in sorted({*scores.truncated, *scores.cut}):
-            lost, is_cut = scores.truncated.get(line, 0), line in scores.cut
-            _report_cuts(f"{source}, line {line}", lost, is_cut, search)
+        for line, each in scores.shortened.items():
+            _report_cuts(f"{source}, line {line}", each.truncated, each.cut, search)
     else:
         scores = score_hypotheses(arguments.translations, references, source, *options)
     return shared.write_scores(scores, arguments, [problems])

@@ -23,7 +23,6 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, fit_weights, regressors
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
-from captioner.evaluation import LEAST_PHOTOS
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.score import caption_examples
 from captioner.evaluation.word_precision import word_precision
@@ -33,6 +32,9 @@ NOTHING_SHARE = 0.02
 """What all pictures of nothing count beside all photos."""
 
 NOTHING_PICTURES = 16
+
+LEAST_CAPTIONS = 8
+"""Fewest captions of a split that a confidence is fitted to."""
 
 Observed = list[tuple[Caption, float]]
 """Captions, each with its observed share of content words."""
@@ -80,11 +82,6 @@ def calibrate(
     validation: other photos, by the name of their split. unsure_below: of `Confidence`.
     """
     for name, examples in validation.items():
-        if len(examples) < LEAST_PHOTOS:
-            raise UserError(
-                f"calibration needs {LEAST_PHOTOS} photos of each split or more, and {name} has "
-                f"{len(examples)}"
-            )
         shared = sorted({each.name for each in examples} & {each.name for each in training})
         if shared:
             raise UserError(
@@ -117,10 +114,10 @@ def _observe(
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
     pairs = zip(captions, shares, strict=True)
     observed = [(caption, share) for caption, share in pairs if not math.isnan(share)]
-    if len(observed) < LEAST_PHOTOS:
+    if len(observed) < LEAST_CAPTIONS:
         raise UserError(
-            f"calibration needs {LEAST_PHOTOS} captions with a content word, and the model wrote "
-            f"{len(observed)} for {name}"
+            f"calibration needs {LEAST_CAPTIONS} captions with a content word, and the model wrote "
+            f"{len(observed)} for {name}, of {counted(len(examples), 'photo')}"
         )
     return observed
 
