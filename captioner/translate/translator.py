@@ -233,9 +233,8 @@ class Translator:
         sources: list[_Source],
     ) -> list[Translation]:
         """Translate batches of similar length; returns translations in the given order."""
-        forbidden = [Vocabulary.pad, Vocabulary.start]
-        if not search.copy_unknown:
-            forbidden.append(Vocabulary.unknown)
+        unknown = () if search.copy_unknown else (Vocabulary.unknown,)
+        forbidden = (Vocabulary.pad, Vocabulary.start, *unknown)
         order = [place for place, source in enumerate(sources) if source.tokens]
         order.sort(key=lambda place: len(sources[place].tokens))
         translations = [_EMPTY] * len(sources)
@@ -250,7 +249,7 @@ class Translator:
                     start=Vocabulary.start,
                     end=Vocabulary.end,
                     strategy=search.strategy(generator),
-                    constraints=search.constraints(forbidden=tuple(forbidden)),
+                    constraints=search.constraints(forbidden=forbidden),
                     length_normalisation=search.length_normalisation,
                     coverage_penalty=search.coverage_penalty,
                 )
