@@ -1,7 +1,4 @@
-"""Splits captions into words as the COCO caption evaluation does.
-
-The rules of the Penn Treebank were derived from the evaluation program's output, oddities included.
-"""
+"""Splits captions into words as the COCO caption evaluation does."""
 
 from __future__ import annotations
 
@@ -175,8 +172,7 @@ def _class(character: str) -> str:
     if character.isascii():
         return character
     category = unicodedata.category(character)
-    if category[0] == "C" or category == "Me" or not character < "\ufffd":
-        return "\0"
-    if "\ufe00" <= character <= "\ufe0f":  # Variation selectors, as of emoji.
+    is_selector = "\ufe00" <= character <= "\ufe0f"  # Of a variation, as of emoji.
+    if category[0] == "C" or category == "Me" or is_selector or character >= "\ufffd":
         return "\0"
     return "é" if category[0] in "LM" else "0" if category == "Nd" else character

@@ -320,16 +320,14 @@ class GNMT(RecurrentModel):
     def __init__(self, config: GNMTConfig, *tokens: int) -> None:
         super().__init__(config, *tokens)
         embedding, hidden = config.embedding_size, config.hidden_size
+        above = range(2, config.layers + 1)
         self.bottom_encoder = RecurrentNetwork("lstm", embedding, hidden, bidirectional=True)
         self.encoders = nn.ModuleList(
-            RecurrentNetwork("lstm", hidden if layer > 2 else 2 * hidden, hidden)
-            for layer in range(2, config.layers + 1)
+            RecurrentNetwork("lstm", hidden if layer > 2 else 2 * hidden, hidden) for layer in above
         )
         self.attention = Attention(AdditiveScore(hidden, hidden, config.attention_size))
         self.bottom_decoder = FedCell("lstm", embedding, hidden, hidden)
-        self.decoders = nn.ModuleList(
-            RecurrentNetwork("lstm", 2 * hidden, hidden) for _ in range(2, config.layers + 1)
-        )
+        self.decoders = nn.ModuleList(RecurrentNetwork("lstm", 2 * hidden, hidden) for _ in above)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""

@@ -18,40 +18,21 @@ from pydantic import Field, model_validator
 from torch import nn
 from typing_extensions import Self
 
+from captioner import model_folders
 from captioner.decoding.loop import decode
 from captioner.decoding.options import TranslationSearch
 from captioner.decoding.protocol import Hypothesis
 from captioner.devices import autocast, choose_device
 from captioner.errors import UserError
 from captioner.files import read_json, write_json, write_text
-from captioner.model_folders import (
-    CARD,
-    CONFIG,
-    FORMATS,
-    WEIGHTS,
-    complete_folder,
-    described,
-    read_card,
-    read_model_config,
-    saving,
-)
 from captioner.outcomes import outcomes_of, shape_as_given
 from captioner.schema import Config, Count, from_mapping, to_mapping
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import Capitals, as_sentence, unescape_entities
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
+from captioner.translate import recurrent_models as recurrent
 from captioner.translate.model import TranslationModel
-from captioner.translate.recurrent_models import (
-    GNMT,
-    Bahdanau,
-    BahdanauConfig,
-    GNMTConfig,
-    Luong,
-    LuongConfig,
-    SequenceToSequence,
-    SequenceToSequenceConfig,
-)
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Translation
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
@@ -64,12 +45,16 @@ _EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), 
 class TranslationModelConfig(Config):
     """A translation model: exactly one of the five families, with its config."""
 
-    sequence_to_sequence: SequenceToSequenceConfig | None = Field(
+    sequence_to_sequence: recurrent.SequenceToSequenceConfig | None = Field(
         None, description="without attention (Sutskever et al. 2014)"
     )
-    bahdanau: BahdanauConfig | None = Field(None, description="additive attention (Bahdanau 2014)")
-    luong: LuongConfig | None = Field(None, description="global or local attention (Luong 2015)")
-    gnmt: GNMTConfig | None = Field(None, description="deep stacks (Wu et al. 2016)")
+    bahdanau: recurrent.BahdanauConfig | None = Field(
+        None, description="additive attention (Bahdanau 2014)"
+    )
+    luong: recurrent.LuongConfig | None = Field(
+        None, description="global or local attention (Luong 2015)"
+    )
+    gnmt: recurrent.GNMTConfig | None = Field(None, description="deep stacks (Wu et al. 2016)")
     transformer: TransformerConfig | None = Field(None, description="Vaswani et al. 2017")
 
     @model_validator(mode="after")
@@ -87,10 +72,10 @@ class TranslationModelConfig(Config):
 
 
 _MODELS: dict[str, Callable[..., TranslationModel]] = {
-    "sequence_to_sequence": SequenceToSequence,
-    "bahdanau": Bahdanau,
-    "luong": Luong,
-    "gnmt": GNMT,
+    "sequence_to_sequence": recurrent.SequenceToSequence,
+    "bahdanau": recurrent.Bahdanau,
+    "luong": recurrent.Luong,
+    "gnmt": recurrent.GNMT,
     "transformer": Transformer,
 }
 
@@ -304,26 +289,28 @@ def save_translator(
     dtype: type of stored floating-point weights; computation is in float32.
     """
     config = TranslatorConfig(
-        format=FORMATS["translator"],
+        format=model_folders.FORMATS["translator"],
         model=translator.config,
         joint_vocabulary=translator.source is translator.target,
         maximum_source_length=translator.maximum_source_length,
         search=translator.search,
         capitals=translator.capitals,
     )
-    with saving(Path(folder)) as files:
-        write_tensors(files / WEIGHTS, named_tensors({"model": translator.model}, dtype))
+    tensors = named_tensors({"model": translator.model}, dtype)
+    with model_folders.saving(Path(folder)) as files:
+        write_tensors(files / model_folders.WEIGHTS, tensors)
         save_vocabularies(files, translator.source, translator.target)
-        write_json(files / CONFIG, to_mapping(config))
+        write_json(files / model_folders.CONFIG, to_mapping(config))
         if translator.card:
-            write_text(files / CARD, translator.card)
+            write_text(files / model_folders.CARD, translator.card)
 
 
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
     """Load a translator from a folder that `save_translator` wrote."""
-    folder = complete_folder(folder)
-    path, weights = folder / CONFIG, folder / WEIGHTS
-    config = from_mapping(TranslatorConfig, read_model_config(folder, "translator"), str(path))
+    folder = model_folders.complete_folder(folder)
+    path, weights = folder / model_folders.CONFIG, folder / model_folders.WEIGHTS
+    mapping = model_folders.read_model_config(folder, "translator")
+    config = from_mapping(TranslatorConfig, mapping, str(path))
     source, target = load_vocabularies(folder, config.joint_vocabulary)
     try:
         with torch.device("meta"):  # Allocates no memory and draws no initial weights.
@@ -331,7 +318,8 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     fill(nn.ModuleDict({"model": model}), read_tensors(weights), weights)
-    settings = config.maximum_source_length, config.search, read_card(folder), config.capitals
+    card = model_folders.read_card(folder)
+    settings = config.maximum_source_length, config.search, card, config.capitals
     return Translator(config.model, model, source, target, *settings).to(device)
 
 
@@ -377,4 +365,4 @@ def describe_translator(translator: Translator, folder: Path) -> str:
     }
     configs = {**dict(translator.config), "search": translator.search}
     sections = {name: to_mapping(each) for name, each in configs.items() if each is not None}
-    return described(folder, facts, sections, translator.card)
+    return model_folders.described(folder, facts, sections, translator.card)
