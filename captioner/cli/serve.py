@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> None:
         if "*" in name.removeprefix("*."):
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")
     listener = listen(arguments.host, arguments.port)
-    try:
+    with listener.socket:
         model = load(arguments.model, *machine)
         translators = {tag: load_translator(name, *machine) for tag, name in names.items()}
         service = Service(model, translators, limits, arguments.batch_size)
@@ -116,8 +116,6 @@ def run(arguments: argparse.Namespace) -> None:
             here = f"http://localhost:{listener.socket.getsockname()[1]}/"
             webbrowser.open(here if is_for_all else listener.address)
         serve(app, listener, limits, arguments.access_log)
-    finally:
-        listener.socket.close()
     print("captioner: ended", flush=True)
 
 
