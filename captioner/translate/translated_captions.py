@@ -116,9 +116,11 @@ def _overlap(rows: Sequence[str], columns: Sequence[str]) -> Tensor:
     A translator cuts "man's" where a caption does not, and adds punctuation, which has no letters.
     Digits count as letters. Rows of (R, C) sum to one, or to zero without letters.
     """
-    counts = ([float(sum(map(str.isalnum, word))) for word in words] for words in (rows, columns))
-    sizes, column_sizes = map(torch.tensor, counts)  # (R,), (C,)
-    sizes = sizes.unsqueeze(1)  # (R, 1)
+    sizes, column_sizes = _letters(rows).unsqueeze(1), _letters(columns)  # (R, 1), (C,)
     ends, column_ends = sizes.cumsum(0), column_sizes.cumsum(0)
     starts = torch.maximum(ends - sizes, column_ends - column_sizes)  # (R, C)
     return (torch.minimum(ends, column_ends) - starts).clamp(min=0) / sizes.clamp(min=1)
+
+
+def _letters(words: Sequence[str]) -> Tensor:
+    return torch.tensor([float(sum(map(str.isalnum, word))) for word in words])
