@@ -28,6 +28,7 @@ from captioner.evaluation.translations import evaluate_translations
 ALONE = [Metric.mean("x", np.array([0.5]))]
 EXAMPLES = [Example(f"{n}.jpg", photo(n), ("a dog",)) for n in range(107)]
 CALIBRATED = partial(calibrate, make_captioner(), EXAMPLES[:24])
+ONE = '{"image_id": 1, "caption": "a"}'
 NO_STRINGS = "image 0 needs a caption and a list of references, of strings"
 
 
@@ -63,16 +64,13 @@ def test_what_cannot_be_computed(work: Callable[[], object], sentence: str) -> N
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ('{"image_id": 1, "caption": "a"}', "is not a list of captions"),
+        (ONE, "is not a list of captions"),
         ("[]", "is not a list of captions"),
-        ('[{"image_id": 1, "caption": "a"}, 3]', "record 1 does not have image_id, a whole"),
+        (f"[{ONE}, 3]", "record 1 does not have image_id, a whole"),
         ('[{"caption": "a"}]', "record 0 does not have image_id"),
         ('[{"image_id": true, "caption": "a"}]', "record 0 does not have image_id"),
         ('[{"image_id": 1, "caption": null}]', "and caption, a string"),
-        (
-            '[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "b"}]',
-            "record 1: image '1' already has a caption",
-        ),
+        (f'[{ONE}, {{"image_id": "1", "caption": "b"}}]', "record 1: image '1' already has a"),
         ("[", "is not valid JSON"),
     ],
 )
