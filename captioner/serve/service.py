@@ -18,7 +18,6 @@ from captioner.caption.photos import Captioned, Prepared
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.animation import encode_gif
-from captioner.render.overlay import Region
 from captioner.render.page import html_page
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
