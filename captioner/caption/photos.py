@@ -23,7 +23,7 @@ from captioner.outcomes import (
     shape_as_given,
     share_out,
 )
-from captioner.render.region import Region
+from captioner.render.overlay import Region
 from captioner.text.languages import is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, image_name, original_size
