@@ -54,13 +54,13 @@ def test_known_probabilities_are_recovered() -> None:
     truth = confidence_weights(2.0, 1.5, 0.5, 0.3, -0.1)
     expected = confidences(regression, truth)
     shares = torch.tensor(random.binomial(5, expected) / 5)
-    found = fit_weights(features, shares)
+    found = fit_weights(features, shares, torch.ones_like(shares))
     for name in list(ConfidenceWeights.model_fields)[1:]:
         assert getattr(found, name) == pytest.approx(getattr(truth, name), abs=0.12)
     assert float(abs(confidences(regression, found) - expected).max()) < 0.05
     counts = torch.tensor(random.integers(1, 4, 60))
     few, wanted = features[:60], shares[:60]
-    repeated = few.repeat_interleave(counts, 0), wanted.repeat_interleave(counts)
+    repeated = [each.repeat_interleave(counts, 0) for each in (few, wanted, counts / counts)]
     again, once = fit_weights(*repeated, ridge=0), fit_weights(few, wanted, counts, ridge=0)
     assert dict(once) == pytest.approx(dict(again), abs=1e-5)
 
