@@ -33,9 +33,6 @@ from captioner.weight_files import fill
 # Nodes of torchvision's networks behind the last feature map, and of a ViT's tokens.
 _POOLINGS, _TOKENS = {"avgpool", "adaptive_avg_pool2d", "mean"}, "encoder.ln"
 
-# Networks whose published weights need another preprocessing than torchvision gives.
-_NORMALISE_AGAIN = {"googlenet", "inception_v3"}
-
 
 class NetworkConfig(EncoderConfig):
     """A network by its name in a library, behind the name of the library: `timm/resnet101`."""
@@ -184,7 +181,8 @@ class TorchvisionEncoder(NetworkEncoder):
         import torchvision.models
 
         known = torchvision.models.list_models(module=torchvision.models)
-        _check_name(config, set(known) - _NORMALISE_AGAIN)
+        # The published weights of two need another preprocessing than torchvision gives.
+        _check_name(config, set(known) - {"googlenet", "inception_v3"})
         weights: Any = torchvision.models.get_model_weights(config.library_name)
         transforms = weights.DEFAULT.transforms()
         return Preprocessing(

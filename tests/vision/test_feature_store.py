@@ -56,23 +56,13 @@ def test_rows_come_back_in_any_order(tmp_path: Path) -> None:
     assert store.record == RECORD
 
 
-@pytest.mark.parametrize(
-    ("change", "names"),
-    [
-        ({"encoder": {"name": "vgg16", "weights": "b"}}, "encoder.name, encoder.weights"),
-        ({"mirrored": True, "images": IMAGES[::-1]}, "images, mirrored"),
-    ],
-)
-def test_a_store_with_another_record_is_refused(
-    tmp_path: Path, change: dict[str, Any], names: str
-) -> None:
+def test_a_store_with_another_record_is_refused(tmp_path: Path) -> None:
     fill(tmp_path)
-    advice = "set another features.folder or delete it"
+    other = RECORD.replace(encoder={"name": "vgg16", "weights": "b"}, mirrored=True)
+    differences = "encoder.name, encoder.weights, mirrored; set another features.folder or delete"
     for open_store in (FeatureStore, StoreWriter):
-        with pytest.raises(
-            UserError, match=f"^feature store .* differs from this run in {names}; {advice}$"
-        ):
-            open_store(tmp_path, RECORD.replace(**change))
+        with pytest.raises(UserError, match=rf"^feature store .* this run in {differences} it$"):
+            open_store(tmp_path, other)
     assert_whole(tmp_path)
 
 
