@@ -70,8 +70,9 @@ class _Decoder:
         if self._process is None:
             context = multiprocessing.get_context("spawn")
             self._pipe, other_end = context.Pipe()
-            self._process = context.Process(target=_decode_photos, args=(other_end,), daemon=True)
-            self._process.start()
+            process = context.Process(target=_decode_photos, args=(other_end,), daemon=True)
+            process.start()
+            self._process = process
             other_end.close()
             self._pipe.recv_bytes()  # Its start does not count.
         self._pipe.send((content, options))
