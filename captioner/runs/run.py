@@ -32,8 +32,7 @@ from captioner.runs.translation_task import TranslationRecipe, TranslationTask
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
-from captioner.training.log import LOG, summary_writer
-from captioner.training.loop import Validation, train
+from captioner.training.loop import LOG, Validation, summary_writer, train
 from captioner.training.optimization import make_optimizer
 from captioner.vision.encoder import Encoder
 

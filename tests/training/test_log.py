@@ -8,8 +8,8 @@ from samples import Patch
 from training_samples import log_of
 
 from captioner.errors import UserError
-from captioner.training import log
-from captioner.training.log import RunLog
+from captioner.training import loop
+from captioner.training.loop import RunLog
 
 
 @pytest.mark.parametrize(("resume_at", "kept"), [(0, 0), (9, 0), (10, 1), (25, 2), (30, 3)])
@@ -39,7 +39,7 @@ def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
 
 def test_tensorboard_has_the_numbers_of_records(tmp_path: Path, monkeypatch: Patch) -> None:
     writer = mock.Mock()
-    monkeypatch.setattr(log, "summary_writer", lambda: writer)
+    monkeypatch.setattr(loop, "summary_writer", lambda: writer)
     RunLog(tmp_path, 7, tensorboard=True).write({"step": 9, "loss": 0.5})
     writer.assert_called_once_with(str(tmp_path / "tensorboard"), purge_step=8)
     writer().add_scalar.assert_called_once_with("loss", 0.5, 9)
