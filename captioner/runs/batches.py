@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from captioner.caption.losses import CaptioningBatch
-from captioner.data.example import Example, ImageId
-from captioner.data.instances import CocoInstances, Synonyms
+from captioner.data.example import Example
+from captioner.data.instances import CocoInstances, Synonyms, read_synonyms
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
 from captioner.evaluation.maps import target_cells
@@ -31,7 +31,6 @@ from captioner.text.token_batches import (
 )
 from captioner.text.vocabulary import Vocabulary
 from captioner.training.step import seed_of
-from captioner.vision.preprocessing import Preprocessing
 
 if TYPE_CHECKING:  # It loads its photos by `Loader`.
     from captioner.runs.features import Rows
@@ -53,11 +52,8 @@ class DividedBatches:
     _plan: Callable[[int], list[list[Any]]]
     _part: Callable[..., Any]
 
+    @cache  # noqa: B019 - For the whole run.
     def __len__(self) -> int:
-        return self._length
-
-    @cached_property
-    def _length(self) -> int:
         return len(self._plan(0))
 
     def batches(
@@ -77,12 +73,12 @@ class DividedBatches:
         return [self._part(examples, part, part_count, place) for part in parts]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CaptionBatches(DividedBatches):
     """Batches of captions of similar length, or of the same photos.
 
-    examples: the photos, by row. photos: the rows to train on. map_targets: those of
-    `objective.grounding`.
+    examples: the photos, by row. photos: the rows to train on. instances: the objects of
+    `objective.grounding`, on which maps of shape `map_shape` should lie where a word names them.
 
     Augmentation does not depend on how a batch is divided; draws of the loss do, since each part
     has its own seed. In a plan a caption is the row of its photo, and its number there.
@@ -93,7 +89,8 @@ class CaptionBatches(DividedBatches):
     vocabulary: Vocabulary
     rows: Rows
     recipe: CaptioningRecipe
-    map_targets: MapTargets | None = None
+    instances: CocoInstances | None = None
+    map_shape: tuple[int, int] = (1, 1)
 
     @property
     def workers(self) -> int:  # type: ignore[override]
@@ -140,9 +137,6 @@ class CaptionBatches(DividedBatches):
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
         source, photos = self.rows.read(torch.tensor(all_rows), chosen, generator)
         rows = torch.tensor([all_rows[each] for each in chosen])  # (B,)
-        places = None
-        if self.map_targets is not None:
-            places = self.map_targets(rows.tolist(), captions, mask.shape[1])  # (B, T, L)
         return CaptioningBatch(
             source,
             inputs,
@@ -152,46 +146,40 @@ class CaptionBatches(DividedBatches):
             rows=rows,
             progress=(epoch + number / len(self)) / settings.epochs,
             photos=photos,
-            places=places,
+            places=self._places(rows.tolist(), captions, mask.shape[1]),
             share=share,
         )
 
-
-@dataclass(frozen=True, eq=False)
-class MapTargets:
-    """Where the maps of captions should lie: on the objects that their words name.
-
-    image_ids: of the photos, by row.
-    """
-
-    instances: CocoInstances
-    synonyms: Synonyms
-    image_ids: Sequence[ImageId]
-    vocabulary: Vocabulary
-    preprocessing: Preprocessing
-    map_shape: tuple[int, int]
-
-    def __call__(self, rows: Sequence[int], captions: Sequence[list[int]], steps: int) -> Tensor:
+    def _places(
+        self, rows: Sequence[int], captions: Sequence[list[int]], steps: int
+    ) -> Tensor | None:
         """Shares (B, T, L) of places inside what a word names, 0 if nothing; T is `steps`."""
+        if self.instances is None:
+            return None
         places = numpy.zeros((len(captions), steps, math.prod(self.map_shape)), numpy.float32)
         for number, (row, tokens) in enumerate(zip(rows, captions, strict=True)):
             words = [self.vocabulary.words[token] for token in tokens]
-            for first, last, category in self.synonyms.mentions(words):
+            for first, last, category in self._synonyms.mentions(words):
                 places[number, first:last] = self._coverage(row, category)
         return torch.from_numpy(places)
+
+    @cached_property
+    def _synonyms(self) -> Synonyms:
+        return read_synonyms()
 
     @cache  # noqa: B019 - 1 KB each, about 0.3 GB for COCO with L = 196, and for the whole run.
     def _coverage(self, row: int, category: str) -> numpy.ndarray[Any, Any] | float:
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
-        image, cells = self.image_ids[row], None
+        assert self.instances is not None
+        image, cells = self.examples[row].image_id, None
         target = self.instances.target(image, category) if image in self.instances else None
         if target is not None:
-            region = self.preprocessing.region(*target.size)
+            region = self.recipe.preprocessing.region(*target.size)
             cells = target_cells(target, target.size, region, self.map_shape)
         return 0.0 if cells is None else cells.coverage.ravel().astype(numpy.float32)  # (L,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TranslationBatches(DividedBatches):
     """Batches of pairs of similar length.
 

@@ -29,7 +29,7 @@ from captioner.evaluation.significance import FEW_IMAGES, compare
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
-from captioner.runs.batches import CaptionBatches, MapTargets
+from captioner.runs.batches import CaptionBatches
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
 from captioner.runs.features import (
     PixelRows,
@@ -37,7 +37,6 @@ from captioner.runs.features import (
     encoder_of,
     feature_stores,
     read_training,
-    readable,
 )
 from captioner.runs.rewards import caption_reward
 from captioner.text.ngrams import PeoplesNgrams
@@ -107,13 +106,10 @@ class CaptionTask:
             kept = load_model(folder / MODEL)
             self.captioner.ngrams, self.captioner.ngram_order = kept.ngrams, kept.ngram_order
         self.loss = self._make_loss()
-        self.map_targets = None
+        self.instances = None
         if recipe.data.instances is not None:
-            instances, synonyms = CocoInstances([recipe.data.instances]), read_synonyms()
-            instances.known_categories(synonyms)
-            ids = [each.image_id for each in self.train]
-            seen = recipe.preprocessing, self.captioner.map_shape
-            self.map_targets = MapTargets(instances, synonyms, ids, vocabulary, *seen)
+            self.instances = CocoInstances([recipe.data.instances])
+            self.instances.known_categories(read_synonyms())
 
     def _use_word_vectors(self, resumed: bool) -> None:
         """Initialise the embeddings, if wanted; a checkpoint has them."""
@@ -182,9 +178,8 @@ class CaptionTask:
                 standardisation.fit(replace(train_rows, workers=0).annotations(batches_of(few, 32)))
         if isinstance(train_rows, PixelRows):
             train_rows = replace(train_rows, in_loss=recipe.encoder.train)
-        self.batches = CaptionBatches(
-            self.train, photos, captioner.vocabulary, train_rows, recipe, self.map_targets
-        )
+        what = self.train, photos, captioner.vocabulary, train_rows, recipe
+        self.batches = CaptionBatches(*what, self.instances, captioner.map_shape)
 
     def _make_rows(self, folder: Path, engine: Engine) -> tuple[list[int], StoredRows | PixelRows]:
         """The training photos that could be read, and their rows.
@@ -203,8 +198,10 @@ class CaptionTask:
             self.order = list(range(len(self.validation)))
             return list(range(len(self.train))), rows
         stores = feature_stores(recipe, encoder, splits, engine, folder)
-        photos = readable(self.train, stores["train"])
-        self.order = readable(self.validation, stores["validation"])
+        photos, self.order = (
+            [row for row in range(len(examples)) if row not in stores[name].unreadable]
+            for name, examples in splits.items()
+        )
         self.validation = [self.validation[row] for row in self.order]
         workers = min(2, workers)  # Stored rows need no more.
         self.rows = StoredRows(stores["validation"], workers=workers)

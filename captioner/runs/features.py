@@ -111,10 +111,14 @@ def feature_stores(
     with engine.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
-            if store.unreadable and recipe.data.on_problem == "refuse":
+            if store.unreadable:
                 reason = _why_unreadable(splits[name], store)
-                advice = "set data.on_problem to skip, or delete it"
-                raise UserError(f"feature store {store.folder} lacks photos: {reason}; {advice}")
+                if recipe.data.on_problem == "refuse":
+                    reason += "; set data.on_problem to skip, or delete it"
+                    raise UserError(f"feature store {store.folder} lacks photos: {reason}")
+                photos = {row % len(splits[name]) for row in store.unreadable}
+                count = counted(len(photos), "photo")
+                print(f"left out {count} that could not be read, the first: {reason}")
     return stores
 
 
@@ -171,7 +175,6 @@ def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, Feat
         encoder = encoder_of(recipe).to(engine.device)
     stores = feature_stores(recipe, encoder, splits, engine)
     for name, store in stores.items():
-        readable(splits[name], store)
         count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")
     return stores
@@ -189,15 +192,6 @@ def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
     return {"train": train, "validation": validation[: recipe.validation.images or None]}
 
 
-def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
-    """The rows of the readable photos; prints the number of the others and the first reason."""
-    left = [row for row in range(len(examples)) if row not in store.unreadable]
-    if missing := len(examples) - len(left):
-        reason, count = _why_unreadable(examples, store), counted(missing, "photo")
-        print(f"left out {count} that could not be read, the first: {reason}")
-    return left
-
-
 def _why_unreadable(examples: Sequence[Example], store: FeatureStore) -> str:
     """Why the first photo that a store lacks cannot be read."""
     example = examples[min(store.unreadable) % len(examples)]
@@ -213,7 +207,10 @@ class Rows:
 
     workers: int
     read: Callable[..., tuple[Tensor, Tensor | None]]
-    encode: Callable[[Tensor], Tensor]
+
+    def encode(self, source: Tensor) -> Tensor:
+        """The annotation vectors (B, L, D) of what was read."""
+        return source
 
     @cached_property
     def _loader(self) -> Loader[Tensor, tuple[Tensor, Tensor | None]]:
@@ -244,10 +241,6 @@ class StoredRows(Rows):
             flips = torch.randint(2, rows.shape, generator=generator)  # (B,)
             rows = rows + flips * len(self.store.record.images)
         return self.store.read(rows[part], self.dtype), None  # (B, L, D)
-
-    def encode(self, annotations: Tensor) -> Tensor:
-        """The annotation vectors (B, L, D), unchanged."""
-        return annotations
 
 
 @dataclass(frozen=True)
