@@ -117,8 +117,9 @@ class CaptionBatches(DividedBatches):
 
     def batches(self, *place: Any, **parts: Any) -> Generator[list[CaptioningBatch], None, None]:
         """Some parts of each batch, encoded if the encoder is not trained."""
+        in_loss = self.recipe.encoder.train
         for loaded in super().batches(*place, **parts):
-            yield [batch._replace(source=self.rows.encode(batch.source)) for batch in loaded]
+            yield [part._replace(source=self.rows.encode(part.source, in_loss)) for part in loaded]
 
     def _part(
         self, examples: list[tuple[int, int]], part: int, part_count: int, place: tuple[int, int]
@@ -248,10 +249,10 @@ def batches_by_photo(
         of_photo.setdefault(row, []).append(example)
     examples = list(chain(*_shuffled(list(of_photo.values()), generator)))
     batches: list[list[int]] = []
-    for bucket in _cut(examples, batch_size * _BATCHES_SORTED_TOGETHER):
+    for bucket in cut(examples, batch_size * _BATCHES_SORTED_TOGETHER):
         if lengths is not None:  # Shuffled first: sorting leaves a photo's captions side by side.
             bucket = sorted(_shuffled(bucket, generator), key=lengths.__getitem__)
-        batches += _shuffled(_cut(bucket, batch_size), generator)
+        batches += _shuffled(cut(bucket, batch_size), generator)
     return batches
 
 
@@ -276,7 +277,8 @@ def _shuffled(items: Sequence[Item], generator: torch.Generator) -> list[Item]:
     return [items[place] for place in torch.randperm(len(items), generator=generator).tolist()]
 
 
-def _cut(items: list[Item], size: int) -> list[list[Item]]:
+def cut(items: list[Item], size: int) -> list[list[Item]]:
+    """The items, so many at a time."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 

@@ -29,7 +29,7 @@ from captioner.evaluation.significance import FEW_IMAGES, compare
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
-from captioner.runs.batches import CaptionBatches
+from captioner.runs.batches import CaptionBatches, cut
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
 from captioner.runs.features import (
     PixelRows,
@@ -85,8 +85,8 @@ class CaptionTask:
             self.data.append(f"{name}: {counted(len(split), 'photo')}, {count}")
         self.data += [*problems, self._words(vocabulary, start)]
         longest = recipe.data.maximum_length
-        if cut := sum(len(words) > longest for words in captions):
-            self.data.append(f"{counted(cut, 'caption')} cut to {longest} words")
+        if too_long := sum(len(words) > longest for words in captions):
+            self.data.append(f"{counted(too_long, 'caption')} cut to {longest} words")
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
@@ -175,9 +175,7 @@ class CaptionTask:
                 count = min(len(photos), STANDARDISED_BY)
                 few = [photos[place * len(photos) // count] for place in range(count)]
                 # Workers would wait for another such call until the run ends.
-                standardisation.fit(replace(train_rows, workers=0).annotations(batches_of(few, 32)))
-        if isinstance(train_rows, PixelRows):
-            train_rows = replace(train_rows, in_loss=recipe.encoder.train)
+                standardisation.fit(replace(train_rows, workers=0).annotations(cut(few, 32)))
         what = self.train, photos, captioner.vocabulary, train_rows, recipe
         self.batches = CaptionBatches(*what, self.instances, captioner.map_shape)
 
@@ -226,12 +224,13 @@ class CaptionTask:
         """Scores of the validation captions."""
         return scores_of(captions, self.validation)
 
-    def save(self, folder: Path, captions: list[str], scores: dict[str, float]) -> None:
+    def save(self, folder: Path, captions: list[str], scores: dict[str, float], epoch: int) -> None:
         """Save the captioner with its scores, and the captions in COCO's result format."""
         save_model(self.captioner, folder / MODEL)
         write_json(folder / MODEL / SCORES_FILE, scores)
         names = (each.image_id for each in self.validation)
-        write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
+        for file in (RESULTS, START_RESULTS) if epoch == 0 else (RESULTS,):
+            write_results(folder / file, dict(zip(names, captions, strict=True)))
 
     def doubt_of_gain(self, folder: Path) -> str:
         """A sentence if chance explains what the best epoch gained over the start; else ""."""
@@ -271,11 +270,6 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
     ]
     scores["exact match"] = sum(exact) / len(exact)
     return scores
-
-
-def batches_of(items: Sequence[int], size: int) -> list[Sequence[int]]:
-    """The items, so many at a time."""
-    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 def first_words(

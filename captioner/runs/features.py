@@ -208,8 +208,8 @@ class Rows:
     workers: int
     read: Callable[..., tuple[Tensor, Tensor | None]]
 
-    def encode(self, source: Tensor) -> Tensor:
-        """The annotation vectors (B, L, D) of what was read."""
+    def encode(self, source: Tensor, in_loss: bool = False) -> Tensor:
+        """The annotation vectors (B, L, D), as they were read."""
         return source
 
     @cached_property
@@ -247,8 +247,7 @@ class StoredRows(Rows):
 class PixelRows(Rows):
     """Photos for an encoder that reads them in every step.
 
-    precision: of the encoder's products. augmentation: of photos read with a generator. in_loss:
-    whether the loss encodes, since the encoder is trained.
+    precision: of the encoder's products. augmentation: of photos read with a generator.
     """
 
     examples: Sequence[Example]
@@ -257,7 +256,6 @@ class PixelRows(Rows):
     augmentation: Augmentation = field(default_factory=Augmentation)
     precision: str = "float32"
     workers: int = 0
-    in_loss: bool = False
 
     def read(
         self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
@@ -281,14 +279,14 @@ class PixelRows(Rows):
         stacked = torch.from_numpy(numpy.stack(pixels))  # (P, 3, size, size)
         return stacked.to(memory_format=torch.channels_last), photos
 
-    def encode(self, pixels: Tensor) -> Tensor:
+    def encode(self, source: Tensor, in_loss: bool = False) -> Tensor:
         """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D), without a gradient.
 
-        Where the loss encodes: normalised photos, float32, on the encoder's device.
+        in_loss: normalised photos instead, float32, on the encoder's device.
         """
         device = next(self.encoder.parameters()).device
-        normalised: Tensor = self.preprocessing.normalise(pixels.to(device, non_blocking=True))
-        if self.in_loss:
+        normalised: Tensor = self.preprocessing.normalise(source.to(device, non_blocking=True))
+        if in_loss:
             return normalised
         with autocast(device, getattr(torch, self.precision)):
             return self.encoder.encode(normalised)

@@ -57,7 +57,7 @@ def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(confi
 def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Config) -> None:
     recipe = recipe_of(config, encoder={"train": True}, training={"batch_size": 6})
     examples, *_ = read_training(recipe.data)
-    rows = PixelRows(examples, recipe.preprocessing, encoder_of(recipe), in_loss=True)
+    rows = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
     data = CaptionBatches(examples, range(6), WORDS, rows, recipe)
     first, second = whole_batches(data, 0)
     read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
