@@ -31,13 +31,7 @@ from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, cut
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
-from captioner.runs.features import (
-    PixelRows,
-    StoredRows,
-    encoder_of,
-    feature_stores,
-    read_training,
-)
+from captioner.runs.features import PixelRows, StoredRows, encoder_of, feature_stores, read_training
 from captioner.runs.rewards import caption_reward
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
@@ -228,7 +222,7 @@ class CaptionTask:
         """Save the captioner with its scores, and the captions in COCO's result format."""
         save_model(self.captioner, folder / MODEL)
         write_json(folder / MODEL / SCORES_FILE, scores)
-        names = (each.image_id for each in self.validation)
+        names = [each.image_id for each in self.validation]
         for file in (RESULTS, START_RESULTS) if epoch == 0 else (RESULTS,):
             write_results(folder / file, dict(zip(names, captions, strict=True)))
 
