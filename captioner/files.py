@@ -89,31 +89,20 @@ def flush_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-@contextlib.contextmanager
-def file_lock(path: str | os.PathLike[str]) -> Iterator[None]:
-    """`lock` a file by an empty hidden file beside it, which is removed at the end.
-
-    Pipes and devices are not locked.
-    """
+def file_lock(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
+    """`lock` a file, but no pipe or device, by an empty hidden file beside it."""
     target = Path(real_path(path))
     if target.exists() and not target.is_file():
-        yield
-        return
-    beside = target.with_name(f".{target.name}.lock")
-    with lock(beside, str(path)):
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # Windows removes no open file.
-                beside.unlink()
+        return contextlib.nullcontext()
+    return lock(target.with_name(f".{target.name}.lock"), str(path), stays=False)
 
 
 @contextlib.contextmanager
-def lock(path: Path, name: str, wait: bool = False) -> Iterator[None]:
+def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Iterator[None]:
     """Lock a file for this process while the block runs; makes it, and its folder, if missing.
 
-    The file stays. The lock ends with the process.
-    name: what it stands for, for messages. wait: for another process, instead of a `UserError`.
+    The lock ends with the process. name: what it stands for, for messages. wait: for another
+    process, instead of a `UserError`. stays: whether the file is there afterwards.
     """
     from filelock import FileLock, Timeout  # Imported here: few commands lock anything.
 
@@ -127,6 +116,9 @@ def lock(path: Path, name: str, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
+        if not stays:
+            with contextlib.suppress(OSError):  # Windows removes no open file.
+                path.unlink()
         holder.release()
 
 

@@ -139,13 +139,13 @@ def shape_as_given(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: 
     """
     if on_error not in ("raise", "skip"):
         raise UserError(f"on_error {on_error!r} is neither 'raise' nor 'skip'")
-    results = outcomes if on_error == "skip" else map(_unless_failed, outcomes)
+
+    def result(outcome: Any) -> Any:
+        if isinstance(outcome, Failed) and on_error == "raise":
+            raise UserError(outcome.reason)
+        return outcome
+
+    results = map(result, outcomes)
     if is_one:
         return next(results)
     return results if isinstance(given, Iterator) else list(results)
-
-
-def _unless_failed(outcome: Any) -> Any:
-    if isinstance(outcome, Failed):
-        raise UserError(outcome.reason)
-    return outcome

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -30,6 +30,7 @@ Count = Annotated[int, Field(ge=1, le=COUNT)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # torch's generators take no larger one.
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Probability = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0.01, le=1)]
 FilePath = Annotated[Path, Field(strict=False)]  # From text.
 Text = InstanceOf[str]  # Also with half a character, which pydantic's `str` refuses.
 
@@ -67,16 +68,22 @@ class Config(BaseModel):
         return type(self)(**{**dict(self), **changes})
 
 
+class Kinds(Config):
+    """The base of several kinds of config; messages know the fields of all."""
+
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """Its fields and those of the kinds below it."""
+        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
+
+
 class Records(Config):
     """Base of JSON files that others write, of which other fields are ignored.
 
-    Their many records are `TypedDict`s `with_config(RECORD)`, in a list that is `FailFast`.
+    Their many records are `TypedDict`s, which take this config over, in a list that is `FailFast`.
     """
 
     model_config = ConfigDict(extra="ignore")
-
-
-RECORD = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
 
 def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
@@ -181,35 +188,27 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
     """Names the unknown field, and the fields that may have been meant."""
-    *inside, name = place
-    path = ".".join(place)
-    section = _section_at(kind, inside)
+    path, inside, name = ".".join(place), ".".join(place[:-1]), place[-1]
+    sections = dict(_sections(kind))
+    section = sections.get(inside)
     if section is not None and name in section.removed:
         return f"field {path!r} was removed: {section.removed[name]}"
-    everywhere = list(_names(kind))
+    names = ((prefix, each) for prefix in sections for each in sections[prefix].field_names())
+    everywhere = [".".join(filter(None, pair)) for pair in names]
     if path in everywhere:  # A family lists the fields of all its kinds.
-        return f"field {path!r} is for another kind of {'.'.join(inside)}"
+        return f"field {path!r} is for another kind of {inside}"
     meant = [each for each in everywhere if each.rpartition(".")[2] == name][:3]
     near = did_you_mean(meant or near_names(path, everywhere, 1))
     known = ", ".join(section.field_names()) if section else ""
     return f"unknown field {path!r}{near or f'; the fields are {known}'}"
 
 
-def _section_at(kind: type[Config], place: Iterable[str]) -> type[Config] | None:
-    """The section that a place of pydantic's names; lists hold none."""
-    section: type[Config] | None = kind
-    for step in place:
-        field = section.model_fields.get(step) if section is not None else None
-        section = section_of(field.annotation) if field is not None else None
-    return section
-
-
-def _names(kind: type[Config], prefix: str = "") -> Iterator[str]:
-    """Dotted names of all fields, those of nested sections included."""
-    for name in kind.field_names():
-        yield prefix + name
-        if section := _section_at(kind, [name]):
-            yield from _names(section, f"{prefix}{name}.")
+def _sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[Config]]]:
+    """A section, and those nested in it, by their dotted names; the outermost has none."""
+    yield prefix, kind
+    for name, field in kind.model_fields.items():
+        if section := section_of(field.annotation):
+            yield from _sections(section, f"{prefix}.{name}" if prefix else name)
 
 
 def _show(value: Any) -> str:

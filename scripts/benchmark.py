@@ -45,14 +45,13 @@ from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.program import run_program, script_parser
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, decode
-from captioner.demo import DEMO_PHOTO
 from captioner.devices import autocast, choose_device, has_bfloat16
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
-from captioner.model_folders import model_folder
+from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.runs.run import compile_parts
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.images import load_image
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 START, END = 1, 2
 

@@ -66,7 +66,7 @@ def make_training_step(captions: int) -> Work:
 def make_captioning(photos: int) -> Work:
     """The packaged model on files, the demo photo again and again."""
     import captioner
-    from captioner.demo import DEMO_PHOTO
+    from captioner.model_folders import DEMO_PHOTO
 
     model = captioner.load()
     return lambda: model.caption([DEMO_PHOTO] * photos)

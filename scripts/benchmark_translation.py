@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 from benchmark_machine import Machine
 
-from captioner.data.batches import PairExample, collate_pairs
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import decode
 from captioner.devices import autocast, has_bfloat16
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_task import TranslationRecipe
+from captioner.text.token_batches import PairExample, collate_pairs
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.optimization import make_optimizer
 from captioner.translate.model import TranslationLoss, TranslationModel

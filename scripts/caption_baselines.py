@@ -37,7 +37,7 @@ from captioner.runs.features import StoredRows, read_training
 from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
 from captioner.training.loop import Validation, train
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 
 SAMPLE = 40
 """Validation photos that all captions are ranked on."""
@@ -66,7 +66,7 @@ def best_constant(training: Sequence[Example], validation: Sequence[Example]) ->
     frequency = DocumentFrequency.from_references(references)
 
     def score(caption: tuple[str, ...], references: Sequence[Sequence[Sequence[str]]]) -> float:
-        corpus = Corpus.of([caption] * len(references), references)
+        corpus = Corpus([caption] * len(references), references)
         return float(cider_d(corpus, frequency).scores[0])
 
     few = references[:: max(1, len(validation) // SAMPLE)][:SAMPLE]

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
+from captioner.caption.confidence import ConfidenceWeights
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.decoding.options import SearchOptions
 from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 Refused = Callable[[Sequence[str]], str]
 """The fixture `refused`: the sentence that answers the arguments of a command."""
@@ -63,6 +64,10 @@ def make_captioner(
         SearchOptions(beam=3, maximum_length=6, minimum_length=2),
         card="# A model of random weights",
     )
+
+
+def confidence_weights(*values: float) -> ConfidenceWeights:
+    return ConfidenceWeights(**dict(zip(ConfidenceWeights.model_fields, values, strict=True)))
 
 
 def assert_same_captions(found: Sequence[Caption], expected: Sequence[Caption]) -> None:

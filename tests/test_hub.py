@@ -13,9 +13,7 @@ from samples import Output, Patch, Refused
 import captioner
 from captioner.caption.folder import load_model
 from captioner.cli.main import main
-from captioner.demo import DEMO_PHOTO
-from captioner.hub import fetch_model
-from captioner.model_folders import model_folder
+from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.vision.encoders import build_encoder
 
@@ -87,11 +85,11 @@ def test_a_pushed_captioner_gives_the_same_caption(
 def test_only_the_files_of_a_model_are_downloaded_once(hub: HubServer, tiny_model: Path) -> None:
     files = {path.name: path.read_bytes() for path in tiny_model.iterdir()}
     commit = hub.add("bob/dogs", {**files, "code.py": b"print()", "model.pkl": b"pickle"})
-    folder = fetch_model("hf://bob/dogs")
+    folder = model_folder("hf://bob/dogs")
     assert folder.name == commit
     assert {path.name for path in folder.iterdir()} == files.keys()
     hub.requests.clear()
-    assert fetch_model(f"hf://bob/dogs@{commit}") == folder
+    assert model_folder(f"hf://bob/dogs@{commit}") == folder
     assert not any("resolve" in request for request in hub.requests)
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import captioner
 from captioner.caption.folder import load_model
-from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
+from captioner.model_folders import DEMO_PHOTO
 
 
 def test_the_package_lists_what_is_for_users() -> None:

@@ -29,7 +29,7 @@ from captioner.training.distributed import Engine
 from captioner.training.optimization import make_optimizer
 from captioner.training.step import Stepper
 from captioner.translate.model import TranslationLoss, TranslationObjective
-from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 
 pytestmark = pytest.mark.skipif(
     not (hasattr(torch._C, "_ensureCUDADeviceGuardSet") or torch.cuda.is_available()),

@@ -13,10 +13,9 @@ from PIL import Image
 
 import captioner
 from captioner.data.readers import read_examples
-from captioner.demo import DEMO_PHOTO
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.translations import evaluate_translations
-from captioner.model_folders import model_folder, packaged_models
+from captioner.model_folders import DEMO_PHOTO, model_folder, packaged_models
 from captioner.runs.caption_task import scores_of
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -7,7 +7,7 @@ import pytest
 from samples import imported
 
 import captioner
-from captioner.demo import DEMO_PHOTO
+from captioner.model_folders import DEMO_PHOTO
 
 PACKAGE = Path(captioner.__file__).parent
 EDGES = {

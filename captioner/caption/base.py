@@ -17,11 +17,11 @@ from captioner.attention.memory import Memory
 from captioner.decoding.protocol import Decoder, TeacherForced
 from captioner.errors import UserError
 from captioner.files import refuse_os_errors
-from captioner.schema import Config, Fraction, Size
+from captioner.schema import Fraction, Kinds, Size
 from captioner.text.vocabulary import Vocabulary
 
 
-class CaptionDecoderConfig(Config):
+class CaptionDecoderConfig(Kinds):
     """Fields of every kind of decoder; a subclass narrows `kind` to a `Literal` of its name."""
 
     kind: str
@@ -34,11 +34,6 @@ class CaptionDecoderConfig(Config):
         description="bring annotation vectors to mean 0 and standard deviation 1 over training "
         "photos; not in the paper",
     )
-
-    @classmethod
-    def field_names(cls) -> list[str]:
-        """Its fields and those of the kinds below it."""
-        return sorted({name for kind in (cls, *cls.__subclasses__()) for name in kind.model_fields})
 
 
 class Standardisation(nn.Module):
@@ -55,11 +50,8 @@ class Standardisation(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.empty(size))
-        self.register_buffer("deviation", torch.empty(size))
-        if not self.mean.is_meta:  # Filling them there imports torch's compiler.
-            self.mean.zero_()
-            self.deviation.fill_(1.0)
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("deviation", torch.ones(size))
 
     def fit(self, photos: Iterable[Tensor]) -> None:
         """Estimate mean and deviation from batches (B, L, D); no deviation is nearly 0."""

@@ -13,11 +13,10 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.render.animation import save_gif
-from captioner.render.page import PageCaption, PageItem, save_html
+from captioner.render.overlay import Region
+from captioner.render.page import PageCaption, PageItem, phrases, save_html
 from captioner.render.panels import panels
-from captioner.render.region import Region
 from captioner.render.save import save_picture
-from captioner.render.web_page import phrases
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
 
@@ -150,13 +149,11 @@ class Caption:
             "words": list(self.words),
             "log_probability": self.log_probability,
             "word_log_probabilities": list(self.word_log_probabilities),
+            "score": self.score,
+            "confidence": self.confidence,
+            "sure": self.sure,
+            "language": self.language,
+            "original": self.original and self.original.to_dict(),
+            "alternatives": [other.to_dict() for other in self.alternatives] or None,
         }
-        for name in ("score", "confidence", "sure"):
-            if (value := getattr(self, name)) is not None:
-                plain[name] = value
-        if self.original is not None:
-            plain["language"] = self.language
-            plain["original"] = self.original.to_dict()
-        if self.alternatives:
-            plain["alternatives"] = [other.to_dict() for other in self.alternatives]
-        return plain
+        return {name: value for name, value in plain.items() if value is not None}

@@ -108,7 +108,7 @@ class Captioner(PhotoCaptioner):
             self.decoder.remember(annotations.to(self.device)),
             start=vocabulary.start,
             end=vocabulary.end,
-            strategy=search.strategy(draws, self.device),
+            strategy=search.strategy(draws or search.generator(self.device)),
             constraints=search.constraints(
                 forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
                 repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),

@@ -95,7 +95,7 @@ def confidences(features: Array, weights: ConfidenceWeights) -> Array:
 
 
 def fit_weights(
-    features: Tensor, shares: Tensor, counts: Tensor | None = None, ridge: float = 1.0
+    features: Tensor, shares: Tensor, counts: Tensor, ridge: float = 1.0
 ) -> ConfidenceWeights:
     """Maximum likelihood with a ridge on standardised regressors; deterministic.
 
@@ -104,7 +104,6 @@ def fit_weights(
     import torch
     from torch.nn import functional
 
-    counts = torch.ones_like(shares) if counts is None else counts
     deviation, mean = torch.std_mean(features, dim=0, correction=0)  # (R,) each
     deviation = torch.where(deviation > 1e-9, deviation, 1.0)
     standard = (features - mean) / deviation  # (N, R)

@@ -23,9 +23,10 @@ from captioner.outcomes import (
     shape_as_given,
     share_out,
 )
+from captioner.render.overlay import Region
 from captioner.text.languages import is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.images import ImageSource, image_name, original_size, shrink
+from captioner.vision.images import ImageSource, image_name, original_size
 from captioner.vision.preprocessing import Preprocessing
 
 Translate = Callable[[list[Caption]], list[Caption]]
@@ -37,6 +38,19 @@ class Captioned(NamedTuple):
 
     name: str
     caption: Caption
+
+
+class Prepared(NamedTuple):
+    """A photo to be drawn on, and the region of it whose pixels (3, size, size) the model sees."""
+
+    name: str
+    photo: ImageSource
+    region: Region
+    pixels: numpy.ndarray[Any, Any]
+
+    def captioned(self, caption: Caption) -> Captioned:
+        """The photo with the caption that was found for it."""
+        return Captioned(self.name, caption.of_photo(self.photo, self.region))
 
 
 class PhotoCaptioner(ABC):
@@ -190,24 +204,20 @@ def caption_photos(
         workers, batch_size = share_out(captioner.device, len(photos), batch_size, most)
         readers = loading_workers(captioner.device) if are_files else 0
 
-    def read(name: str, source: ImageSource) -> tuple[Any, ...]:
+    def read(name: str, source: ImageSource) -> Prepared:
         shown = image_name(source) if isinstance(source, (str, os.PathLike)) else name
         photo = preprocessing.load(source, "standard input" if name == "-" else shown)
         is_kept = isinstance(source, (str, os.PathLike, bytes))
-        kept = source if is_kept else shrink(photo, DRAWN_SIDE)
+        kept = source if is_kept else photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
         region = preprocessing.region(*original_size(photo))
-        return name, kept, region, preprocessing.pixels(photo)
+        return Prepared(name, kept, region, preprocessing.pixels(photo))
 
-    def write(loaded: list[tuple[Any, ...]]) -> Iterator[Captioned]:
-        if not loaded:
-            return
-        names, photos, regions, pixels = zip(*loaded, strict=True)
-        annotations = captioner.encode_pixels(numpy.stack(pixels))  # (B, L, D)
+    def write(photos: list[Prepared]) -> Iterable[Captioned]:
+        if not photos:
+            return ()
+        annotations = captioner.encode_pixels(numpy.stack([each.pixels for each in photos]))
         captions = captioner.caption_annotations(annotations, search, draws)
-        if translate is not None:
-            captions = translate(captions)
-        for name, caption, *place in zip(names, captions, photos, regions, strict=True):
-            yield Captioned(name, caption.of_photo(*place))
+        return map(Prepared.captioned, photos, translate(captions) if translate else captions)
 
     return outcomes_of(photos, batch_size, read, write, readers, workers)
 

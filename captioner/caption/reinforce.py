@@ -72,13 +72,10 @@ class HardAttentionLoss(CaptioningLoss):
         forced = self.decoder(memory, fed, generator, expected)
         assert forced.log_probability is not None
         assert forced.entropy is not None
-        mask, logits = batch.mask.unsqueeze(1), forced.logits.flatten(end_dim=1)  # (B * N, T, V)
-        targets, of_draws = (
-            each.repeat_interleave(draws, dim=0) for each in (batch.targets, batch.mask)
-        )
+        mask = batch.mask.unsqueeze(1)  # (B, 1, T)
+        targets = batch.targets.unsqueeze(1).expand(-1, draws, -1)  # (B, N, T)
         smoothing = self.objective.label_smoothing
-        entropies = cross_entropies(logits, targets, of_draws, smoothing)  # (B * N) each
-        loss, plain = (each.view(-1, draws) for each in entropies)  # (B, N) each
+        loss, plain = cross_entropies(forced.logits, targets, mask, smoothing)  # (B, N) each
         words = mask.sum(dim=2)  # (B, 1)
         entropy = (forced.entropy * mask).sum(dim=2)  # (B, N)
         log_draw = (forced.log_probability * mask).sum(dim=2)  # (B, N), log p(s | a)
@@ -196,9 +193,8 @@ class SelfCriticalLoss(CaptioningLoss):
     def _log_probability(self, memory: Memory, captions: list[list[list[int]]]) -> Tensor:
         """log p (B, K) of the captions of `_captions`, with its gradient."""
         rows = [torch.tensor(caption) for each in captions for caption in each]
-        targets = pad_sequence(rows, batch_first=True, padding_value=-1)  # (B * K, T)
-        pair, device = (targets.clamp(min=0), targets >= 0), memory.values.device
-        targets, mask = (each.to(device, non_blocking=True) for each in pair)
-        inputs = decoder_inputs(targets).view(len(captions), -1, targets.shape[1])  # (B, K, T)
-        logits = self.decoder(memory, inputs).logits.flatten(end_dim=1)  # (B * K, T, V)
-        return -cross_entropies(logits, targets, mask)[0].view(inputs.shape[:2])  # (B, K)
+        padded = pad_sequence(rows, batch_first=True, padding_value=-1)  # (B * K, T)
+        padded = padded.to(memory.values.device, non_blocking=True)
+        targets = padded.clamp(min=0).view(len(captions), -1, padded.shape[1])  # (B, K, T)
+        logits = self.decoder(memory, decoder_inputs(targets)).logits  # (B, K, T, V)
+        return -cross_entropies(logits, targets, padded.view_as(targets) >= 0)[0]  # (B, K)

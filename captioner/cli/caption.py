@@ -7,23 +7,23 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
+from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import on_a_line, report
 from captioner.decoding.options import SearchOptions
-from captioner.demo import DEMO_PHOTO
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
+from captioner.model_folders import DEMO_PHOTO, pinned
 from captioner.models import LANGUAGES
 from captioner.outcomes import Failed
 from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
-    from captioner.caption.photos import Captioned
 
 DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
@@ -38,8 +38,8 @@ Captions photos. Every word has an attention map, which can be drawn.
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
-    summary, usage = "caption photos, draw attention maps", "[PATH ...] [options]"
-    parser, add = shared.add_parser(commands, "caption", run, summary, usage, DESCRIPTION)
+    usage, summary = "caption [PATH ...] [options]", "caption photos, draw attention maps"
+    parser, add = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
     add("paths", "PATH", "photos, folders, shards, patterns in quotes, or -", nargs="*")
     add("--demo", "", "caption a photo that is on every machine")
     add("-0 --null", "", "names read from - and lines printed end in NUL")
@@ -79,13 +79,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths, standard_input = _read_paths(arguments)
 
-    from captioner.caption.photos import caption_photos
+    from captioner.caption.photos import Captioned, caption_photos
     from captioner.cli.outputs import opened_outputs
-    from captioner.hub import pinned
     from captioner.models import load, load_translation
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
-    from captioner.vision.images import passed_over_in_words
     from captioner.vision.shards import find_photos
 
     if arguments.format:
@@ -106,30 +104,27 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.model = pinned(arguments.model)
     is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
     is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
-    failed = 0
+    failed, batch_size, machine = 0, arguments.batch_size, (arguments.device, arguments.precision)
     with opened_outputs(arguments, photos) as outputs:
-        remaining = photos
-        if not arguments.html:
-            remaining = {name: photos[name] for name in photos if name not in outputs.finished}
         if passed_over and not arguments.quiet:
-            report(passed_over_in_words(passed_over))
+            kinds = (counted(number, kind) for kind, number in passed_over.most_common())
+            report(f"not read: {', '.join(kinds)}")
         if outputs.finished and not arguments.quiet:
             done = len(outputs.finished)
             report(f"{done:,} of {len(photos):,} photos are captioned already")
-        items: Iterable[Captioned | Failed] = ()
+        remaining = outputs.remaining
+        captioned: Iterator[Captioned | Failed] = iter(())
         if remaining:
-            machine, translate = (arguments.device, arguments.precision), None
+            translate = None
             if arguments.language:
                 translate = load_translation(arguments.language, arguments.translator, *machine)
             model = load(arguments.model, *machine)
             search = shared.search_options(arguments, model.search)
-            batch_size = arguments.batch_size
-            items = caption_photos(model, remaining.items(), search, batch_size, translate)
-        drawn_items = in_background(outputs.draw, chain(failures, items), outputs.workers)
-        shown = len(remaining) > arguments.batch_size and not arguments.quiet
+            captioned = caption_photos(model, remaining.items(), search, batch_size, translate)
+        shown = len(remaining) > batch_size and not arguments.quiet
         total = len(failures) + len(remaining)
         with progress_bar("captioning", total, "photos", shown=shown) as progress:
-            for drawn in drawn_items:
+            for drawn in in_background(outputs.draw, chain(failures, captioned), outputs.workers):
                 item = drawn.item
                 is_printed = not is_quiet and item.name not in outputs.finished
                 with progress.external_write_mode():
@@ -168,16 +163,15 @@ FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "
 """The fields of a line's format."""
 
 
-class _NoValue:
-    def __format__(self, form: str) -> str:
-        return ""
+class _Formatter(Formatter):
+    def format_field(self, value: Any, form: str) -> Any:
+        return "" if value is None else super().format_field(value, form)
 
 
 def formatted(form: str, values: Mapping[str, Any]) -> str:
     """A line in the format of --format; a field without a value is empty, in any form."""
-    shown = {name: _NoValue() if value is None else value for name, value in values.items()}
     try:
-        return form.replace("\\t", "\t").replace("\\n", "\n").format(**shown)
+        return _Formatter().vformat(form.replace("\\t", "\t").replace("\\n", "\n"), (), values)
     except (LookupError, ValueError, AttributeError, TypeError) as error:
         known = f"the fields are {', '.join(FIELDS)}"
         raise UserError(f"--format {form} is not understood: {error}; {known}") from None
@@ -191,18 +185,16 @@ def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None)
     """
     versions = (caption, *caption.alternatives)
     for rank, version in enumerate(versions, start=1):
-        notes = [version.doubt] if version.doubt else []
         if form:
             values = {name: getattr(version, name, None) for name in FIELDS}
             values |= {"path": path, "caption": version.text, "rank": rank}
             yield formatted(form, values)
-        elif is_alone and len(versions) == 1:
-            if notes:
-                report(f"{path}: {version.doubt}")
-            yield version.text
-        else:
-            if len(versions) > 1:
-                ranked_by = f"score {version.score:.2f}"
-                notes = [ranked_by, f"log-probability {version.log_probability:.2f}", *notes]
-            line = version.text if is_alone else f"{path}: {version.text}"
-            yield f"{line}  ({', '.join(notes)})" if notes else line
+            continue
+        notes = [version.doubt] if version.doubt else []
+        if len(versions) > 1:
+            ranked_by = f"score {version.score:.2f}"
+            notes = [ranked_by, f"log-probability {version.log_probability:.2f}", *notes]
+        elif is_alone and notes:
+            report(f"{path}: {notes.pop()}")
+        line = version.text if is_alone else f"{path}: {version.text}"
+        yield f"{line}  ({', '.join(notes)})" if notes else line

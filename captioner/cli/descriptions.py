@@ -21,8 +21,8 @@ from captioner import files
 from captioner.caption.caption import Caption
 from captioner.cli.program import on_a_line, report
 from captioner.data.xmp import Description, XmpPacket
-from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
+from captioner.model_folders import DEMO_PHOTO
 from captioner.text.languages import ENGLISH, is_noun
 from captioner.vision.images import ImageSource
 
@@ -167,7 +167,7 @@ class Embedder:
         keywords = tags.get("IPTC:Keywords", [])
         keywords = [*map(str, keywords if isinstance(keywords, list) else [keywords])]
         packet = XmpPacket(block, f"the XMP of {photo}")
-        old_keywords = packet.own_keywords
+        old_keywords = packet.own_texts("subject")
         iptc_caption = str(tags.get("IPTC:Caption-Abstract", "")).strip()
         is_set = packet.merge(description, overwrite, iptc_caption, keywords)
         arguments = []
@@ -176,7 +176,7 @@ class Embedder:
                 arguments.append("-CodedCharacterSet=UTF8")
             if is_set:
                 arguments.append(f"-IPTC:Caption-Abstract={description.caption}")
-            new_keywords = packet.own_keywords
+            new_keywords = packet.own_texts("subject")
             arguments += [f"-IPTC:Keywords-={word}" for word in (*old_keywords, *new_keywords)]
             arguments += [f"-IPTC:Keywords+={word}" for word in new_keywords]
         with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import fields
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from captioner.cli import shared_options as shared
@@ -13,6 +12,7 @@ from captioner.cli.program import report
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
+from captioner.model_folders import pinned
 
 if TYPE_CHECKING:
     from captioner.evaluation.score import Scorer
@@ -49,16 +49,16 @@ whether they lie on what the words name. The exit code is as of `evaluate`.
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
-    summary, usage = "score a model's captions on data", "MODEL --annotations FILE [options]"
-    parser, add = shared.add_parser(commands, "evaluate", run, summary, usage, DESCRIPTION)
+    usage = "evaluate MODEL --annotations FILE [options]"
+    summary = "score a model's captions on data"
+    parser, add = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
     _add_photos(add)
     shared.add_search(parser, SearchOptions, explained_in="caption")
     _add_scores(parser)("--save-results", "FILE", "write the captions, as COCO does")
     shared.add_machine(parser, "photos at a time", 50)
 
-    summary, usage = "score captions in a file", "RESULTS REFERENCES [options]"
-    about = SCORE_DESCRIPTION
-    parser, add = shared.add_parser(commands, "score", run_score, summary, usage, about)
+    usage, summary = "score RESULTS REFERENCES [options]", "score captions in a file"
+    parser, add = shared.add_parser(commands, run_score, usage, summary, SCORE_DESCRIPTION)
     add("results", "RESULTS", "captions, in COCO's result format or of `captioner caption --json`")
     add("references", "REFERENCES", "a table, a folder of photos with texts, or a file in --format")
     known = ", ".join(shared.FILES)
@@ -74,9 +74,9 @@ def add_commands(commands: shared.Commands) -> None:
     add("--instances", "FILE", "COCO's instances: the things in the photos", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
 
+    usage = "maps MODEL (--annotations FILE | --images FOLDER) [options]"
     summary = "score a model's attention maps"
-    usage = "MODEL (--annotations FILE | --images FOLDER) [options]"
-    parser, add = shared.add_parser(commands, "maps", run_maps, summary, usage, MAPS_DESCRIPTION)
+    parser, add = shared.add_parser(commands, run_maps, usage, summary, MAPS_DESCRIPTION)
     _add_photos(add)
     add("--instances", "FILE", "COCO's boxes and segments", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
@@ -125,10 +125,7 @@ def run_score(arguments: argparse.Namespace) -> int:
 
     scorer = _scorer(arguments)
     scores = score_results(arguments.results, arguments.references, scorer, arguments.split)
-    for sentence in chain.from_iterable(each.sentences for each in scorer.problems):
-        report(sentence)
-    shared.write_scores(scores, arguments)
-    return 2 if any(map(len, scorer.problems)) else 0
+    return shared.write_scores(scores, arguments, scorer.problems)
 
 
 def _scorer(arguments: argparse.Namespace) -> Scorer:
@@ -146,8 +143,7 @@ def run_maps(arguments: argparse.Namespace) -> int:
     elif arguments.instances:  # They name photos as there.
         raise UserError("--instances needs the photos as a data set: give --annotations")
 
-    from captioner.data.instances import CocoInstances, Grounding
-    from captioner.data.synonyms import read_synonyms
+    from captioner.data.instances import CocoInstances, Grounding, read_synonyms
     from captioner.evaluation.maps import score_maps
 
     grounding: Grounding | None = None
@@ -166,7 +162,6 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_examples
     from captioner.data.shapes import shapes_examples, shapes_grounding, unseen_shapes
-    from captioner.hub import pinned
     from captioner.vision.images import find_images
 
     if arguments.count is not None and arguments.count < 1:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
 from captioner.errors import UserError, counted
 from captioner.files import check_writable
-
-if TYPE_CHECKING:
-    from captioner.data.example import Example
+from captioner.model_folders import (
+    MODEL,
+    complete_folder,
+    is_address,
+    kind_of,
+    model_folder,
+    packaged_models,
+    pinned,
+    push_model,
+)
 
 CALIBRATE_DESCRIPTION = """\
 Fits a trained model's confidence: the expected share of a caption's content
@@ -58,9 +63,8 @@ Describes a captioner or translator: its parts, its size, its model card.
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the four commands to the command line."""
-    summary, usage = "fit a model's confidence", "MODEL --annotations FILE [options]"
-    about = CALIBRATE_DESCRIPTION
-    parser, add = shared.add_parser(commands, "calibrate", run_calibrate, summary, usage, about)
+    usage, summary = "calibrate MODEL --annotations FILE [options]", "fit a model's confidence"
+    parser, add = shared.add_parser(commands, run_calibrate, usage, summary, CALIBRATE_DESCRIPTION)
     add("model", "MODEL", "a model folder; it is written to")
     shared.add_data_set(add, shared.FILES, "records that cannot be used")
     add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
@@ -70,9 +74,8 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_outputs(add, json="write what was measured")
     shared.add_machine(parser, "photos at a time", 50, precision=False)
 
-    summary, usage = "write a captioner as ONNX graphs", "MODEL FOLDER [options]"
-    about = EXPORT_DESCRIPTION
-    parser, _ = shared.add_parser(commands, "export", run_export, summary, usage, about)
+    usage, summary = "export MODEL FOLDER [options]", "write a captioner as ONNX graphs"
+    parser, _ = shared.add_parser(commands, run_export, usage, summary, EXPORT_DESCRIPTION)
     add = shared.add_group(parser, "input and output")
     add("model", "MODEL", "a model folder or name")
     add("folder", "FOLDER", "the folder to write")
@@ -82,15 +85,15 @@ def add_commands(commands: shared.Commands) -> None:
     add("--page", "", "add a page for browsers, with onnxruntime-web, which npm fetches")
     add("--overwrite", "", "replace files of FOLDER")
 
-    summary, usage = "publish a model on the hub", "MODEL NAME [options]"
-    parser, add = shared.add_parser(commands, "push", run_push, summary, usage, PUSH_DESCRIPTION)
+    usage, summary = "push MODEL NAME [options]", "publish a model on the hub"
+    parser, add = shared.add_parser(commands, run_push, usage, summary, PUSH_DESCRIPTION)
     add("model", "MODEL", "a folder, or a packaged model")
     add = shared.add_group(parser, "output")
     add("name", "NAME", "user/name of the repository, made if needed")
     add("--private", "", "only for you and your organisation")
 
-    summary, usage = "describe a model", "[MODEL]"
-    _, add = shared.add_parser(commands, "info", run_info, summary, usage, INFO_DESCRIPTION)
+    usage, summary = "info [MODEL]", "describe a model"
+    _, add = shared.add_parser(commands, run_info, usage, summary, INFO_DESCRIPTION)
     add("model", "MODEL", shared.MODEL, nargs="?", default="default")
 
 
@@ -99,10 +102,6 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.unsure_below <= 1:
         raise UserError(f"--unsure-below {arguments.unsure_below} is not between 0 and 1")
     shared.check_data_set(arguments)
-
-    from captioner.hub import is_address
-    from captioner.model_folders import MODEL, model_folder, packaged_models
-    from captioner.models import load
 
     folder = model_folder(arguments.model)
     if arguments.model in packaged_models() or is_address(arguments.model):
@@ -115,15 +114,14 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     from captioner.data.readers import read_examples
     from captioner.evaluation.calibration import calibrate
     from captioner.evaluation.score import read_results
+    from captioner.models import load
     from captioner.runs.caption_task import RESULTS
 
-    examples: dict[str, Sequence[Example]] = {}
-    problems = []
-    for split in (arguments.training_split, *arguments.split):
-        problems.append(Problems(arguments.on_problem))
-        source = (arguments.annotations, arguments.images, split)
-        examples[split] = read_examples(arguments.format, *source, problems[-1])
-    for sentence in dict.fromkeys(chain.from_iterable(each.sentences for each in problems)):
+    splits = (arguments.training_split, *arguments.split)
+    problems = {split: Problems(arguments.on_problem) for split in splits}
+    source = (arguments.format, arguments.annotations, arguments.images)
+    examples = {split: read_examples(*source, split, each) for split, each in problems.items()}
+    for sentence in dict.fromkeys(chain.from_iterable(p.sentences for p in problems.values())):
         report(sentence)
     results = folder.parent / RESULTS  # Of the photos that chose the epoch, in a run.
     if folder.name == MODEL and results.is_file():
@@ -140,7 +138,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     save_confidence(model.confidence, folder)
     shared.write_scores(scores, arguments)
     print(f"written into {folder}", flush=True)
-    return 2 if any(map(len, problems)) else 0
+    return 2 if any(map(len, problems.values())) else 0
 
 
 def run_export(arguments: argparse.Namespace) -> None:
@@ -161,9 +159,6 @@ def run_export(arguments: argparse.Namespace) -> None:
 
 def run_push(arguments: argparse.Namespace) -> None:
     """Load the model as a check, upload it, print its address."""
-    from captioner.hub import push_model
-    from captioner.model_folders import complete_folder, model_folder
-
     folder = complete_folder(model_folder(arguments.model))
     _description(folder)
     print(push_model(folder, arguments.name, arguments.private))
@@ -171,9 +166,6 @@ def run_push(arguments: argparse.Namespace) -> None:
 
 def run_info(arguments: argparse.Namespace) -> None:
     """Print the description."""
-    from captioner.hub import is_address, pinned
-    from captioner.model_folders import model_folder
-
     name = pinned(arguments.model)
     description = _description(model_folder(name))
     print(f"revision       {name}\n{description}" if is_address(name) else description)
@@ -182,8 +174,7 @@ def run_info(arguments: argparse.Namespace) -> None:
 def _description(folder: Path) -> str:
     """Loads the model of a folder, and describes it."""
     from captioner.caption.folder import describe, load_model
-    from captioner.model_folders import kind_of
-    from captioner.translate.translator_folder import describe_translator, load_translator
+    from captioner.translate.translator import describe_translator, load_translator
 
     if kind_of(folder) == "translator":
         return describe_translator(load_translator(folder), folder)

@@ -7,31 +7,28 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.caption.photos import Captioned
+from captioner.cli.descriptions import Descriptions
 from captioner.cli.shared_options import check_files
-from captioner.csv_tables import csv_text
 from captioner.errors import UserError
 from captioner.outcomes import MOST_WORKERS, Failed
-from captioner.parquet_tables import AddRows, parquet_table
 from captioner.render import save
 from captioner.render.page import PageItem, save_html
+from captioner.tables import AddRows, csv_text, parquet_table
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image
 from captioner.vision.shards import ShardMember
-
-if TYPE_CHECKING:
-    from captioner.cli.descriptions import Descriptions
 
 Record = dict[str, Any]
 """A photo's `image`, `Caption.to_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
@@ -39,7 +36,7 @@ Record = dict[str, Any]
 PLACES = ("xmp", "text", "embed")
 """The options of `Descriptions`."""
 
-_TABLES = ("jsonl", "json", "csv", "parquet")
+_TABLES = ("parquet", "jsonl", "json", "csv")
 _OF_CAPTION = ("caption", "log_probability", "score", "confidence", "sure", "language")
 _OF_PHOTO = ("model", "bytes", "modified", "error")
 _COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *PLACES, *_OF_PHOTO)
@@ -84,6 +81,7 @@ class Outputs:
 
     photos: to caption, by name.
     finished: the photos whose captions --resume found in the JSON lines.
+    remaining: the photos to caption: the others, and for --html all.
     workers: threads that should `draw`; 0 if there is nothing to draw.
     """
 
@@ -98,11 +96,8 @@ class Outputs:
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
-        self._descriptions: Descriptions | None = None
-        if any(getattr(options, name) for name in PLACES):
-            from captioner.cli.descriptions import Descriptions
-
-            self._descriptions = Descriptions(options, photos)
+        is_described = any(getattr(options, name) for name in PLACES)
+        self._descriptions = Descriptions(options, photos) if is_described else None
         self._has_lines = bool(options.resume and os.path.exists(options.jsonl))
         common = ((name, getattr(options, name)) for name in (*_TABLES, "html"))
         written = chain(common, chain.from_iterable(map(self._files, photos)))
@@ -110,6 +105,8 @@ class Outputs:
         check_files(given, options.overwrite or self._has_lines, folders=("--words",))
         if self._has_lines:
             self._keep_finished()
+        done = () if options.html else self.finished
+        self.remaining = {name: photos[name] for name in photos if name not in done}
 
     def draw(self, item: Captioned | Failed) -> Drawn:
         """Write a photo's drawings, and prepare its part of the page. May run in threads."""
@@ -173,31 +170,30 @@ class Outputs:
 
     def finish(self) -> None:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
-        options = self._options
-        writers: list[Callable[[], object]] = [self._parquet.close]
-        if options.resume and self._has_lines:
-            writers.append(self._drop_replaced_lines)
         if self._descriptions:
             self._descriptions.close()
-        # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
-        delimiter, encoding = ("\t", "utf-16") if options.csv_for == "excel" else (",", "utf-8")
-        csv_form = partial(_csv_text, delimiter=delimiter)
-        tables = ((options.json, files.json_text, "utf-8"), (options.csv, csv_form, encoding))
-        for path, form, encoding in tables:
-            if path == "-":
-                writers.append(partial(sys.stdout.write, form(self._records)))
-            elif path and self._records:
-                writers.append(partial(files.write_text, path, form(self._records), encoding))
-        if options.html and self._page:
-            writers.append(partial(save_html, options.html, self._page, options.strength))
-        problems: dict[str, None] = {}
-        for write in writers:
-            try:
-                write()
-            except UserError as error:
-                problems[str(error)] = None
+        given = ((name, getattr(self._options, name)) for name in (*_TABLES, "html"))
+        written = [(name, Path(path)) for name, path in given if path]
+        _, problems = files.write_each(written, self._finish)
         if problems:
-            raise UserError("; ".join(problems))
+            raise UserError("; ".join(dict.fromkeys(problems)))
+
+    def _finish(self, option: str, path: Path) -> None:
+        """Write a table or the page, or complete it."""
+        if option == "parquet":
+            self._parquet.close()
+        elif option == "jsonl" and self._options.resume and self._has_lines:
+            self._drop_replaced_lines()
+        elif option == "html" and self._page:
+            save_html(path, self._page, self._options.strength)
+        elif option in ("json", "csv"):
+            # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
+            is_excel = option == "csv" and self._options.csv_for == "excel"
+            form = files.json_text if option == "json" else partial(_csv_text, is_excel=is_excel)
+            if str(path) == "-":
+                sys.stdout.write(form(self._records))
+            elif self._records:
+                files.write_text(path, form(self._records), "utf-16" if is_excel else "utf-8")
 
     def _files(self, photo: str) -> Iterator[tuple[str, Path]]:
         """A photo's drawings, and the folder of its words, with their options."""
@@ -298,16 +294,13 @@ def output_names(photos: Iterable[str]) -> dict[str, str]:
     Photos that would have the name of another, with or without its suffix, keep their suffix. Names
     that differ in case alone count as one, as on many file systems. `-` is standard input.
     """
-    paths = {photo: os.path.abspath(photo) for photo in photos}
-    folders = [os.path.dirname(path) for photo, path in paths.items() if photo != "-"]
+    folders = [os.path.dirname(os.path.abspath(photo)) for photo in photos if photo != "-"]
     top = os.path.commonpath(folders) if folders else ""
-    whole = {photo: os.path.relpath(path, top) for photo, path in paths.items()}
+    whole = {each: os.path.relpath(each, top) for each in photos}
     whole |= {"-": "standard_input"} if "-" in whole else {}
     names = {photo: os.path.splitext(name)[0] for photo, name in whole.items()}
     taken = Counter(name.casefold() for name in chain(whole.values(), names.values()))
-    return {
-        photo: whole[photo] if taken[name.casefold()] > 1 else name for photo, name in names.items()
-    }
+    return {each: whole[each] if taken[n.casefold()] > 1 else n for each, n in names.items()}
 
 
 def _state(photo: ImageSource) -> Record:
@@ -328,12 +321,12 @@ def _rows(record: Record) -> Iterator[Record]:
         yield {**of_photo, "rank": rank, **{key: version.get(key) for key in _OF_CAPTION}}
 
 
-def _csv_text(records: Sequence[Record], delimiter: str) -> str:
+def _csv_text(records: Sequence[Record], is_excel: bool) -> str:
     """The rows, with the columns that have a value."""
     rows = list(chain.from_iterable(map(_rows, records)))
     used = {name for row in rows for name, value in row.items() if value is not None}
     columns = [name for name in _COLUMNS if name in used.union(_COLUMNS[:5])]
-    return csv_text(rows, columns, delimiter)
+    return csv_text(rows, columns, "\t" if is_excel else ",")
 
 
 def _write_lines(path: str | Path, records: Iterable[Record], mode: str = "w") -> None:

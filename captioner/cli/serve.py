@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import HttpUrl
 
 from captioner.cli import shared_options as shared
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_missing
 from captioner.files import read_text
 from captioner.models import LANGUAGES
 from captioner.serve import Limits
@@ -40,8 +40,8 @@ _LIMITS = (
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
-    summary = "open a page that captions photos"
-    parser, _ = shared.add_parser(commands, "serve", run, summary, "[options]", DESCRIPTION)
+    usage, summary = "serve [options]", "open a page that captions photos"
+    parser, _ = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
     add = shared.add_group(parser, "models")
     add("--model", "MODEL", shared.MODEL, default="default")
     about = "translates text and captions into TAG; repeatable (default: the packaged ones)"
@@ -87,12 +87,10 @@ def _translator(text: str) -> tuple[str, str]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Serve until interrupted."""
-    try:
+    with refuse_missing("captioner serve needs FastAPI and uvicorn", "serve"):
         from captioner.serve.app import make_app
         from captioner.serve.server import listen, serve
         from captioner.serve.service import Service
-    except ModuleNotFoundError:
-        raise UserError('captioner serve needs pip install "captioner[serve]"') from None
     from captioner import load, load_translator
 
     limits, token = _limits(arguments), _token(arguments.token_file)
@@ -102,7 +100,7 @@ def run(arguments: argparse.Namespace) -> None:
         if "*" in name.removeprefix("*."):
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")
     listener = listen(arguments.host, arguments.port)
-    try:
+    with listener.socket:
         model = load(arguments.model, *machine)
         translators = {tag: load_translator(name, *machine) for tag, name in names.items()}
         service = Service(model, translators, limits, arguments.batch_size)
@@ -118,8 +116,6 @@ def run(arguments: argparse.Namespace) -> None:
             here = f"http://localhost:{listener.socket.getsockname()[1]}/"
             webbrowser.open(here if is_for_all else listener.address)
         serve(app, listener, limits, arguments.access_log)
-    finally:
-        listener.socket.close()
     print("captioner: ended", flush=True)
 
 

@@ -7,12 +7,15 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
-from captioner.csv_tables import csv_text
+from captioner.cli.program import report
+from captioner.data.example import Problems
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import check_writable, real_path, write_json, write_text
+from captioner.tables import csv_text
 
 Search = TypeVar("Search", bound=SearchOptions)
 
@@ -65,14 +68,14 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_parser(
-    commands: Commands, name: str, run: Run, summary: str, usage: str, description: str
+    commands: Commands, run: Run, usage: str, summary: str, description: str
 ) -> tuple[CommandParser, Add]:
-    """Add a command's parser with a group of input. run: its function. usage: its arguments."""
+    """Add a command's parser with a group of input. run: its function. usage: after its name."""
     parser: CommandParser = commands.add_parser(
-        name,
+        usage.partition(" ")[0],
         help=summary,
         description=description,
-        usage=f"captioner {name} {usage}",
+        usage=f"captioner {usage}",
         formatter_class=HelpFormatter,
         add_help=False,
     )
@@ -197,10 +200,15 @@ def check_files(
         check_writable(option, folder)
 
 
-def write_scores(scores: Any, arguments: argparse.Namespace) -> None:
-    """Print the table of scores, and write --json and --csv."""
+def write_scores(
+    scores: Any, arguments: argparse.Namespace, problems: Sequence[Problems] = ()
+) -> int:
+    """Report problems, print the table of scores, write --json and --csv; 2 if there are any."""
+    for sentence in chain.from_iterable(each.sentences for each in problems):
+        report(sentence)
     print(scores.table(), flush=True)
     if arguments.json:
         write_json(arguments.json, scores.to_dict())
     if getattr(arguments, "csv", None):
         write_text(arguments.csv, csv_text(scores.rows()))
+    return 2 if any(map(len, problems)) else 0

@@ -40,8 +40,8 @@ command a store; on several GPUs torchrun, by which each process takes a share o
 
 def add_commands(commands: shared.Commands) -> None:
     """Add both commands to the command line."""
-    summary, usage = "train a captioner or a translator", "CONFIG [options]"
-    parser, add = shared.add_parser(commands, "train", run, summary, usage, DESCRIPTION)
+    usage, summary = "train CONFIG [options]", "train a captioner or a translator"
+    parser, add = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
     _add_config(add, "a YAML file; or photos and captions: a table, a folder, shards, JSON")
     add("--start-from", "MODEL", "initial weights, words and sizes: a packaged model or a folder")
     about = "an encoder with published weights: vgg11 to vgg19, vgg11_bn to vgg19_bn, timm/NAME or "
@@ -51,8 +51,8 @@ def add_commands(commands: shared.Commands) -> None:
     add("--resume", "", "continue the run in the folder")
     shared.add_machine(parser)
 
-    summary, about = "store the annotation vectors of photos", FEATURES_DESCRIPTION
-    parser, add = shared.add_parser(commands, "features", run_features, summary, usage, about)
+    usage, summary = "features CONFIG [options]", "store the annotation vectors of photos"
+    parser, add = shared.add_parser(commands, run_features, usage, summary, FEATURES_DESCRIPTION)
     _add_config(add, "a YAML file, as for training")
     add = shared.add_group(parser, "output")
     add("--out", "FOLDER", "the store's folder (default: the config's features.folder)")

@@ -22,6 +22,7 @@ from captioner.files import write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
+    from captioner.render.alignment import Alignment
     from captioner.translate.translation import Translation
 
 DESCRIPTION = """\
@@ -55,8 +56,8 @@ _AT_ONCE = (".json", ".html", ".htm")
 
 def add_commands(commands: shared.Commands) -> None:
     """Add the three commands to the command line."""
-    name, summary, usage = "translate", "translate text, and draw alignments", "[FILE] [options]"
-    parser, _ = shared.add_parser(commands, name, run, summary, usage, DESCRIPTION)
+    usage, summary = "translate [FILE] [options]", "translate text, and draw alignments"
+    parser, _ = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
     group = parser.add_argument_group("input")
     about = "a text file; .gz as well (default: standard input)"
     group.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
@@ -73,9 +74,9 @@ def add_commands(commands: shared.Commands) -> None:
     add("--overwrite", "", shared.OVERWRITE)
     shared.add_machine(parser, "sentences in a batch", 32)
 
-    name, usage = "evaluate-translator", "MODEL SOURCE REFERENCES [options]"
-    summary, about = "score a model's translations of a text", SCORE_DESCRIPTION
-    parser, add = shared.add_parser(commands, name, run_score, summary, usage, about)
+    usage = "evaluate-translator MODEL SOURCE REFERENCES [options]"
+    summary = "score a model's translations of a text"
+    parser, add = shared.add_parser(commands, run_score, usage, summary, SCORE_DESCRIPTION)
     add("model", "MODEL", "a model folder, or a packaged model")
     add("source", "SOURCE", "text to translate; .gz as well")
     _add_references(add)
@@ -83,9 +84,9 @@ def add_commands(commands: shared.Commands) -> None:
     _add_scores(parser)
     shared.add_machine(parser, "sentences at a time", 50)
 
-    name, usage = "score-translations", "TRANSLATIONS REFERENCES [options]"
-    summary, about = "score translations in a file", FILES_DESCRIPTION
-    parser, add = shared.add_parser(commands, name, run_score, summary, usage, about)
+    usage = "score-translations TRANSLATIONS REFERENCES [options]"
+    summary = "score translations in a file"
+    parser, add = shared.add_parser(commands, run_score, usage, summary, FILES_DESCRIPTION)
     add("translations", "TRANSLATIONS", "text; .gz as well")
     _add_references(add)
     add("--source", "FILE", "the text that was translated")
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
     from captioner.models import load_translator
 
-    file, path = _open(arguments.file), None
+    file, path, is_one = _open(arguments.file), None, False
     if arguments.alignment is not None:
         from captioner.render.save import PLOT_SUFFIXES, check_suffix
 
@@ -129,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines, again = tee(_lines(file))
     shown = "standard input" if arguments.file == "-" else arguments.file
     failed = False
-    at_once: list[tuple[str, Translation, str]] = []
+    aligned: list[tuple[str, str, Translation, Alignment]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
         sentences = (line for line, _ in lines)
@@ -141,15 +142,22 @@ def run(arguments: argparse.Namespace) -> int:
                 if error:
                     failed = True
                     report(f"{where}: {error}")
-                _print(number, translation, search, error)
+                for rank, each in enumerate((translation, *translation.alternatives), start=1):
+                    numbers = "\t" if error else f"{each.score:.4f}\t{each.log_probability:.4f}"
+                    row = f"{number}\t{rank}\t{numbers}\t{each.text}"
+                    print(each.text if search.n_best == 1 else row, flush=True)
                 _report_cuts(where, translation.truncated, translation.cut, search)
-                if path and path.suffix.lower() in _AT_ONCE:
-                    at_once.append((line, translation, error))
-                elif path:
-                    _draw_alignment(path, number, translation, error, arguments.pieces)
+                if not path:
+                    continue
+                pieces = arguments.pieces
+                alignment = translation.by_token() if pieces else translation.by_word()
+                if is_one:
+                    aligned.append((line, error, translation, alignment))
+                else:
+                    _draw_alignment(path, number, alignment, error)
         finally:  # Also when interrupted.
-            if path and path.suffix.lower() in _AT_ONCE:
-                _write_alignments(path, at_once, arguments.pieces)
+            if path and is_one:
+                _write_alignments(path, aligned)
     return 2 if failed else 0
 
 
@@ -168,15 +176,11 @@ def run_score(arguments: argparse.Namespace) -> int:
         search = shared.search_options(arguments, translator.search)
         batch = arguments.batch_size
         scores = score_translator(translator, source, references, search, batch, *options)
-        for line in sorted({*scores.truncated, *scores.cut}):
-            lost, is_cut = scores.truncated.get(line, 0), line in scores.cut
-            _report_cuts(f"{source}, line {line}", lost, is_cut, search)
+        for line, each in scores.shortened.items():
+            _report_cuts(f"{source}, line {line}", each.truncated, each.cut, search)
     else:
         scores = score_hypotheses(arguments.translations, references, source, *options)
-    for sentence in problems.sentences:
-        report(sentence)
-    shared.write_scores(scores, arguments)
-    return 2 if problems.kinds else 0
+    return shared.write_scores(scores, arguments, [problems])
 
 
 def _report_cuts(where: str, truncated: int, is_cut: bool, search: TranslationSearch) -> None:
@@ -203,46 +207,34 @@ def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
             yield "", f"byte {error.start + 1} is not UTF-8 text"
 
 
-def _print(number: int, translation: Translation, search: TranslationSearch, error: str) -> None:
-    """Print a line's translation; with n-best, each in a row."""
-    for rank, each in enumerate((translation, *translation.alternatives), start=1):
-        numbers = "\t" if error else f"{each.score:.4f}\t{each.log_probability:.4f}"
-        row = each.text if search.n_best == 1 else f"{number}\t{rank}\t{numbers}\t{each.text}"
-        print(row, flush=True)
-
-
-def _draw_alignment(
-    path: Path, number: int, translation: Translation, error: str, pieces: bool
-) -> None:
+def _draw_alignment(path: Path, number: int, alignment: Alignment, error: str) -> None:
     """Draw the alignment of one line: "map.png", "map-2.png", ...; report what it lacks."""
     from captioner.render.alignment import save_heat_map
 
     picture = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
-    if not translation.tokens:
+    if not alignment.target:
         reason = error or "its translation is empty"
         report(f"there is no picture {picture} of line {number}: {reason}")
-        return
-    shown = translation.by_token() if pieces else translation.by_word()
-    if missing := " ".join(save_heat_map(picture, shown)):
+    elif missing := " ".join(save_heat_map(picture, alignment)):
         report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
 
 
 def _write_alignments(
-    path: Path, aligned: Sequence[tuple[str, Translation, str]], pieces: bool
+    path: Path, aligned: Sequence[tuple[str, str, Translation, Alignment]]
 ) -> None:
     """Write alignments as JSON or as a page.
 
-    aligned: lines with their translations, and why a line could not be read.
+    aligned: lines, why they could not be read, their translations, and these by word or token.
     """
-    from captioner.render.alignment import alignment_page
-
-    records, items = [], []
-    for line, translation, error in aligned:
-        unread = {"score": None, "log_probability": None, "error": error} if error else {}
-        records.append({"source": line, **translation.to_dict(), **unread})
-        shown = translation.by_token() if pieces else translation.by_word()
-        items.append((f"({error})" if error else translation.text, shown))
     if path.suffix.lower() == ".json":
+        unread = {"score": None, "log_probability": None}
+        records = []
+        for line, error, translation, _ in aligned:
+            failure = {**unread, "error": error} if error else {}
+            records.append({"source": line, **translation.to_dict(), **failure})
         write_json(path, records)
-    elif items:
+    elif aligned:
+        from captioner.render.alignment import alignment_page
+
+        items = [(f"({error})" if error else each.text, shown) for _, error, each, shown in aligned]
         write_text(path, alignment_page(items))

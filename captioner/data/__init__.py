@@ -1,1 +1,1 @@
-"""Readers of captioned photos and parallel text, and batches."""
+"""Readers of captioned photos, parallel text and annotated objects."""

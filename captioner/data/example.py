@@ -82,13 +82,9 @@ class Problems:
 
     @property
     def sentences(self) -> list[str]:
-        """The notes, and the summary of the problems if there are any."""
-        return self.notes + [self.summary()] * bool(self.kinds)
-
-    def summary(self) -> str:
-        """One sentence: the source, the count of each kind, and the first few of each."""
-        listing = f"left out {self._listing()}" if self.kinds else "nothing left out"
-        return f"{self.source}: {listing}"
+        """The notes, and if there are problems the count of each kind and its first few."""
+        left_out = [f"{self.source}: left out {self._listing()}"] if self.kinds else []
+        return self.notes + left_out
 
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
@@ -179,60 +175,58 @@ class Collector:
         splits: None for all. `train` and `val` of a source without splits are drawn.
         Raises `UserError` for a refused problem in these splits and if one has no photo.
         """
-        photos = self._photos.values()
+        photos, problems = self._photos.values(), self.problems
         own_splits = sorted({photo.split for photo in photos if photo.split})
-        self._draw_splits(splits)
-        present = {photo.split for photo in photos}
-        wanted = [photo for photo in photos if {photo.split, None} & set(splits)]
+        if photos and not own_splits and not problems.draws_splits:
+            for photo in photos:
+                photo.split = splits[0]
+        elif photos and not own_splits and {TRAIN, VALIDATION} & set(splits):
+            self._draw_splits()
+        found: dict[str | None, list[Example]] = {split: [] for split in splits}
+        wanted = [photo for photo in photos if {photo.split, None} & found.keys()]
         if wanted and not any(map(self._exists, wanted)):
             raise UserError(
-                f"{self.problems.source}: none of its {counted(len(wanted), 'photo')} exists, the "
+                f"{problems.source}: none of its {counted(len(wanted), 'photo')} exists, the "
                 f"first would be {wanted[0].path}; give their folder (--images, in training --set "
                 "data.images=...)"
             )
-        found: list[list[Example]] = [[] for _ in splits]
         for photo in photos:
-            if photo.split is None and present > {None} != set(splits):
-                self.problems.add("image without a split", f"{photo.record} has no split")
-            elif {photo.split, None} & set(splits) and (example := self._example(photo)):
-                for split, examples in zip(splits, found, strict=True):
-                    if split in (None, photo.split):
-                        examples.append(example)
-        self.problems.settle()
-        if [] in found:
-            split = splits[found.index([])]
+            of_photo = {photo.split, None} & found.keys()
+            if photo.split is None and own_splits and found.keys() != {None}:
+                problems.add("image without a split", f"{photo.record} has no split")
+            elif of_photo and (example := self._example(photo)):
+                for split in of_photo:
+                    found[split].append(example)
+        problems.settle()
+        for split in (split for split, examples in found.items() if not examples):
             fault = "no photo with a caption" + (f" in split {split!r}" if split else "")
-            if split not in {None, *present}:
+            if split not in {None, *(photo.split for photo in photos)}:
                 lacking = 'its photos have no "split"' if photos else "it has no rows"
                 only = f", only {', '.join(own_splits)}" if own_splits else f": {lacking}"
                 fault = f"no split {split!r}{only}"
-            sentences = [f"{self.problems.source} has {fault}", *self.problems.sentences]
-            raise UserError("; ".join(sentences))
-        return found
+            raise UserError("; ".join([f"{problems.source} has {fault}", *problems.sentences]))
+        return [found[split] for split in splits]
 
-    def _draw_splits(self, splits: Sequence[str | None]) -> None:
-        """Draw a tenth of the photos of a source without splits for validation, if it is wanted.
+    def _draw_splits(self) -> None:
+        """Draw a tenth of the photos for validation: 50 at least, but at most a quarter.
 
-        At least 50, but at most a quarter, and two in any case; none of fewer than four. They are
-        drawn by a hash of their names, so that most keep their split when others are added.
+        Two in any case, and none of fewer than four. They are drawn by a hash of their names, so
+        that most keep their split when others are added.
         """
-        photos = list(self._photos.values())
-        if not photos or any(photo.split for photo in photos):
-            return
-        if not self.problems.draws_splits:
-            for photo in photos:
-                photo.split = splits[0]
-        elif {TRAIN, VALIDATION} & set(splits):
-            photos.sort(key=_drawn_by)
-            count = max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
-            count = count if len(photos) >= 4 else 0
-            for place, photo in enumerate(photos):
-                photo.split = VALIDATION if place < count else TRAIN
-            few = "" if count else " (validation takes 4 at least)"
-            self.problems.notes.append(
-                f"{self.problems.source} has no splits: {count:,} of its {len(photos):,} photos"
-                f"{few}, drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
-            )
+
+        def drawn_by(photo: _Photo) -> bytes:
+            return hashlib.sha256(f"{_SEED} {photo.name}".encode("utf-8", "replace")).digest()
+
+        photos = sorted(self._photos.values(), key=drawn_by)
+        count = max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
+        count = count if len(photos) >= 4 else 0
+        for place, photo in enumerate(photos):
+            photo.split = VALIDATION if place < count else TRAIN
+        few = "" if count else " (validation takes 4 at least)"
+        self.problems.notes.append(
+            f"{self.problems.source} has no splits: {count:,} of its {len(photos):,} photos"
+            f"{few}, drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
+        )
 
     def _exists(self, photo: _Photo) -> bool:
         """Whether a photo is there, as those that a shard lists are, or need not be."""
@@ -256,7 +250,3 @@ class Collector:
         else:
             self.problems.add("image without captions", f"{photo.record} has no captions")
         return None
-
-
-def _drawn_by(photo: _Photo) -> bytes:
-    return hashlib.sha256(f"{_SEED} {photo.name}".encode("utf-8", "replace")).digest()

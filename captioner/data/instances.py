@@ -1,4 +1,4 @@
-"""The parts of a photo that words name, and COCO's instances, which say where they are.
+"""The objects that words name: "a surfer" is a "person"; COCO's instances say where they are.
 
 Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 `annotations/instances_{train,val}{2014,2017}.json`.
@@ -7,9 +7,9 @@ Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
@@ -17,14 +17,28 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import FailFast, Field, with_config
+from pydantic import FailFast, Field
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.example import ImageId
-from captioner.data.synonyms import Synonyms
 from captioner.errors import UserError
-from captioner.files import read_json
-from captioner.schema import RECORD, Id, Records, Text, from_mapping
+from captioner.files import read_json, read_text
+from captioner.schema import Id, Records, Text, from_mapping
+from captioner.text.tokenizer import tokenize
+
+COCO_SYNONYMS = Path(__file__).with_name("coco_synonyms.txt")
+"""The word list of COCO's 80 categories; its first lines explain the format."""
+
+# Plurals of word endings: "fireman" as "man".
+_IRREGULAR_ENDINGS = (
+    "calf calves, child children, foot feet, goose geese, half halves, knife knives, loaf loaves, "
+    "man men, mouse mice, ox oxen, person people, scarf scarves, sheep sheep, shelf shelves, "
+    "tooth teeth, wife wives"
+)
+
+Phrase = tuple[str, ...]
+
+Mention = tuple[int, int, str]  # First word, last word (excluded), category.
 
 Box = tuple[float, float, float, float]
 """(left, top, right, bottom) edges in pixels: the first pixel alone is (0, 0, 1, 1)."""
@@ -44,24 +58,102 @@ class Target:
 
 @dataclass(frozen=True)
 class Grounding:
-    """Finds the targets of the words of captions; contains the annotated photos.
+    """Finds the targets of the words of captions.
 
-    find: the target of each of T words of a caption; None if the word names nothing annotated.
+    images: those that are annotated. targets: of each of T words of a caption; None if the word
+    names nothing, or the photo is not annotated.
     """
 
     source: str
     images: Container[ImageId]
-    find: Callable[[ImageId, Sequence[str]], list[Target | None]]
+    targets: Callable[[ImageId, Sequence[str]], list[Target | None]]
 
-    def __contains__(self, image_id: object) -> bool:
-        return image_id in self.images
 
-    def __str__(self) -> str:
-        return self.source
+class Synonyms:
+    """A word list. phrases: the category that each names, or None."""
 
-    def targets(self, image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        """The targets of T words; None for all of a photo that is not annotated."""
-        return self.find(image_id, words) if image_id in self.images else [None] * len(words)
+    def __init__(self, phrases: Mapping[Phrase, str | None]) -> None:
+        self._phrases = dict(phrases)
+        # Words of the longest phrase, by first word.
+        self._longest = {each[0]: len(each) for each in sorted(phrases, key=len)}
+        self.categories = tuple(filter(None, dict.fromkeys(phrases.values())))
+        """In the order of the list."""
+
+    def mentions(self, words: Sequence[str]) -> list[Mention]:
+        """The mentions of a tokenized caption, from left to right; the longest phrase wins."""
+        mentions: list[Mention] = []
+        last = 0
+        for first, word in enumerate(words):
+            for length in range(self._longest.get(word, 0) * (first >= last), 0, -1):
+                phrase = tuple(words[first : first + length])
+                if phrase in self._phrases:
+                    last = first + len(phrase)
+                    category = self._phrases[phrase]
+                    mentions += [] if category is None else [(first, last, category)]
+                    break
+        return mentions
+
+
+def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
+    """Read a word list; None: `COCO_SYNONYMS`.
+
+    A line holds a category, a colon and comma-separated phrases: `dog: puppy, bull dog`. The
+    category `-` marks phrases that name nothing: `-: dog house`. Phrases are singular: plurals
+    ("dogs", "women") and joined or hyphenated forms ("bulldog", "bull-dog") are derived, unless
+    listed; a form of two phrases names the first one's category.
+    """
+    file = COCO_SYNONYMS if path is None else Path(path)
+    phrases: dict[Phrase, str | None] = {}
+    categories: dict[Phrase, str] = {}
+    for number, line in enumerate(read_text(file, "word list").splitlines(), start=1):
+        content = line.partition("#")[0].strip()
+        if not content:
+            continue
+        where = f"word list {file}, line {number}"
+        name, colon, rest = content.partition(":")
+        category = None if name.strip() == "-" else " ".join(name.lower().split())
+        if category is not None:
+            categories.setdefault(tuple(tokenize(category)), category)
+        listed = [tuple(tokenize(text)) for text in rest.split(",")] if rest.strip() else []
+        if not colon or () in listed or () in categories:
+            raise UserError(f"{where} is not a category, a colon and phrases with commas between")
+        for phrase in listed:
+            if phrase in phrases:
+                raise UserError(f"{where}: {' '.join(phrase)!r} is listed a second time")
+            phrases[phrase] = category
+    if not categories:
+        raise UserError(f"word list {file} has no category")
+    return Synonyms(_with_derived({**categories, **phrases}))
+
+
+def _with_derived(listed: Mapping[Phrase, str | None]) -> dict[Phrase, str | None]:
+    """The listed phrases and their derived forms."""
+    phrases = dict(listed)
+    for phrase, category in listed.items():
+        several = [(*phrase[:-1], plural) for plural in plurals(phrase[-1])]
+        for form in (phrase, *(form for form in several if form not in listed)):
+            for derived in (form, ("".join(form),), ("-".join(form),)):
+                phrases.setdefault(derived, category)
+    return phrases
+
+
+def plurals(word: str) -> list[str]:
+    """The possible plurals of an English word, the regular one first.
+
+    A word with an irregular ending gets both, "mans" and "men", since "human" makes "humans".
+    """
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        results = [word + "es"]
+    elif word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
+        results = [word[:-1] + "ies"]
+    elif word.endswith("o"):
+        results = [word + "s", word + "es"]  # pianos, potatoes
+    else:
+        results = [word + "s"]
+    for singular, plural in map(str.split, _IRREGULAR_ENDINGS.split(", ")):
+        if word.endswith(singular):
+            results.append(word.removesuffix(singular) + plural)
+    return results
 
 
 _Side = Annotated[int, Field(ge=1, le=20_000)]  # Pixels; masks are as large as the photo.
@@ -69,13 +161,11 @@ _Side = Annotated[int, Field(ge=1, le=20_000)]  # Pixels; masks are as large as 
 _Box = Annotated[tuple[float, float, float, float], Field(strict=False)]
 
 
-@with_config(RECORD)
 class _Category(TypedDict):
     id: Id
     name: Text
 
 
-@with_config(RECORD)
 class _Image(TypedDict):
     id: Id
     width: _Side
@@ -83,7 +173,6 @@ class _Image(TypedDict):
     file_name: NotRequired[Text]
 
 
-@with_config(RECORD)
 class _Thing(TypedDict):
     id: Id
     image_id: Id
@@ -98,12 +187,8 @@ class _InstanceFile(Records):
     annotations: Annotated[list[_Thing], FailFast()]
 
 
-@dataclass
-class _Photo:
-    """size: width and height. things: the annotated ones, each with its category."""
-
-    size: tuple[int, int]
-    things: list[tuple[str, _Thing]] = field(default_factory=list)
+_Photo = tuple[tuple[int, int], list[tuple[str, _Thing]]]
+"""Its (width, height), and its things, each with its category."""
 
 
 class CocoInstances:
@@ -128,15 +213,16 @@ class CocoInstances:
         self._categories = categories
         self._files.append(where)
         for image in file.images:
-            name = str(image["id"])
-            photo = self._photos.setdefault(name, _Photo((image["width"], image["height"])))
+            name, size = str(image["id"]), (image["width"], image["height"])
+            photo = self._photos.setdefault(name, (size, []))
             self._photos[image.get("file_name", name)] = photo
         for place, thing in enumerate(file.annotations):
             image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
             if image_id not in self._photos or category_id not in categories:
                 both = f"image {image_id} and category {category_id}, which are not both there"
                 raise UserError(f"annotations[{place}] of {where} is of {both}")
-            self._photos[image_id].things.append((categories[category_id], thing))
+            _, things = self._photos[image_id]
+            things.append((categories[category_id], thing))
 
     def __contains__(self, image_id: object) -> bool:
         return self._find(image_id) is not None
@@ -146,18 +232,18 @@ class CocoInstances:
 
     def categories(self, image_id: ImageId) -> frozenset[str]:
         """The names of the categories in an image."""
-        return frozenset(category for category, _ in self._require(image_id).things)
+        _, things = self._require(image_id)
+        return frozenset(category for category, _ in things)
 
     def target(self, image_id: ImageId, category: str) -> Target | None:
         """All objects of a category in an image, crowds included; None if there are none.
 
         An object without an outline, or with an empty one, counts with its box.
         """
-        photo = self._require(image_id)
-        width, height = photo.size
+        (width, height), things = self._require(image_id)
         union = np.zeros((height, width), dtype=np.bool_)
         boxes: list[Box] = []
-        for thing in (thing for name, thing in photo.things if name == category):
+        for thing in (thing for name, thing in things if name == category):
             mask = self._mask(thing, width, height)
             left, top, across, down = thing.get("bbox", (0, 0, 0, 0))
             if mask.any():
@@ -166,7 +252,7 @@ class CocoInstances:
                 boxes.append((left, top, left + across, top + down))
         if not union.any() and not boxes:
             return None
-        return Target(photo.size, tuple(boxes), union if union.any() else None)
+        return Target((width, height), tuple(boxes), union if union.any() else None)
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
         """The categories in both the files and a word list; raises `UserError` if none is."""
@@ -178,14 +264,14 @@ class CocoInstances:
         """A grounding whose target of a word is every object of the category that it names."""
         self.known_categories(synonyms)
 
-        def find(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-            targets: list[Target | None] = [None] * len(words)
+        def targets(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
+            found: list[Target | None] = [None] * len(words)
             target_of = cache(partial(self.target, image_id))
-            for first, last, category in synonyms.mentions(words):
-                targets[first:last] = [target_of(category)] * (last - first)
-            return targets
+            for first, last, category in synonyms.mentions(words) if image_id in self else ():
+                found[first:last] = [target_of(category)] * (last - first)
+            return found
 
-        return Grounding(str(self), self, find)
+        return Grounding(str(self), self, targets)
 
     def _find(self, image_id: object) -> _Photo | None:
         name = str(image_id)

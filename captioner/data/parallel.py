@@ -29,20 +29,13 @@ class SentencePair:
     line: int
 
 
-@dataclass(frozen=True)
-class ParallelText:
-    """At least one pair, in file order, and the problems of the skipped ones."""
-
-    pairs: list[SentencePair]
-    problems: Problems
-
-
 def read_parallel(
     source: str | Path, target: str | Path, on_problem: OnProblem = "refuse"
-) -> ParallelText:
+) -> tuple[list[SentencePair], Problems]:
     """Read two UTF-8 files with as many lines; .gz is unpacked.
 
-    on_problem: refuse or skip a pair with an empty side.
+    on_problem: refuse or skip a pair with an empty side. Returns at least one pair, in file order,
+    and the problems of the skipped ones.
     """
     problems = Problems(on_problem, f"parallel text {source} and {target}", IN_TRAINING)
     pairs = []
@@ -55,7 +48,7 @@ def read_parallel(
     problems.settle()
     if not pairs:
         raise UserError(f"there is no sentence in {source} and {target}")
-    return ParallelText(pairs, problems)
+    return pairs, problems
 
 
 def read_rows(*files: str | Path) -> list[tuple[str, ...]]:

@@ -14,29 +14,25 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import FailFast, with_config
+from pydantic import FailFast
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
 from captioner.data.table import SUFFIXES, read_table
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
-from captioner.schema import RECORD, Id, Records, Text, from_mapping
+from captioner.schema import Id, Records, Text, from_mapping
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
 
 _LINE = re.compile(r"(?P<image>[^\t]+)#(?P<number>[0-9]{1,9})\t(?P<caption>.*)", re.DOTALL)
 
-_LISTS = {
-    "train": ("Flickr_8k.trainImages.txt", "train.txt"),
-    "val": ("Flickr_8k.devImages.txt", "val.txt"),
-    "test": ("Flickr_8k.testImages.txt", "test.txt"),
-}
+_LISTS = {"train": "train", "val": "dev", "test": "test"}  # As in Flickr_8k.devImages.txt.
 
 Splits = Sequence[str | None]
 
@@ -97,13 +93,11 @@ def read_splits(
     return collector.examples(splits)
 
 
-@with_config(RECORD)
 class _Image(TypedDict):
     id: Id
     file_name: Text
 
 
-@with_config(RECORD)
 class _Caption(TypedDict):
     id: Id
     image_id: Id
@@ -128,25 +122,23 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
     collector.problems.source = f"caption {'folder' if is_folder else 'file'} {annotations}"
     if is_folder and None in splits:
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
+    folder_of = cache(partial(_image_folder, images))
     for split in splits if is_folder else [_split_of(annotations, splits)]:
         names = [f"captions_{split}.json", f"annotations/captions_{split}.json"]
         file = _first_file(annotations, names) if is_folder else annotations
-        is_drawn = split is None and not {TRAIN, VALIDATION}.isdisjoint(splits)
-        _add_coco(file, images, split, is_drawn, collector)
-
-
-def _add_coco(
-    file: Path, images: Path, split: str | None, is_drawn: bool, collector: Collector
-) -> None:
-    document = from_mapping(_CaptionFile, read_json(file, "caption file"), f"caption file {file}")
-    folder_of = cache(lambda name: _image_folder(images, name, split, *_SPLIT.findall(file.name)))
-    for image in document.images:
-        found = _FOLDER.search(image["file_name"])
-        path = folder_of(found and found.group()) / image["file_name"]
-        name = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
-        collector.add_image(image["id"], path, f"image {image['id']}", split, name)
-    for entry in document.annotations:
-        collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
+        document = from_mapping(
+            _CaptionFile, read_json(file, "caption file"), f"caption file {file}"
+        )
+        named = _SPLIT.findall(file.name)
+        for image in document.images:
+            found = _FOLDER.search(image["file_name"])
+            folder = folder_of(found and found.group(), split, *named)
+            path = folder / image["file_name"]
+            # If splits are drawn, they do not depend on ids.
+            name = Path(os.path.relpath(path, images)).as_posix() if split is None else None
+            collector.add_image(image["id"], path, f"image {image['id']}", split, name)
+        for entry in document.annotations:
+            collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 
 
 def _split_of(file: Path, splits: Splits) -> str | None:
@@ -159,12 +151,10 @@ def _split_of(file: Path, splits: Splits) -> str | None:
     return split
 
 
-@with_config(RECORD)
 class _Sentence(TypedDict):
     raw: Text
 
 
-@with_config(RECORD)
 class _Entry(TypedDict):
     filename: Text
     split: Text
@@ -185,7 +175,7 @@ def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Co
     """
     where = collector.problems.source = f"split file {annotations}"
     document = from_mapping(_SplitFile, read_json(annotations, "split file"), where)
-    folder_of = cache(lambda name: _image_folder(images, name))
+    folder_of = cache(partial(_image_folder, images))
     for number, entry in enumerate(document.images):
         file_name, split = entry["filename"], entry["split"]
         image_id = entry.get("cocoid", file_name)
@@ -212,8 +202,10 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
     problems.source = f"token file {annotations}"
     lines = _lines(read_text(annotations, "token file"))
     for split in filter(None, splits):
-        names = _LISTS.get(split)
-        listed = _first_file(annotations.parent, names) if names else Path(split)
+        listed = Path(split)
+        if split in _LISTS:
+            names = [f"Flickr_8k.{_LISTS[split]}Images.txt", f"{split}.txt"]
+            listed = _first_file(annotations.parent, names)
         problems.source += f" with split list {listed}"
         for number, name in _lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"

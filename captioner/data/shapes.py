@@ -116,11 +116,13 @@ class ShapesExample:
 def shapes_grounding(pictures: Mapping[ImageId, ShapesExample]) -> Grounding:
     """The objects of generated pictures, by image name."""
 
-    def find(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
+    def targets(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
+        if image_id not in pictures:
+            return [None] * len(words)
         picture = pictures[image_id]
         return [box and Target(picture.image.size, (box,)) for box in picture.boxes_of(words)]
 
-    return Grounding(f"the {len(pictures):,} generated pictures", pictures, find)
+    return Grounding(f"the {len(pictures):,} generated pictures", pictures, targets)
 
 
 def generate(count: int, seed: int, config: ShapesConfig | None = None) -> list[ShapesExample]:

@@ -10,10 +10,11 @@ import io
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,9 +48,10 @@ class _Row(NamedTuple):
 
     record: str
     image: str
-    caption: str
-    split: str | None
+    captions: list[str]
+    split: str | None = None
     photo: ShardMember | None = None
+    is_by_captioner: bool = False
 
 
 def read_table(
@@ -64,45 +66,42 @@ def read_table(
 
     `image_id` is the path in the table, with slashes for backslashes, or `ShardMember.image_id`.
     """
-    problems = collector.problems
+    problems, is_folder = collector.problems, annotations.is_dir()
     kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
-    problems.source = f"{'folder' if annotations.is_dir() else kind} {annotations}"
-    rows: Iterable[_Row] = _rows(_records(annotations, problems), problems)  # Read when needed.
-    if annotations.is_dir():
-        rows = _of_folder(annotations, problems)
-    photos: dict[tuple[str, str | None, ShardMember | None], list[_Row]] = {}
-    for row in rows:  # A name may be in two splits, and in two shards.
-        photos.setdefault((row.image, row.split, row.photo), []).append(row)
-    for (image, split, photo), of_photo in photos.items():
-        record = f"image {image} ({of_photo[0].record})"
-        if collector.add_image(image, photo or images / image, record, split):
-            for row in of_photo:
-                collector.add_caption(image, row.caption, row.record)
+    problems.source = f"{'folder' if is_folder else kind} {annotations}"
+    is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
+    rows = _of_folder(annotations, problems) if is_folder else _rows(annotations, problems)
+    for row in rows:
+        key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
+        if key not in is_added:
+            record, path = f"image {row.image} ({row.record})", row.photo or images / row.image
+            is_added[key] = collector.add_image(row.image, path, record, row.split)
+        for caption in row.captions if is_added[key] else ():
+            collector.add_caption(row.image, caption, row.record)
 
 
-def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
-    """A row for each line of the text `photo.txt` beside a photo, in the folder or below it.
+def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
+    """The lines of the text `photo.txt` beside each photo, in the folder or below it.
 
     A photo without a text has its rows of `_METADATA` in the folder, or else one of its
     `photo_descriptions`; what captioner wrote counts if `problems.by_captioner` says so.
     """
-    table = next((folder / name for name in _METADATA if (folder / name).is_file()), None)
+    table = next((name for name in _METADATA if (folder / name).is_file()), "")
     takes_all, left_out = problems.by_captioner, 0
     rows_of = defaultdict(list)
-    for where, record in () if table is None else _records(table, problems):
-        if not takes_all and isinstance(record, dict) and record.keys() >= _BY_CAPTIONER:
+    for row in _rows(folder / table, problems) if table else ():
+        if row.is_by_captioner and not takes_all:
             left_out += 1
-            continue
-        for row in _rows([(where, record)], problems):
+        else:
             rows_of[row.image].append(row)
     counts: Counter[str] = Counter()
     for photo in find_images([folder]):
         image, text = photo.relative_to(folder).as_posix(), photo.with_suffix(".txt")
-        lines = read_text(text).split("\n") if text.is_file() else []
-        if beside := [_Row(f"{text}", image, line, None) for line in lines if line.strip()]:
-            kind, rows_of[image] = "with a text beside them", beside
-        elif table is not None and image in rows_of:
-            kind = f"in {table.name}"
+        lines = _lines(read_text(text)) if text.is_file() else []
+        if lines:
+            kind, rows_of[image] = "with a text beside them", [_Row(f"{text}", image, lines)]
+        elif image in rows_of:
+            kind = f"in {table}"
         else:
             kind, found = "without", []
             try:
@@ -113,7 +112,7 @@ def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
             left_out += bool(found) and not usable
             if usable:
                 kind, description, _ = usable[0]
-                rows_of[image] = [_Row(f"{photo}", image, description, None)]
+                rows_of[image] = [_Row(f"{photo}", image, [description])]
         counts[kind] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     own = f"; captions by captioner left out: {left_out:,}" if left_out else ""
@@ -122,7 +121,7 @@ def _of_folder(folder: Path, problems: Problems) -> list[_Row]:
         named = f"photo.txt beside photo.jpg, {', '.join(_METADATA)}, XMP sidecars or the photos"
         raise UserError(f"{note}; captions are in {named}")
     problems.notes.append(note)
-    return [row for rows in rows_of.values() for row in rows]
+    return chain.from_iterable(rows_of.values())
 
 
 def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
@@ -145,6 +144,10 @@ def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
         yield from _of_csv(read_text(file, "table"), file, problems)
 
 
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip()]
+
+
 def _parsed(content: str | bytes) -> Any:
     """The value of a JSON text; None of another text."""
     with suppress(ValueError, RecursionError):
@@ -152,13 +155,13 @@ def _parsed(content: str | bytes) -> Any:
     return None
 
 
-def _rows(records: Iterable[tuple[str, Any]], problems: Problems) -> Iterator[_Row]:
-    for where, record in records:
+def _rows(file: Path, problems: Problems) -> Iterator[_Row]:
+    for where, record in _records(file, problems):
         if not isinstance(record, dict):
             problems.add("ill-formed line", f"{where} is not a JSON object")
             continue
         columns = _columns(tuple(record))
-        values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
+        values: list[Any] = [record.get(columns.get(each, each)) for each in _COLUMNS]
         image, caption, split = values
         captions = caption if isinstance(caption, list) else [caption]
         photo = image if isinstance(image, ShardMember) else None
@@ -167,14 +170,12 @@ def _rows(records: Iterable[tuple[str, Any]], problems: Problems) -> Iterator[_R
             "caption": captions and all(isinstance(each, str) for each in captions),
             "split": split is None or isinstance(split, str),
         }
-        bad = next((column for column, is_valid in are_valid.items() if not is_valid), None)
-        if bad is not None:
-            name = columns.get(bad, bad).strip()
-            problems.add("ill-formed line", f'{where} has no text in its "{name}"')
+        if bad := [columns.get(each, each) for each, is_valid in are_valid.items() if not is_valid]:
+            problems.add("ill-formed line", f'{where} has no text in its "{bad[0].strip()}"')
             continue
         name = photo.image_id if photo else os.path.normpath(image.strip().replace("\\", "/"))
         split = (split or "").strip() or None
-        yield from (_Row(where, name, each, split, photo) for each in captions)
+        yield _Row(where, name, captions, split, photo, record.keys() >= _BY_CAPTIONER)
 
 
 @cache
@@ -219,8 +220,7 @@ def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
             yield f"the .json of {name}", None
             continue
         if text is not None:  # Bytes that are not UTF-8 are refused as half characters.
-            lines = text.read().decode("utf-8-sig", "surrogateescape").split("\n")
-            described["caption"] = [line for line in lines if line.strip()]
+            described["caption"] = _lines(text.read().decode("utf-8-sig", "surrogateescape"))
         yield name, described | record
 
 
@@ -250,7 +250,7 @@ def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
 def _found(place: str, packet: XmpPacket, *texts: str) -> Iterator[tuple[str, str, bool]]:
     for text in map(str.strip, texts):
         if text and not any(fnmatchcase(text.lower(), each) for each in _camera_descriptions()):
-            yield place, text, text in packet.own_descriptions
+            yield place, text, text in packet.own_texts("description")
 
 
 def _decoded(content: bytes) -> str:

@@ -66,15 +66,9 @@ class XmpPacket:
         """The default for all languages, which stands first; "" if there is none."""
         return next(iter(_texts(self._items(f"{_DC}description", "Alt"))), "")
 
-    @property
-    def own_descriptions(self) -> list[str]:
-        """The descriptions that captioner wrote."""
-        return _texts(self._items(f"{_OWN}description"))
-
-    @property
-    def own_keywords(self) -> list[str]:
-        """The keywords that captioner wrote."""
-        return _texts(self._items(f"{_OWN}subject"))
+    def own_texts(self, name: str) -> list[str]:
+        """The texts that captioner wrote as `description`, or as `subject`, which is keywords."""
+        return _texts(self._items(_OWN + name))
 
     def merge(
         self,

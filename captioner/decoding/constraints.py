@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from captioner.decoding.options import IMPOSSIBLE, LIKELIEST, ORDER
 
@@ -59,7 +58,7 @@ class Constraints:
         if length < self.minimum_length:
             log_probabilities[..., end] = BLOCKED
             ending = torch.full_like(ending, IMPOSSIBLE)  # Ranks last.
-        if self.block_ngrams:
+        if 0 < self.block_ngrams <= length:
             self._block_ngrams(log_probabilities, history)
         if self.repeat_distance and length:
             self._block_repeats(log_probabilities, history)
@@ -68,14 +67,13 @@ class Constraints:
 
     def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
-        size, starts = log_probabilities.shape[-1], self.order - 1
-        before = functional.pad(history, (starts, 0), value=self.start)[
-            ..., -starts:
-        ]  # (B, K, n - 1)
+        size = log_probabilities.shape[-1]
+        starts = history.new_full((*history.shape[:2], self.order - 1), self.start)
+        before = torch.cat([starts, history], dim=-1)[..., 1 - self.order :]  # (B, K, n - 1)
         likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, n)
         keys = ngram_keys(before.unbind(dim=-1), size)[..., None]  # (B, K, 1)
         is_known = self._has(keys * size + tokens)  # (B, K, n)
-        between: list[Tensor | int] = [self.start] * (starts - 1)
+        between = starts[..., 1:, None].unbind(dim=-2)  # n - 2 of (B, K, 1)
         clashes = ngram_keys([history, *between], size)[..., None]  # (B, K, t, 1)
         clashes = clashes * size + tokens[..., None, :]  # (B, K, t, n)
         is_known &= ~self._has(clashes).any(dim=-2)  # (B, K, t, n) -> (B, K, n)
@@ -90,21 +88,17 @@ class Constraints:
 
     def _block_repeats(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
-        recent = history[..., -self.repeat_distance :]  # (B, K, at most repeat_distance)
-        is_repeatable = recent.new_zeros(log_probabilities.shape[-1], dtype=torch.bool)  # (V,)
-        is_repeatable.index_fill_(0, _on_device(self.repeatable, history.device), True)
-        kept = log_probabilities.gather(-1, recent)
-        kept = kept.masked_fill(~is_repeatable[recent], BLOCKED)
-        log_probabilities.scatter_(-1, recent, kept)
+        repeatable = _on_device(self.repeatable, history.device)  # (N,)
+        kept = log_probabilities.index_select(-1, repeatable)  # (B, K, N)
+        log_probabilities.scatter_(-1, history[..., -self.repeat_distance :], BLOCKED)
+        log_probabilities.index_copy_(-1, repeatable, kept)
 
     def _block_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block tokens that complete an n-gram already in their row's history."""
-        n, length = self.block_ngrams, history.shape[-1]
-        if length < n:
-            return
+        n = self.block_ngrams
         windows = history.unfold(-1, n, 1)  # (B, K, t - n + 1, n)
-        context = history[..., length - n + 1 :]  # (B, K, n - 1), the last n - 1 tokens
-        repeats = (windows[..., : n - 1] == context.unsqueeze(-2)).all(dim=-1)  # (B, K, t - n + 1)
+        context = windows[..., -1:, 1:]  # (B, K, 1, n - 1), the last n - 1 tokens
+        repeats = (windows[..., : n - 1] == context).all(dim=-1)  # (B, K, t - n + 1)
         penalties = torch.where(repeats, BLOCKED, 0.0).to(log_probabilities.dtype)
         log_probabilities.scatter_add_(-1, windows[..., n - 1], penalties)
 

@@ -138,7 +138,7 @@ def decode(
     strategy: chooses tokens; a beam of 5 by default.
     length_normalisation, coverage_penalty: alpha and beta of `_score`, by which finished hypotheses
         are ranked, not the partial ones in a beam.
-    keep_attention: collect the attention maps of hypotheses, which takes time.
+    keep_attention: collect attention maps, which takes time; a coverage penalty needs them.
 
     Returns the hypotheses of each of the B sources, best score first but cut ones last: at least
     one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
@@ -198,18 +198,12 @@ def decode(
             state, tokens, live, places, totals, history, ended, sources = select_sources(
                 (state, tokens, live, places, totals, history, ended, sources), unfinished
             )  # (B', ...) each, from here on (B, ...)
-    limits = strategy.width, constraints.maximum_length
-    return _ranked(record, memory, *limits, length_normalisation, coverage_penalty, keep_attention)
+    alpha, beta = length_normalisation, coverage_penalty
+    return _ranked(record, memory, constraints.maximum_length, alpha, beta)
 
 
 def _ranked(
-    record: list[tuple[Tensor, ...]],
-    memory: Memory,
-    width: int,
-    maximum_length: int,
-    alpha: float,
-    beta: float,
-    keep_attention: bool,
+    record: list[tuple[Tensor, ...]], memory: Memory, longest: int, alpha: float, beta: float
 ) -> list[list[Hypothesis]]:
     """Build the hypotheses of each source of the memory, and rank them.
 
@@ -225,7 +219,8 @@ def _ranked(
     parents, tokens, ending, sources = torch.stack([each.long() for each in columns]).tolist()
     numbers = torch.cat([numbers.unsqueeze(1), maps], dim=1).cpu()  # (N, 1 + L)
     terms, weights = numbers[:, 0].tolist(), numbers[:, 1:]  # weights (N, L) or (N, 0)
-    mask = None if memory.mask is None else memory.mask.cpu()
+    mask = torch.ones(memory.values.shape[:2]) if memory.mask is None else memory.mask  # (B, L)
+    mask = mask.bool().cpu()
     ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
     for last in (place for place, is_end in enumerate(ending) if is_end):
         path = [last]
@@ -234,38 +229,33 @@ def _ranked(
         path.reverse()
         path_terms = [terms[place] for place in path]
         source, attention, total = sources[last], weights[path], sum(path_terms)
-        source_mask = None if mask is None else mask[source]  # (L,)
         hypothesis = Hypothesis(
             tokens=[tokens[place] for place in path[:-1]],
             log_probability=total,
             token_log_probabilities=path_terms,
-            score=_score(total, len(path), alpha, attention, beta, source_mask),
-            # (T, L) or (T, 0), without the end token
-            attention=attention[:-1] if keep_attention else torch.empty(len(path) - 1, 0),
-            cut=len(path) > maximum_length and path_terms[-1] < math.log(0.5),
+            score=_score(total, attention, mask[source], alpha, beta),
+            attention=attention[:-1],  # (T, L) or (T, 0), without the end token
+            cut=len(path) > longest and path_terms[-1] < math.log(0.5),
         )
         ranked[source].append(hypothesis)
     for hypotheses in ranked:
         hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
-    return [hypotheses[:width] for hypotheses in ranked]
+    return ranked
 
 
-def _score(
-    total: float, length: int, alpha: float, attention: Tensor, beta: float, mask: Tensor | None
-) -> float:
+def _score(total: float, attention: Tensor, mask: Tensor, alpha: float, beta: float) -> float:
     """The score by which hypotheses are ranked: Wu et al. 2016, equation 14 (GNMT).
 
     log P / ((5 + T) / 6) ** alpha + beta * sum_i log(min(sum_t p_ti, 1))
 
     total: log P, divided so that longer hypotheses are not ranked lower; alpha = 0 changes nothing,
-        0.6 to 1 are common. length: T, with the end token.
-    attention: p (T, L), with the step of the end token. A position with a total of 1 or more adds
-        nothing, a neglected one lowers the score; beta is 0.2 in the paper.
+        0.6 to 1 are common.
+    attention: p (T, L), the end token's last. A position with a total of 1 or more adds nothing, a
+        neglected one lowers the score; beta is 0.2 in the paper.
     mask: (L,) boolean, False for padding, which is left out.
     """
-    score = float(total / ((5 + length) / 6) ** alpha)
+    score = float(total / ((5 + len(attention)) / 6) ** alpha)
     if beta == 0:
         return score
-    received = attention.sum(dim=0)  # (L,)
-    received = received if mask is None else received[mask]
+    received = attention.sum(dim=0)[mask]  # At most (L,)
     return score + beta * float(received.clamp(1e-10, 1.0).log().sum())  # Not log(0).

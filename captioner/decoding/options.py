@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from captioner.decoding.constraints import Constraints
     from captioner.decoding.loop import BeamSearch, Sampling
+
+Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # Of a result.
 
 ORDER = 4
 """Of the n-grams to which a search keeps. Triples allow "playing on a basketball", since people
@@ -41,18 +43,15 @@ class SearchOptions(Config):
     length_normalisation: float = Field(
         0.0, ge=0, le=10, description="divide scores by ((5 + length) / 6) to this power"
     )
-    minimum_length: int = Field(1, ge=0, le=LENGTH, description="fewest tokens of a result")
+    minimum_length: Tokens = Field(1, description="fewest tokens of a result")
     maximum_length: Length = Field(
         40, description="most tokens of a result, which is cut off there"
     )
-    block_ngrams: int = Field(
-        0, ge=0, le=LENGTH, description="no sequence of so many tokens twice; 0 for no rule"
+    block_ngrams: Tokens = Field(
+        0, description="no sequence of so many tokens twice; 0 for no rule"
     )
-    repeat_distance: int = Field(
-        0,
-        ge=0,
-        le=LENGTH,
-        description="no token again within so many, function words aside; 0 for no rule",
+    repeat_distance: Tokens = Field(
+        0, description="no token again within so many, function words aside; 0 for no rule"
     )
     sample: bool = Field(False, description="draw results instead of searching")
     temperature: float = Field(
@@ -86,16 +85,14 @@ class SearchOptions(Config):
                 raise UserError(f"{name!r} has no meaning without 'sample'")
         return changed
 
-    def strategy(
-        self, generator: torch.Generator | None = None, device: torch.device | str = "cpu"
-    ) -> BeamSearch | Sampling:
-        """The search strategy. generator: of the draws; by default a new one of the device."""
+    def strategy(self, generator: torch.Generator | None = None) -> BeamSearch | Sampling:
+        """The search strategy. generator: of the draws; by default a new one."""
         from captioner.decoding.loop import BeamSearch, Sampling
 
         if not self.sample:
             return BeamSearch(self.beam)
-        limits = self.temperature, self.top_k, self.top_p
-        return Sampling(generator or self.generator(device), self.n_best, *limits)
+        generator = generator or self.generator()
+        return Sampling(generator, self.n_best, self.temperature, self.top_k, self.top_p)
 
     def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
         """A new generator from `seed`, best on the model's device: draws are not copied there."""

@@ -112,8 +112,7 @@ class Hypothesis:
         1, nothing blocked.
     token_log_probabilities: its T + 1 terms.
     score: for ranking: the log-probability after length normalisation, plus the coverage penalty.
-    attention: (T, L) on the CPU, float32; row t is the map of token t. (T, 0) with
-        `keep_attention=False`.
+    attention: (T, L) on the CPU, float32; row t is the map of token t. (T, 0) if none is kept.
     cut: whether the maximum length ended it, although the model gave the end a probability below
         one half. It ranks last: normalisation by length favours loops.
     """
@@ -129,21 +128,22 @@ class Hypothesis:
 def cross_entropies(
     logits: Tensor, targets: Tensor, mask: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """-log p(y | x) of each sequence in nats, (B,): with label smoothing, and plain.
+    """-log p(y | x) of each sequence in nats, (...): with label smoothing, and plain.
 
-    The loss of teacher forcing; the plain one has no gradient. logits (B, T, V), targets (B, T),
-    mask (B, T) boolean, False for padding, which adds nothing. Computed in float32 at least. Xu et
+    The loss of teacher forcing; the plain one has no gradient. Computed in float32 at least. Xu et
     al. 2015, equation 14, first term.
+
+    logits (..., T, V), targets (..., T). mask (..., T): boolean, False for padding, of no weight.
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
     """
-    wide = at_least_float32(logits)  # (B, T, V)
-    flat = wide.flatten(end_dim=1), targets.flatten()  # (B * T, V), (B * T)
+    wide = at_least_float32(logits)  # (..., T, V)
+    flat = wide.flatten(end_dim=-2), targets.flatten()  # (N, V), (N,)
     terms = functional.cross_entropy(*flat, reduction="none", label_smoothing=label_smoothing)
-    terms = terms.view(targets.shape)  # (B, T)
+    terms = terms.view(targets.shape)  # (..., T)
     plain = terms.detach()
     if label_smoothing > 0:
         # The smoothed term is log sum exp(z) - (1 - e) z_y - e mean(z).
         scores = wide.detach()
-        right = scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (B, T)
+        right = scores.gather(-1, targets.unsqueeze(-1)).squeeze(-1)  # (..., T)
         plain = plain + label_smoothing * (scores.mean(dim=-1) - right)
-    return (terms * mask).sum(dim=1), (plain * mask).sum(dim=1)
+    return (terms * mask).sum(dim=-1), (plain * mask).sum(dim=-1)

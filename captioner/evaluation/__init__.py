@@ -7,6 +7,3 @@ DEFAULT_METRICS = METRICS[:4]
 
 CONFIDENCE = 0.95
 """The share of resampled scores that an interval holds by default."""
-
-LEAST_PHOTOS = 8
-"""Fewest photos of each kind that a confidence is fitted to."""

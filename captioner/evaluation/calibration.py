@@ -8,7 +8,7 @@ with a share of 0, so that their captions get a low confidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -21,18 +21,20 @@ from torch import Tensor
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, fit_weights, regressors
-from captioner.csv_tables import Row, text_table
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
-from captioner.evaluation import LEAST_PHOTOS
 from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.score import caption_examples
 from captioner.evaluation.word_precision import word_precision
-from captioner.progress import progress_bar
+from captioner.tables import Row, text_table
 
 NOTHING_SHARE = 0.02
 """What all pictures of nothing count beside all photos."""
 
 NOTHING_PICTURES = 16
+
+LEAST_CAPTIONS = 8
+"""Fewest captions of a split that a confidence is fitted to."""
 
 Observed = list[tuple[Caption, float]]
 """Captions, each with its observed share of content words."""
@@ -70,7 +72,7 @@ class CalibrationReport:
 def calibrate(
     captioner: Captioner,
     training: Sequence[Example],
-    validation: dict[str, Sequence[Example]],
+    validation: Mapping[str, Sequence[Example]],
     unsure_below: float = 0.25,
     batch_size: int = 50,
 ) -> CalibrationReport:
@@ -79,14 +81,7 @@ def calibrate(
     training: photos the model was trained on, which cannot be validation photos.
     validation: other photos, by the name of their split. unsure_below: of `Confidence`.
     """
-    if batch_size < 1:
-        raise UserError(f"batch size {batch_size} is not at least 1")
     for name, examples in validation.items():
-        if len(examples) < LEAST_PHOTOS:
-            raise UserError(
-                f"calibration needs {LEAST_PHOTOS} photos of each split or more, and {name} has "
-                f"{len(examples)}"
-            )
         shared = sorted({each.name for each in examples} & {each.name for each in training})
         if shared:
             raise UserError(
@@ -113,21 +108,16 @@ def _observe(
     captioner: Captioner, examples: Sequence[Example], name: str, batch_size: int
 ) -> Observed:
     """Captions of a split; those without a content word are left out."""
-    observed: Observed = []
-    with progress_bar(name, len(examples), "images") as progress:
-        for first in range(0, len(examples), batch_size):
-            batch = examples[first : first + batch_size]
-            photos = [captioner.preprocessing.load(each.path) for each in batch]
-            written = captioner.caption_annotations(captioner.annotations(photos))
-            corpus = Corpus.of([each.words for each in written], [each.words for each in batch])
-            shares = word_precision(corpus).per_image  # (B,), NaN without a content word
-            pairs = zip(written, shares.tolist(), strict=True)
-            observed += [pair for pair in pairs if not math.isnan(pair[1])]
-            progress.update(len(batch))
-    if len(observed) < LEAST_PHOTOS:
+    options: Any = {"batch_size": batch_size, "shown_as": name}
+    photos, captions = zip(*caption_examples(captioner, examples, **options), strict=True)
+    corpus = Corpus([each.words for each in captions], [each.words for each in photos])
+    shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
+    pairs = zip(captions, shares, strict=True)
+    observed = [(caption, share) for caption, share in pairs if not math.isnan(share)]
+    if len(observed) < LEAST_CAPTIONS:
         raise UserError(
-            f"calibration needs {LEAST_PHOTOS} captions with a content word, and the model wrote "
-            f"{len(observed)} for {name}"
+            f"calibration needs {LEAST_CAPTIONS} captions with a content word, and the model wrote "
+            f"{len(observed)} for {name}, of {counted(len(examples), 'photo')}"
         )
     return observed
 
@@ -140,8 +130,7 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
         pixels = np.asarray(captioner.preprocessing.load(example.path))
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
-    captions = captioner.caption_annotations(captioner.annotations(pictures))
-    return [(caption, 0.0) for caption in captions]
+    return [(caption, 0.0) for caption in captioner.caption(pictures)]
 
 
 def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:

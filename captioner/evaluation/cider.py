@@ -40,7 +40,7 @@ class DocumentFrequency:
             raise UserError(
                 f"the document frequency of CIDEr-D needs at least 2 images, not {len(references)}"
             )
-        corpus = Corpus.of([()] * len(references), references).split
+        corpus = Corpus([()] * len(references), references).split
         counts: dict[str, int] = {}
         for ngrams in corpus.ngrams:
             pairs = zip(ngrams.texts(corpus), ngrams.images.tolist(), strict=True)

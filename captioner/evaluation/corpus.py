@@ -49,9 +49,8 @@ class Metric:
         return self.of_totals(self.terms.sum(axis=0))
 
 
-@dataclass(frozen=True)
 class Corpus:
-    """A caption and one or more references of each of I images; made by `of`.
+    """A tokenised caption and one or more references of each of I images, read once.
 
     S sentences, each image's caption before its references, with W words in all.
 
@@ -59,51 +58,28 @@ class Corpus:
     vocabulary: the V different words. A word may have white space in it ("22 3/4"): it is one word
         to ROUGE-L, and several in `split`, which the other metrics of the COCO evaluation take.
     words: (W,) the number in the vocabulary of every word of every sentence.
-    lengths: (S,) words of each sentence.
+    lengths, starts: (S,) words of each sentence, and the place of its first one in `words`.
+    image_of, is_reference: (S,) the image of each sentence, and whether it is a reference.
     firsts: (I,) the sentence that is each image's caption.
     """
 
-    captions: list[Tokens]
-    references: list[list[Tokens]]
-    vocabulary: list[str]
-    words: IntArray
-    lengths: IntArray
-    firsts: IntArray
-
-    @classmethod
-    def of(cls, captions: Iterable[Tokens], references: Iterable[Iterable[Tokens]]) -> Corpus:
-        """The corpus of tokenised captions and references, image by image; read once."""
-        own, truth = list(captions), [list(each) for each in references]
-        pairs = zip(own, truth, strict=True)
+    def __init__(self, captions: Iterable[Tokens], references: Iterable[Iterable[Tokens]]) -> None:
+        self.captions = list(captions)
+        self.references = [list(of_image) for of_image in references]
+        self.images = len(self.captions)
+        pairs = zip(self.captions, self.references, strict=True)
         sentences = [each for caption, of_image in pairs for each in (caption, *of_image)]
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        every = map(numbers.__getitem__, chain.from_iterable(sentences))
-        words, lengths = (np.fromiter(each, np.int32) for each in (every, map(len, sentences)))
-        sizes = np.fromiter((1 + len(of_image) for of_image in truth), np.int32)
-        return cls(own, truth, list(numbers), words, lengths, np.cumsum(sizes) - sizes)
-
-    @property
-    def images(self) -> int:
-        """The number of images, I."""
-        return len(self.firsts)
-
-    @cached_property
-    def image_of(self) -> IntArray:
-        """The image (S,) of each sentence."""
-        sizes = np.diff(self.firsts, append=len(self.lengths))
-        return np.repeat(np.arange(self.images, dtype=np.int32), sizes)
-
-    @cached_property
-    def is_reference(self) -> NDArray[np.bool_]:
-        """Whether each sentence (S,) is a reference."""
-        references = np.ones(len(self.lengths), dtype=np.bool_)
-        references[self.firsts] = False
-        return references
-
-    @cached_property
-    def starts(self) -> IntArray:
-        """The place (S,) of each sentence's first word in `words`."""
-        return np.cumsum(self.lengths) - self.lengths
+        words = map(numbers.__getitem__, chain.from_iterable(sentences))
+        self.words: IntArray = np.fromiter(words, np.int32)
+        self.vocabulary = list(numbers)
+        self.lengths: IntArray = np.fromiter(map(len, sentences), np.int32)
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        sizes = 1 + np.fromiter(map(len, self.references), np.int32)  # (I,)
+        self.firsts = np.cumsum(sizes) - sizes
+        self.image_of = np.repeat(np.arange(self.images, dtype=np.int32), sizes)
+        self.is_reference = np.ones(len(sentences), dtype=np.bool_)
+        self.is_reference[self.firsts] = False
 
     @cached_property
     def split(self) -> Corpus:
@@ -112,7 +88,7 @@ class Corpus:
             return self
         captions = [" ".join(words).split() for words in self.captions]
         references = [[" ".join(words).split() for words in each] for each in self.references]
-        return Corpus.of(captions, references)
+        return Corpus(captions, references)
 
     @cached_property
     def ngrams(self) -> list[Ngrams]:
@@ -134,8 +110,22 @@ class Corpus:
             entry = np.flatnonzero(is_new | _changes(sentence))  # (E,)
             number = np.diff(entry, append=len(places)).astype(np.int32)
             found = ngram[entry], sentence[entry], number
-            counted.append(Ngrams.of(self, order, places[is_new], *found))
+            counted.append(self._matched(order, places[is_new], *found))
         return counted
+
+    def _matched(self, order: int, examples: IntArray, *entries: IntArray) -> Ngrams:
+        """Match captions with references. entries: `ngram`, `sentence` and `number`."""
+        ngram, sentence, number = entries
+        image, of_reference = self.image_of[sentence], self.is_reference[sentence]
+        another = _changes(image) | _changes(ngram)
+        first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
+        own = number[first] * ~of_reference[first]  # (P,)
+        in_references = number * of_reference
+        most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
+        matches = np.bincount(image[first], np.minimum(own, most), self.images)
+        images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
+        in_caption = own[np.cumsum(another) - 1]  # (E,)
+        return Ngrams(order, sentence, ngram, number, in_caption, matches, images, examples)
 
 
 @dataclass(frozen=True)
@@ -159,21 +149,6 @@ class Ngrams:
     matches: IntArray
     images: IntArray
     examples: IntArray
-
-    @classmethod
-    def of(cls, corpus: Corpus, order: int, examples: IntArray, *entries: IntArray) -> Ngrams:
-        """Compare captions with references. entries: `ngram`, `sentence` and `number`."""
-        ngram, sentence, number = entries
-        image, of_reference = corpus.image_of[sentence], corpus.is_reference[sentence]
-        another = _changes(image) | _changes(ngram)
-        first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
-        own = number[first] * ~of_reference[first]  # (P,)
-        in_references = number * of_reference
-        most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
-        matches = np.bincount(image[first], np.minimum(own, most), corpus.images)
-        images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
-        in_caption = own[np.cumsum(another) - 1]  # (E,)
-        return cls(order, sentence, ngram, number, in_caption, matches, images, examples)
 
     def texts(self, corpus: Corpus) -> list[str]:
         """The n-grams (G,), words joined by a space."""

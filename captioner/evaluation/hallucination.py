@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from captioner.data.synonyms import Synonyms
+from captioner.data.instances import Synonyms
 from captioner.evaluation.corpus import Tokens
 
 

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Example, ImageId
 from captioner.data.instances import Box, Grounding, Target
 from captioner.errors import UserError
 from captioner.evaluation.score import caption_examples
+from captioner.tables import Row, figures_table, text_table
 from captioner.vision.images import original_size
 
 if TYPE_CHECKING:
     from captioner.caption.captioner import Captioner
-    from captioner.decoding.options import SearchOptions
 
 CENTRE_PRIOR_WIDTH = 1 / 4
 """Standard deviation of the centre prior, as a share of each side of the map."""
@@ -217,9 +216,10 @@ def word_maps(
     for place, (word, nats) in enumerate(zip(words, entropy(maps).tolist(), strict=True)):
         measures: dict[str, Any] = {}
         if (own := cells[place]) is not None:
+            masses = mass_inside(maps, own.coverage).tolist()  # (T,), of every word's map
             measures = {
                 "target": "inside",
-                "mass": float(mass_inside(maps[place], own.coverage)),
+                "mass": masses[place],
                 "share": float(own.coverage.mean()),
                 "mass_centre_prior": float(mass_inside(centre, own.coverage)),
                 "pointing": float(pointing(maps[place], own.centres)),
@@ -229,8 +229,7 @@ def word_maps(
             for name, other in (("early", place - 1), ("late", place + 1)):
                 there = cells[other] if 0 <= other < len(cells) else own
                 if there is None or not np.array_equal(there.coverage, own.coverage):
-                    mass = float(mass_inside(maps[other], own.coverage))
-                    measures[f"mass_one_word_{name}"] = mass
+                    measures[f"mass_one_word_{name}"] = masses[other]
         elif targets[place] is not None:
             measures = {"target": "outside"}
         found.append(WordMap(image, place, word, nats, **measures))
@@ -356,26 +355,24 @@ def score_maps(
     captioner: Captioner,
     examples: Sequence[Example],
     grounding: Grounding | None = None,
-    search: SearchOptions | None = None,
-    batch_size: int = 50,
-    left_out: dict[str, str] | None = None,
     exact: bool = False,
+    **options: Any,
 ) -> MapScores:
     """Caption photos by free-running search and measure the captions' maps.
 
     grounding: where the things are that words name; None measures only what needs no boxes.
-    search, batch_size, left_out: as for `caption_examples`.
     exact: report the share of captions that equal one of the photo's.
+    options: of `caption_examples`.
     """
-    if grounding is not None and not any(each.image_id in grounding for each in examples):
-        raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding}")
+    if grounding is not None and not any(each.image_id in grounding.images for each in examples):
+        raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding.source}")
     words: list[WordMap] = []
     maps, unknown, right = [], 0, 0
-    for example, caption in caption_examples(captioner, examples, search, batch_size, left_out):
+    for example, caption in caption_examples(captioner, examples, **options):
         image, targets, size = example.image_id, None, (1, 1)
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
-            unknown += image not in grounding
+            unknown += image not in grounding.images
             size = original_size(captioner.preprocessing.load(example.path))
         assert caption.region is not None  # Its photo is known.
         words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from captioner.caption.photos import caption_photos
-from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Example, ImageId, OnProblem, Problems
-from captioner.data.instances import CocoInstances
+from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_examples
-from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 from captioner.evaluation.bleu import bleu
@@ -34,6 +32,7 @@ from captioner.evaluation.wording import fluency, text_diversity
 from captioner.files import read_json, write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
+from captioner.tables import Row, figures_table, text_table
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize, tokenize_unsplit
 
@@ -48,23 +47,24 @@ class CaptionScores:
     """The scores of I captions against their references.
 
     image_ids: names. corpus: of the captions and their references.
-    metrics: by name, in the order of `METRICS`.
-    details: by name, in JSON beside the scores. Always `references_without_caption`, the number of
-        further images with references; if asked for, `document_frequency` with its number of
-        `images`, `diversity`, `fluency`, `hallucination`, `intervals` and `comparison` with their
-        `confidence`, and `exact match`, the share of captions that equal a reference.
+    metrics: in the order of `METRICS`.
+    details: by name, in JSON beside the scores. Always the number of `images` and of further ones
+        with references, `references_without_caption`; of BLEU, lengths in words; if asked for,
+        `document_frequency` with its number of `images`, `diversity`, `fluency`, `hallucination`,
+        `intervals` and `comparison` with their `confidence`, and `exact match`, the share of
+        captions that equal a reference.
     """
 
     image_ids: Sequence[ImageId]
     captions: Sequence[str]
     corpus: Corpus
-    metrics: Mapping[str, Metric]
+    metrics: Sequence[Metric]
     details: dict[str, Any]
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
         scores: dict[str, float] = {}
-        for metric in self.metrics.values():
+        for metric in self.metrics:
             scores |= zip(metric.names, metric.scores.tolist(), strict=True)
         return scores
 
@@ -74,15 +74,14 @@ class CaptionScores:
         None stands for the word precision of a caption without content words.
         """
         columns: dict[str, Any] = {"image_id": self.image_ids, "caption": self.captions}
-        for metric in self.metrics.values():
+        for metric in self.metrics:
             for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
                 columns[name] = [None if score != score else score for score in scores.tolist()]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
-        """The scores of `by_name` with their circumstances; lengths are in words."""
-        lengths = self.metrics["BLEU"].details if "BLEU" in self.metrics else {}
-        return {**self.by_name(), **lengths, "images": len(self.image_ids), **self.details}
+        """The scores of `by_name` with their circumstances."""
+        return self.by_name() | self.details
 
     def table(self) -> str:
         """All scores as lines of text."""
@@ -135,7 +134,7 @@ def evaluate_captions(
         if not is_list or not all(isinstance(each, str) for each in (text, *of_image)):
             raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
     truth = (map(tokenize_unsplit, of_image) for of_image in references)
-    corpus = Corpus.of(map(tokenize_unsplit, hypotheses), truth)
+    corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
     by_name: dict[str, Callable[[Corpus], Metric]] = {
         "BLEU": bleu,
         "ROUGE-L": rouge_l,
@@ -144,8 +143,11 @@ def evaluate_captions(
         "METEOR": meteor,
         "SPICE": spice,
     }
-    found = {name: score(corpus) for name, score in by_name.items() if name in metrics}
-    details: dict[str, Any] = {"references_without_caption": 0}
+    found = [score(corpus) for name, score in by_name.items() if name in metrics]
+    details: dict[str, Any] = {}
+    for metric in found:
+        details |= metric.details
+    details |= {"images": len(names), "references_without_caption": 0}
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
     return CaptionScores(names, hypotheses, corpus, found, details)
@@ -225,8 +227,7 @@ class Scorer:
             return evaluate_captions(texts, references, frequency, self.metrics, list(captions))
 
         scores = scored(list(captions.values()))
-        found, metrics = scores.details, list(scores.metrics.values())
-        words, truth = scores.corpus.captions, scores.corpus.references
+        found, words, truth = scores.details, scores.corpus.captions, scores.corpus.references
         found["diversity"] = text_diversity(words, training)
         if self.people is not None:
             found["fluency"] = fluency(words, truth, self.people)
@@ -237,7 +238,7 @@ class Scorer:
             found["hallucination"] = chair(words, truth, categories, synonyms, known)
         confidence = CONFIDENCE if self.confidence is None else self.confidence
         if self.confidence is not None:
-            found["intervals"] = confidence_intervals(metrics, confidence)
+            found["intervals"] = confidence_intervals(scores.metrics, confidence)
         if self.against is not None:
             others = read_results(self.against, images)
             if differing := others.keys() ^ set(map(str, captions)):
@@ -245,8 +246,8 @@ class Scorer:
                     f"only the same images can be compared: {name} and {self.against} differ in "
                     f"{len(differing):,}, image {min(differing)} for one"
                 )
-            theirs = scored([others[str(image)] for image in captions]).metrics.values()
-            compared = compare(metrics, list(theirs), confidence)
+            theirs = scored([others[str(image)] for image in captions])
+            compared = compare(scores.metrics, theirs.metrics, confidence)
             by_name = {score: each._asdict() for score, each in compared.items()}
             found["comparison"] = {"first": name, "second": str(self.against), "scores": by_name}
         if self.confidence is not None or self.against is not None:
@@ -293,24 +294,22 @@ def score_results(
 def score_model(
     captioner: Captioner,
     examples: Sequence[Example],
-    search: SearchOptions | None = None,
-    batch_size: int = 50,
     results: str | Path | None = None,
-    left_out: dict[str, str] | None = None,
     scorer: Scorer | None = None,
     exact: bool = False,
+    **options: Any,
 ) -> CaptionScores:
     """Caption photos by free-running search and score the captions.
 
-    search, batch_size, left_out: as for `caption_examples`.
     results: a file for the captions, written before they are scored, and with the captions so far
         if an error ends the work early.
     exact: report the share of captions that equal one of the photo's.
+    options: of `caption_examples`.
     """
     captions: dict[ImageId, str] = {}
     references, right = [], 0
     try:
-        for example, caption in caption_examples(captioner, examples, search, batch_size, left_out):
+        for example, caption in caption_examples(captioner, examples, **options):
             captions[example.image_id] = caption.text
             references.append(example.captions)
             right += list(caption.words) in example.words
@@ -329,17 +328,18 @@ def caption_examples(
     search: SearchOptions | None = None,
     batch_size: int = 50,
     left_out: dict[str, str] | None = None,
+    shown_as: str = "captioning",
 ) -> Iterator[tuple[Example, Caption]]:
     """Yield photos and their best captions, in order.
 
-    search: by default the captioner's own.
+    search: by default the captioner's own. shown_as: the name of the progress bar.
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
     options = (search or captioner.search).replace(n_best=1)
     photos = [(each.name, each.path) for each in examples]
     items = zip(examples, caption_photos(captioner, photos, options, batch_size), strict=True)
     captioned = 0
-    with progress_bar("captioning", len(examples), "images") as progress:
+    with progress_bar(shown_as, len(examples), "images") as progress:
         for example, item in items:
             if not isinstance(item, Failed):
                 captioned += 1
@@ -369,12 +369,11 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
         raise UserError(f"results file {path} is not a list of captions")
     captions: dict[str, str] = {}
     for index, record in enumerate(records):
-        where, fields = f"results file {path}, record {index}", dict[str, Any]()
-        if isinstance(record, dict):
-            fields = {"image_id": record.get("image"), **record}
+        where = f"results file {path}, record {index}"
+        fields = record if isinstance(record, dict) else {}
         if "error" in fields and "caption" not in fields:
             continue
-        image, caption = fields.get("image_id"), fields.get("caption")
+        image, caption = fields.get("image_id", fields.get("image")), fields.get("caption")
         if type(image) not in (int, str) or not isinstance(caption, str):
             raise UserError(
                 f"{where} does not have image_id, a whole number or a string, and caption, a string"

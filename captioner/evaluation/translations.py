@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from captioner.csv_tables import Row, figures_table, text_table
 from captioner.data.example import Problems
 from captioner.data.parallel import read_rows
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError, refuse_missing
+from captioner.tables import Row, figures_table, text_table
+from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
 WIDTH = 5
@@ -28,21 +29,21 @@ class TranslationScores:
         BLEU; `exact match`, the share of translations that equal their reference.
     signatures: sacrebleu's record of how `BLEU` and `chrF` were computed.
     lengths: as from `bleu_by_length`; empty without sources.
-    truncated: by line, from 1, the tokens of a too long source that the model did not read.
-    cut: the lines whose translation ended at the maximum length.
+    shortened: by line, from 1, those of a too long source, or that ended at the maximum length.
     """
 
     sentences: int
     scores: dict[str, float]
     signatures: dict[str, str]
     lengths: list[dict[str, Any]]
-    truncated: dict[int, int] = field(default_factory=dict)
-    cut: list[int] = field(default_factory=list)
+    shortened: dict[int, Translation] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The scores with their circumstances, for JSON."""
         plain = {"sentences": self.sentences, **self.scores, "signatures": self.signatures}
-        more = {"lengths": self.lengths, "truncated": len(self.truncated), "cut": len(self.cut)}
+        truncated = sum(each.truncated > 0 for each in self.shortened.values())
+        cut = sum(each.cut for each in self.shortened.values())
+        more = {"lengths": self.lengths, "truncated": truncated, "cut": cut}
         return plain | {name: value for name, value in more.items() if value}
 
     def table(self) -> str:
@@ -68,17 +69,14 @@ def evaluate_translations(
     sources: what was translated, for BLEU by its length.
     lower_case: score without case, which the signature records.
     """
-    if not references:
-        raise UserError("there is no translation to score")
     metrics = sacrebleu_metrics()
     bleu, chrf = metrics.BLEU(lowercase=lower_case), metrics.CHRF(lowercase=lower_case)
-    whole = [list(translations), [list(references)]]
-    found, characters = bleu.corpus_score(*whole), chrf.corpus_score(*whole)
+    found = bleu.corpus_score(translations, [references])
     same = sum(one == other for one, other in zip(translations, references, strict=True))
     scores = {
         "BLEU": float(found.score),
         "brevity_penalty": float(found.bp),
-        "chrF": float(characters.score),
+        "chrF": float(chrf.corpus_score(translations, [references]).score),
         "exact match": same / len(references),
     }
     signatures = {"BLEU": str(bleu.get_signature()), "chrF": str(chrf.get_signature())}
@@ -151,13 +149,11 @@ def score_translator(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # The scores have the long sources.
         found = translator.translate(sources, search, batch_size=batch_size)
-    texts = [translation.text.strip() for translation in found]
-    by_line = dict(zip(rows, found, strict=True))
-    return replace(
-        evaluate_translations(texts, wanted, sources, lower_case),
-        truncated={line: each.truncated for line, each in by_line.items() if each.truncated},
-        cut=[line for line, each in by_line.items() if each.cut],
-    )
+    texts = [each.text.strip() for each in found]
+    scores = evaluate_translations(texts, wanted, sources, lower_case)
+    by_line = zip(rows, found, strict=True)
+    shortened = {line: each for line, each in by_line if each.truncated or each.cut}
+    return replace(scores, shortened=shortened)
 
 
 def _read_rows(

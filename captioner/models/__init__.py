@@ -56,7 +56,7 @@ def load_translator(
     device, precision: as for `load`.
     """
     from captioner.devices import choose_device, choose_precision, use_fast_kernels
-    from captioner.translate.translator_folder import load_translator as load_from
+    from captioner.translate.translator import load_translator as load_from
 
     chosen = choose_device(device)
     use_fast_kernels(chosen)

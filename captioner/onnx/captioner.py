@@ -49,9 +49,8 @@ class OnnxCaptioner(PhotoCaptioner):
     def __init__(self, folder: Path) -> None:
         path = folder / DESCRIPTION
         content = read_json(path, "description of an exported captioner")
-        description = from_mapping(Description, content, str(path))
         self.folder = folder
-        self.description = description
+        self.description = description = from_mapping(Description, content, str(path))
         self.preprocessing = description.preprocessing
         self.search = description.search
         self.confidence = description.confidence
@@ -111,8 +110,6 @@ def _ngrams(folder: Path, size: int) -> Array:
     try:
         ngrams = numpy.fromfile(folder / NGRAMS, "<u2").reshape(-1, ORDER).astype(numpy.int64)
     except (OSError, ValueError):
-        raise UserError(
-            f"{folder / NGRAMS} is not there whole; export the captioner again"
-        ) from None
-    keys: Array = ngrams @ size ** numpy.arange(ORDER - 1, -1, -1)  # (N, ORDER) -> (N,)
-    return keys
+        reason = "is not there whole; export the captioner again"
+        raise UserError(f"{folder / NGRAMS} {reason}") from None
+    return numpy.asarray(ngrams @ size ** numpy.arange(ORDER - 1, -1, -1))  # (N, ORDER) -> (N,)

@@ -86,9 +86,7 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
         kind = model.decoder.config.kind
         raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")
     if model.ngrams is not None and model.ngram_order != ORDER:
-        raise UserError(
-            "a captioner that knows triples of words, as version 0.3.0 saved them, has no export"
-        )
+        raise UserError("a captioner of version 0.3.0, with triples of words, has no export")
     if model.ngrams is not None and len(model.vocabulary) > MOST_WORDS:
         raise UserError(f"a captioner with n-grams of more than {MOST_WORDS:,} words has no export")
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,11 +106,12 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
             ("start", start, {"annotations": annotations}, list(state)),
             ("step", _Step(decoder).eval(), inputs, outputs),
         ):
-            graph = _graph(module, given, named)
-            if not graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+            model_proto = _graph(module, given, named)
+            if not model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
                 raise UserError(f"{name}.onnx would take batches of 2 only; use another encoder")
-            _store_weights(graph, precision)
-            write_bytes(folder / f"{name}.onnx", graph.SerializeToString())
+            if precision != "float32":
+                _store_weights(model_proto.graph, precision)
+            write_bytes(folder / f"{name}.onnx", model_proto.SerializeToString())
     _describe(model, folder, precision)
 
 
@@ -165,26 +164,24 @@ def _store_weights(graph: Any, precision: Precision) -> None:
     """Store the large weights of a graph in fewer bits, with the nodes that restore them."""
     from onnx import TensorProto, helper, numpy_helper
 
-    if precision == "float32":
-        return
     restoring = []
-    for tensor in list(graph.graph.initializer):
+    for tensor in list(graph.initializer):
         weight = numpy_helper.to_array(tensor)
         is_large = weight.ndim > 1 and weight.size >= _LEAST_ELEMENTS
         if tensor.data_type != TensorProto.FLOAT or not is_large:
             continue
-        graph.graph.initializer.remove(tensor)
+        graph.initializer.remove(tensor)
         parts = quantised(weight) if precision == "int8" else [weight.astype(numpy.float16)]
         casts = []
         for number, values in enumerate(parts):
             stored = f"{tensor.name}.{number}"
             casts.append(f"{stored}.cast")
-            graph.graph.initializer.append(numpy_helper.from_array(values, stored))
+            graph.initializer.append(numpy_helper.from_array(values, stored))
             restoring.append(helper.make_node("Cast", [stored], casts[-1:], to=TensorProto.FLOAT))
         operation = "Mul" if precision == "int8" else "Identity"
         restoring.append(helper.make_node(operation, casts, [tensor.name]))
     for node in reversed(restoring):
-        graph.graph.node.insert(0, node)
+        graph.node.insert(0, node)
 
 
 def quantised(weight: numpy.ndarray[Any, Any]) -> tuple[Any, Any]:
@@ -206,7 +203,7 @@ def _plain_and_quiet() -> Iterator[None]:
 
     That of `captioner.cpu` chooses by the number of rows.
     """
-    before = {name: os.environ[name] for name in (cpu.SWITCH,) if name in os.environ}
+    before = os.environ.get(cpu.SWITCH, "")
     os.environ[cpu.SWITCH] = "0"
     logging.disable(logging.WARNING)
     try:
@@ -215,5 +212,4 @@ def _plain_and_quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(logging.NOTSET)
-        del os.environ[cpu.SWITCH]
-        os.environ.update(before)
+        os.environ[cpu.SWITCH] = before

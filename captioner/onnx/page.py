@@ -13,7 +13,7 @@ from pathlib import Path
 from captioner.errors import UserError
 from captioner.files import read_json, read_text, write_bytes, write_text
 from captioner.onnx import DESCRIPTION
-from captioner.render.web_page import static_file, viewer_script
+from captioner.render.page import static_file, viewer_script
 
 RUNTIME = "onnxruntime-web@1.22.0"
 """The npm package that runs the graphs in the browser. MIT licence."""

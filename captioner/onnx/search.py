@@ -102,7 +102,6 @@ def beam_search(
     step: the last tokens (B, K) and the state before them.
     """
     options = rules.options
-    width = options.beam
     history = numpy.empty((batch_size, 1, 0), numpy.int64)  # (B, K, t)
     tokens = numpy.full((batch_size, 1), START)  # (B, K)
     path_terms = numpy.empty((batch_size, 1, 0))  # (B, K, t)
@@ -116,7 +115,7 @@ def beam_search(
         candidates = totals[..., None] + log_probabilities  # (B, K, V)
         size = candidates.shape[-1]
         flat = candidates.reshape(batch_size, -1)  # (B, K * V)
-        keep = min(width, flat.shape[1])
+        keep = min(options.beam, flat.shape[1])
         best = numpy.argpartition(-flat, keep - 1, axis=-1)[:, :keep]  # (B, K')
         order = numpy.argsort(-numpy.take_along_axis(flat, best, axis=-1), kind="stable")
         best = numpy.take_along_axis(best, order, axis=-1)
@@ -128,7 +127,7 @@ def beam_search(
             index = parents.reshape(*parents.shape, *(1,) * (rows.ndim - 2))
             return numpy.take_along_axis(rows, index, axis=1)
 
-        live = numpy.arange(keep) < width - ended[:, None]  # (B, K')
+        live = numpy.arange(keep) < options.beam - ended[:, None]  # (B, K')
         live &= scores > -math.inf
         flat_terms = log_probabilities.reshape(flat.shape)
         terms = numpy.take_along_axis(flat_terms, best, axis=-1)  # (B, K')
@@ -136,10 +135,18 @@ def beam_search(
         seen = of_parents(weights)[..., None, :]  # (B, K', 1, L)
         maps = seen if maps is None else numpy.concatenate([of_parents(maps), seen], axis=-2)
         past = of_parents(history)  # (B, K', t)
-        for place in map(tuple, numpy.argwhere(live & (tokens == END))):
-            done = _hypothesis(past[place], path_terms[place], maps[place], options)
-            results[place[0]].append(done)
-            ended[place[0]] += 1
+        for source, row in numpy.argwhere(live & (tokens == END)):
+            terms = path_terms[source, row]  # (T + 1,), the end's last
+            penalty = ((5 + len(terms)) / 6) ** options.length_normalisation
+            hypothesis = Hypothesis(
+                tokens=past[source, row].tolist(),
+                token_log_probabilities=terms.tolist(),
+                score=float(terms.sum()) / penalty,
+                attention=maps[source, row, :-1],  # (T, L)
+                cut=len(terms) > options.maximum_length and bool(terms[-1] < math.log(0.5)),
+            )
+            results[source].append(hypothesis)
+            ended[source] += 1
         live &= tokens != END
         if not live.any():
             break
@@ -148,16 +155,4 @@ def beam_search(
         state = {name: of_parents(each) for name, each in state.items()}
     for hypotheses in results:
         hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
-    return [hypotheses[:width] for hypotheses in results]
-
-
-def _hypothesis(tokens: Array, terms: Array, maps: Array, options: SearchOptions) -> Hypothesis:
-    """T tokens, T + 1 log-probabilities and maps (T + 1, L), the end's last -> the hypothesis."""
-    penalty = ((5 + len(terms)) / 6) ** options.length_normalisation
-    return Hypothesis(
-        tokens=tokens.tolist(),
-        token_log_probabilities=terms.tolist(),
-        score=float(terms.sum()) / penalty,
-        attention=maps[:-1],
-        cut=len(terms) > options.maximum_length and bool(terms[-1] < math.log(0.5)),
-    )
+    return results

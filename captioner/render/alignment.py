@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from captioner.errors import UserError
+from captioner.render.page import escaped, web_page
 from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
 from captioner.render.typography import printable
-from captioner.render.web_page import escaped, web_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,13 +52,11 @@ def draw_heat_map(
     cells = np.asarray(values, dtype=float)
     colours = LinearSegmentedColormap.from_list("values", [_BELOW, _ZERO, _ABOVE])
     axis.imshow(cells, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest")
-    axis.set_xticks(range(len(columns)), [printable(name) for name in columns], rotation=tilt)
-    axis.set_yticks(range(len(rows)), [printable(name) for name in rows])
+    style: dict[str, Any] = {"parse_math": False}  # Dollar signs are text, not a formula.
+    axis.set_yticks(range(len(rows)), list(map(printable, rows)), **style)
+    style |= {"rotation": tilt, "rotation_mode": "anchor", "ha": "left" if tilt else "center"}
+    axis.set_xticks(range(len(columns)), list(map(printable, columns)), **style)
     axis.xaxis.tick_top()
-    for label in axis.get_xticklabels():
-        label.set(rotation_mode="anchor", parse_math=False, ha="left" if tilt else "center")
-    for label in axis.get_yticklabels():
-        label.set_parse_math(False)  # Dollar signs are text, not a formula.
     axis.set_xticks(np.arange(cells.shape[1] + 1) - 0.5, minor=True)
     axis.set_yticks(np.arange(cells.shape[0] + 1) - 0.5, minor=True)
     axis.grid(which="minor", color=_LINE, linewidth=0.5, clip_on=False)  # The outermost lines too.

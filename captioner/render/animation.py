@@ -11,8 +11,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from captioner.files import write_bytes
-from captioner.render.overlay import overlay
-from captioner.render.region import Region, check_maps, fit
+from captioner.render.overlay import Region, check_maps, fit, overlay
 from captioner.render.save import check_suffix
 from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, PALE_INK, Paragraph, lay_out
 

@@ -1,14 +1,25 @@
-"""One attention map over its photo: bright where the model looked, dimmed elsewhere."""
+"""One attention map over its photo: bright where the model looked, dimmed elsewhere.
+
+Maps of another shape, and a region that is not in the photo, raise `ValueError`: mistakes of the
+calling program.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from captioner.render.region import Region, check_maps, check_region, pixels
+Region: TypeAlias = tuple[float, float, float, float]
+"""left, top, right, bottom in pixels from the top left corner of the photo, or fractions of them.
+
+0 is the left edge of the first pixel, the photo's width the right edge of the last one.
+"""
 
 Floats = npt.NDArray[np.float32]
 
@@ -40,6 +51,8 @@ class OverlayStyle:
 
 STYLE = OverlayStyle()
 
+_EDGE_TOLERANCE = 1e-3  # Pixels by which rounding may move a region out of the photo.
+_SUM_TOLERANCE = 0.01  # Of a map's sum, which is 1; that of weights of half precision.
 _GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Of red, green and blue.
 
 
@@ -72,8 +85,7 @@ def overlay(
     share = strength * STYLE.tint_share * light[..., None]
     drawn += share * (np.array(STYLE.tint, dtype=np.float32) - drawn)
 
-    first_column, first_row, end_column, end_row = pixels(region)
-    covered = slice(first_row, end_row), slice(first_column, end_column)
+    covered = _pixels(region)
     hatch = 1 - strength * (1 - STYLE.hatch_light) * _hatching(light.shape)
     hatch[covered] = 1
     drawn *= hatch[..., None]
@@ -134,19 +146,17 @@ def place(
     photo_size: width and height in pixels. region: a pixel whose centre is outside is 0.
     """
     left, top, right, bottom = region
-    first_column, first_row, end_column, end_row = pixels(region)
+    covered = _pixels(region)
     weights = np.asarray(attention_map, dtype=np.float64)
     rows, columns = weights.shape
     # Centres of the pixels in the map, in cells from its top left corner.
-    down = (np.arange(first_row, end_row) + 0.5 - top) / (bottom - top) * rows
-    across = (np.arange(first_column, end_column) + 0.5 - left) / (right - left) * columns
+    y, x = (np.arange(each.start, each.stop) + 0.5 for each in covered)
+    down, across = (y - top) / (bottom - top) * rows, (x - left) / (right - left) * columns
     placed = np.zeros((photo_size[1], photo_size[0]))
     by_row = _spline_weights(rows, down) @ weights  # (height, columns)
     # Not `@`: the threads of NumPy's BLAS wait for each other where drawings run in threads.
-    placed[first_row:end_row, first_column:end_column] = np.einsum(
-        "yc,xc->yx", by_row, _spline_weights(columns, across)
-    )  # (height, width)
-    return placed
+    placed[covered] = np.einsum("yc,xc->yx", by_row, _spline_weights(columns, across))
+    return placed  # (height, width)
 
 
 def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -162,3 +172,59 @@ def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArr
     spline[:, 1] += spline[:, 0]  # The outermost cells are repeated beyond the edge.
     spline[:, -2] += spline[:, -1]
     return spline[:, 1:-1]
+
+
+def check_maps(
+    attention: npt.ArrayLike, words: Sequence[str] | None = None
+) -> npt.NDArray[np.float64]:
+    """Attention maps (T, rows, columns) as float64, checked to be weights that sum to 1.
+
+    words: of the caption, T as well.
+    """
+    maps = np.asarray(attention, dtype=np.float64)
+    if maps.ndim != 3 or maps.size == 0:
+        raise ValueError(f"attention must have shape (T, rows, columns), not {maps.shape}")
+    for position, weights in enumerate(maps):
+        if not (weights >= 0).all() or abs(weights.sum() - 1) > _SUM_TOLERANCE:
+            raise ValueError(f"attention map {position} is not of weights >= 0 that sum to 1")
+    if words is not None and len(maps) != len(words):
+        raise ValueError(f"there are {len(words)} words but {len(maps)} attention maps")
+    return maps
+
+
+def check_region(region: Region, photo_size: tuple[int, int]) -> Region:
+    """The region clipped to a photo of `photo_size` (width, height); a part of a pixel at most."""
+    left, top, right, bottom = (float(edge) for edge in region)
+    width, height = photo_size
+    inside = (
+        -_EDGE_TOLERANCE <= left < right <= width + _EDGE_TOLERANCE
+        and -_EDGE_TOLERANCE <= top < bottom <= height + _EDGE_TOLERANCE
+    )
+    if not inside:
+        raise ValueError(f"region {region!r} is not a rectangle inside a {width}x{height} photo")
+    return (max(left, 0.0), max(top, 0.0), min(right, float(width)), min(bottom, float(height)))
+
+
+def _pixels(region: Region) -> tuple[slice, slice]:
+    """Rows and columns of the pixels centred in a region; maybe none, of a very long photo."""
+    left, top, right, bottom = (math.ceil(edge - 0.5) for edge in region)
+    return slice(top, bottom), slice(left, right)
+
+
+def fit(
+    photo: Image.Image, region: Region, longest_side: int, enlarge: bool = True
+) -> tuple[Image.Image, Region]:
+    """Resize a photo, and its region, to `longest_side` pixels on the longer side; as RGB.
+
+    The aspect ratio is kept to the nearest pixel. enlarge: False keeps a smaller photo's size.
+    """
+    left, top, right, bottom = check_region(region, photo.size)
+    rgb = photo if photo.mode == "RGB" else photo.convert("RGB")
+    scale = longest_side / max(photo.size)
+    scale = scale if enlarge else min(scale, 1.0)
+    width, height = (max(1, round(side * scale)) for side in photo.size)
+    across, down = width / photo.width, height / photo.height
+    scaled = (left * across, top * down, right * across, bottom * down)
+    if (width, height) != photo.size:
+        rgb = rgb.resize((width, height), Image.Resampling.LANCZOS)
+    return rgb, scaled

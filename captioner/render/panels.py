@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageOps
 
-from captioner.render.overlay import overlay
-from captioner.render.region import Region, check_maps, fit
+from captioner.render.overlay import Region, check_maps, fit, overlay
+from captioner.render.page import phrases
 from captioner.render.typography import (
     BACKGROUND,
     DOUBT_INK,
@@ -23,7 +23,6 @@ from captioner.render.typography import (
     printable,
     shortened,
 )
-from captioner.render.web_page import phrases
 from captioner.text.languages import is_function_word
 
 MARGIN, GAP = 24, 16

@@ -14,8 +14,7 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.render.overlay import overlay
-from captioner.render.region import Region, check_maps, fit
+from captioner.render.overlay import Region, check_maps, fit, overlay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

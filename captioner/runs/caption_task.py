@@ -19,9 +19,8 @@ from captioner.caption.losses import CaptioningLoss
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.data.example import Example
-from captioner.data.instances import CocoInstances
+from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
-from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
@@ -30,16 +29,9 @@ from captioner.evaluation.significance import FEW_IMAGES, compare
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
-from captioner.runs.batches import CaptionBatches, MapTargets
+from captioner.runs.batches import CaptionBatches, cut
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
-from captioner.runs.features import (
-    PixelRows,
-    StoredRows,
-    encoder_of,
-    feature_stores,
-    read_training,
-    readable,
-)
+from captioner.runs.features import PixelRows, StoredRows, encoder_of, feature_stores, read_training
 from captioner.runs.rewards import caption_reward
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
@@ -87,8 +79,8 @@ class CaptionTask:
             self.data.append(f"{name}: {counted(len(split), 'photo')}, {count}")
         self.data += [*problems, self._words(vocabulary, start)]
         longest = recipe.data.maximum_length
-        if cut := sum(len(words) > longest for words in captions):
-            self.data.append(f"{counted(cut, 'caption')} cut to {longest} words")
+        if too_long := sum(len(words) > longest for words in captions):
+            self.data.append(f"{counted(too_long, 'caption')} cut to {longest} words")
         torch.manual_seed(recipe.training.seed)
         encoder = encoder_of(recipe)
         if recipe.encoder.weights != RANDOM:
@@ -108,13 +100,10 @@ class CaptionTask:
             kept = load_model(folder / MODEL)
             self.captioner.ngrams, self.captioner.ngram_order = kept.ngrams, kept.ngram_order
         self.loss = self._make_loss()
-        self.map_targets = None
+        self.instances = None
         if recipe.data.instances is not None:
-            instances, synonyms = CocoInstances([recipe.data.instances]), read_synonyms()
-            instances.known_categories(synonyms)
-            ids = [each.image_id for each in self.train]
-            seen = recipe.preprocessing, self.captioner.map_shape
-            self.map_targets = MapTargets(instances, synonyms, ids, vocabulary, *seen)
+            self.instances = CocoInstances([recipe.data.instances])
+            self.instances.known_categories(read_synonyms())
 
     def _use_word_vectors(self, resumed: bool) -> None:
         """Initialise the embeddings, if wanted; a checkpoint has them."""
@@ -180,12 +169,9 @@ class CaptionTask:
                 count = min(len(photos), STANDARDISED_BY)
                 few = [photos[place * len(photos) // count] for place in range(count)]
                 # Workers would wait for another such call until the run ends.
-                standardisation.fit(replace(train_rows, workers=0).annotations(batches_of(few, 32)))
-        if isinstance(train_rows, PixelRows):
-            train_rows = replace(train_rows, in_loss=recipe.encoder.train)
-        self.batches = CaptionBatches(
-            self.train, photos, captioner.vocabulary, train_rows, recipe, self.map_targets
-        )
+                standardisation.fit(replace(train_rows, workers=0).annotations(cut(few, 32)))
+        what = self.train, photos, captioner.vocabulary, train_rows, recipe
+        self.batches = CaptionBatches(*what, self.instances, captioner.map_shape)
 
     def _make_rows(self, folder: Path, engine: Engine) -> tuple[list[int], StoredRows | PixelRows]:
         """The training photos that could be read, and their rows.
@@ -204,8 +190,10 @@ class CaptionTask:
             self.order = list(range(len(self.validation)))
             return list(range(len(self.train))), rows
         stores = feature_stores(recipe, encoder, splits, engine, folder)
-        photos = readable(self.train, stores["train"])
-        self.order = readable(self.validation, stores["validation"])
+        photos, self.order = (
+            [row for row in range(len(examples)) if row not in stores[name].unreadable]
+            for name, examples in splits.items()
+        )
         self.validation = [self.validation[row] for row in self.order]
         workers = min(2, workers)  # Stored rows need no more.
         self.rows = StoredRows(stores["validation"], workers=workers)
@@ -230,12 +218,13 @@ class CaptionTask:
         """Scores of the validation captions."""
         return scores_of(captions, self.validation)
 
-    def save(self, folder: Path, captions: list[str], scores: dict[str, float]) -> None:
+    def save(self, folder: Path, captions: list[str], scores: dict[str, float], epoch: int) -> None:
         """Save the captioner with its scores, and the captions in COCO's result format."""
         save_model(self.captioner, folder / MODEL)
         write_json(folder / MODEL / SCORES_FILE, scores)
-        names = (each.image_id for each in self.validation)
-        write_results(folder / RESULTS, dict(zip(names, captions, strict=True)))
+        names = [each.image_id for each in self.validation]
+        for file in (RESULTS, START_RESULTS) if epoch == 0 else (RESULTS,):
+            write_results(folder / file, dict(zip(names, captions, strict=True)))
 
     def doubt_of_gain(self, folder: Path) -> str:
         """A sentence if chance explains what the best epoch gained over the start; else ""."""
@@ -246,7 +235,7 @@ class CaptionTask:
             evaluate_captions([said[each.name] for each in self.validation], references)
             for said in (read_results(folder / name) for name in (START_RESULTS, RESULTS))
         )
-        found = compare(list(after.metrics.values()), list(before.metrics.values()))
+        found = compare(after.metrics, before.metrics)
         wanted = self.recipe.validation.score
         name = wanted if wanted in found else "CIDEr-D"
         gain, words = found[name], found["word-precision"]
@@ -275,11 +264,6 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
     ]
     scores["exact match"] = sum(exact) / len(exact)
     return scores
-
-
-def batches_of(items: Sequence[int], size: int) -> list[Sequence[int]]:
-    """The items, so many at a time."""
-    return [items[first : first + size] for first in range(0, len(items), size)]
 
 
 def first_words(

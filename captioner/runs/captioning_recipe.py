@@ -203,14 +203,15 @@ class CaptioningRecipe(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.features.mirror if self.photos_in_step else self.augmentation.changes:
+        mirrors, augments = self.features.mirror, self.augmentation.changes
+        if (mirrors and self.photos_in_step) or (augments and not self.photos_in_step):
             raise ValueError(
                 "augmentation is for photos that are read in every step, by encoder.train or "
                 "features.store false, and features.mirror for stored features"
             )
         if (self.objective.grounding > 0) != (self.data.instances is not None):
             raise ValueError("objective.grounding and data.instances need each other")
-        if self.data.instances is not None and (self.features.mirror or self.augmentation.changes):
+        if self.data.instances is not None and (mirrors or augments):
             raise ValueError(
                 "objective.grounding has boxes of the photos as they are; features.mirror and "
                 "augmentation change them"

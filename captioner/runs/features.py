@@ -16,7 +16,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from captioner.data.batches import Loader
 from captioner.data.example import Example, Problems
 from captioner.data.readers import read_splits
 from captioner.data.shapes import generate, shapes_examples
@@ -24,10 +23,10 @@ from captioner.devices import autocast
 from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
+from captioner.runs.batches import Loader
 from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine
-from captioner.vision import feature_store
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoders import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
@@ -108,18 +107,18 @@ def feature_stores(
     encoder = encoder.for_inference(getattr(torch, features.precision))
     with engine.fail_together():
         for name, record in records.items():
-            feature_store.create_store(folder / name, record)
-            if not feature_store.read_states(
-                folder / name, record.rows
-            ).all():  # Else it may be read-only.
-                _fill(folder / name, record, recipe, splits[name], encoder, engine)
+            _fill(folder / name, record, recipe, splits[name], encoder, engine)
     with engine.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
-            if store.unreadable and recipe.data.on_problem == "refuse":
+            if store.unreadable:
                 reason = _why_unreadable(splits[name], store)
-                advice = "set data.on_problem to skip, or delete it"
-                raise UserError(f"feature store {store.folder} lacks photos: {reason}; {advice}")
+                if recipe.data.on_problem == "refuse":
+                    reason += "; set data.on_problem to skip, or delete it"
+                    raise UserError(f"feature store {store.folder} lacks photos: {reason}")
+                photos = {row % len(splits[name]) for row in store.unreadable}
+                count = counted(len(photos), "photo")
+                print(f"left out {count} that could not be read, the first: {reason}")
     return stores
 
 
@@ -156,7 +155,8 @@ def _fill(
         return pixels, list(reasons)
 
     with StoreWriter(folder, record, engine.rank, engine.world_size) as writer:
-        batches = writer.missing(recipe.features.batch_size)
+        if not (batches := writer.missing(recipe.features.batch_size)):
+            return
         what, count = f"features, {folder.name}", sum(map(len, batches))
         bar = progress_bar(what, count, "images", 0, engine.is_main)
         with bar as progress, closing(Loader(load, workers)(batches)) as loaded:
@@ -175,8 +175,7 @@ def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, Feat
         encoder = encoder_of(recipe).to(engine.device)
     stores = feature_stores(recipe, encoder, splits, engine)
     for name, store in stores.items():
-        readable(splits[name], store)
-        count = len(store) - len(store.unreadable)
+        count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")
     return stores
 
@@ -191,15 +190,6 @@ def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
     train, validation, problems = read_training(recipe.data)
     print("".join(f"{sentence}\n" for sentence in problems), end="")
     return {"train": train, "validation": validation[: recipe.validation.images or None]}
-
-
-def readable(examples: Sequence[Example], store: FeatureStore) -> list[int]:
-    """The rows of the readable photos; prints the number of the others and the first reason."""
-    left = [row for row in range(len(examples)) if row not in store.unreadable]
-    if missing := len(examples) - len(left):
-        reason, count = _why_unreadable(examples, store), counted(missing, "photo")
-        print(f"left out {count} that could not be read, the first: {reason}")
-    return left
 
 
 def _why_unreadable(examples: Sequence[Example], store: FeatureStore) -> str:
@@ -217,7 +207,10 @@ class Rows:
 
     workers: int
     read: Callable[..., tuple[Tensor, Tensor | None]]
-    encode: Callable[[Tensor], Tensor]
+
+    def encode(self, source: Tensor, in_loss: bool = False) -> Tensor:
+        """The annotation vectors (B, L, D), as they were read."""
+        return source
 
     @cached_property
     def _loader(self) -> Loader[Tensor, tuple[Tensor, Tensor | None]]:
@@ -249,17 +242,12 @@ class StoredRows(Rows):
             rows = rows + flips * len(self.store.record.images)
         return self.store.read(rows[part], self.dtype), None  # (B, L, D)
 
-    def encode(self, annotations: Tensor) -> Tensor:
-        """The annotation vectors (B, L, D), unchanged."""
-        return annotations
-
 
 @dataclass(frozen=True)
 class PixelRows(Rows):
     """Photos for an encoder that reads them in every step.
 
-    precision: of the encoder's products. augmentation: of photos read with a generator. in_loss:
-    whether the loss encodes, since the encoder is trained.
+    precision: of the encoder's products. augmentation: of photos read with a generator.
     """
 
     examples: Sequence[Example]
@@ -268,7 +256,6 @@ class PixelRows(Rows):
     augmentation: Augmentation = field(default_factory=Augmentation)
     precision: str = "float32"
     workers: int = 0
-    in_loss: bool = False
 
     def read(
         self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
@@ -292,14 +279,14 @@ class PixelRows(Rows):
         stacked = torch.from_numpy(numpy.stack(pixels))  # (P, 3, size, size)
         return stacked.to(memory_format=torch.channels_last), photos
 
-    def encode(self, pixels: Tensor) -> Tensor:
+    def encode(self, source: Tensor, in_loss: bool = False) -> Tensor:
         """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D), without a gradient.
 
-        Where the loss encodes: normalised photos, float32, on the encoder's device.
+        in_loss: normalised photos instead, float32, on the encoder's device.
         """
         device = next(self.encoder.parameters()).device
-        normalised: Tensor = self.preprocessing.normalise(pixels.to(device, non_blocking=True))
-        if self.in_loss:
+        normalised: Tensor = self.preprocessing.normalise(source.to(device, non_blocking=True))
+        if in_loss:
             return normalised
         with autocast(device, getattr(torch, self.precision)):
             return self.encoder.encode(normalised)

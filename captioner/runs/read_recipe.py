@@ -21,7 +21,6 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TASK, TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
 from captioner.vision.encoders import family_of, make_encoder
-from captioner.vision.preprocessing import Preprocessing
 
 FINE_TUNING: dict[str, Any] = {
     "start_from": "default",  # Its sizes, words, encoder, preprocessing and search are the run's.
@@ -111,10 +110,9 @@ def with_encoder_sections(mapping: dict[str, Any]) -> dict[str, Any]:
         return mapping
     config = family.config.model_validate({"name": encoder["name"]} if "name" in encoder else {})
     published = family.encoder.published_preprocessing(config)
-    own = {} if published is None else to_mapping(published)
-    standard, size = published or Preprocessing(), preprocessing.get("size")
-    if isinstance(size, int) and preprocessing.get("resize", standard.resize) == "crop":
-        own["resize_shorter"] = standard.resize_shorter * size // standard.size
+    own, size = to_mapping(published), preprocessing.get("size")
+    if isinstance(size, int) and preprocessing.get("resize", published.resize) == "crop":
+        own["resize_shorter"] = published.resize_shorter * size // published.size
     if "memory_size" not in decoder:
         has_one_size = hasattr(family.encoder, "annotation_size")
         sized = family.encoder if has_one_size else make_encoder(config)

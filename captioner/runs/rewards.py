@@ -36,20 +36,17 @@ def caption_reward(
     truth = [[[*words, end] for words in captions] for captions in references]
     frequency = DocumentFrequency.from_references(truth)
     weighed: list[tuple[float, Worth]] = []
-    if config.content_words_weight > 0:
-        weighed.append((config.content_words_weight, content_words_worth(references, vocabulary)))
-    if config.fluency_weight > 0:
+    if (weight := config.content_words_weight) > 0:
+        weighed.append((weight, content_words_worth(references, vocabulary)))
+    if (weight := config.fluency_weight) > 0:
         people = PeoplesNgrams([*chain.from_iterable(references), *texts])
-        weighed.append((config.fluency_weight, fluency_worth(people, vocabulary)))
+        weighed.append((weight, fluency_worth(people, vocabulary)))
 
     def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
-        pairs = [
-            (row, caption)
-            for row, of_photo in zip(rows.tolist(), captions, strict=True)
-            for caption in of_photo
-        ]
+        photos = zip(rows.tolist(), captions, strict=True)
+        pairs = [(row, caption) for row, of_photo in photos for caption in of_photo]
         said = [[vocabulary.words[token] for token in caption] for _, caption in pairs]
-        corpus = Corpus.of(said, [truth[row] for row, _ in pairs])
+        corpus = Corpus(said, [truth[row] for row, _ in pairs])
         rewards = torch.from_numpy(cider_d(corpus, frequency).per_image).float()  # (B * K,)
         for weight, worth in weighed:
             rewards += weight * torch.tensor([worth(row, caption) for row, caption in pairs])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -17,28 +16,20 @@ from torch import nn
 from captioner.attention.attention import Attention
 from captioner.attention.transformer import DecoderLayer, EncoderLayer
 from captioner.errors import UserError
-from captioner.files import (
-    lock,
-    read_json,
-    read_text,
-    remove_temporaries,
-    write_json,
-    write_text,
-)
+from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL
-from captioner.runs.caption_task import RESULTS, START_RESULTS, CaptionTask, batches_of
+from captioner.runs.batches import cut
+from captioner.runs.caption_task import CaptionTask
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TranslationRecipe, TranslationTask
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
-from captioner.training.log import LOG, summary_writer
-from captioner.training.loop import Validation, train
+from captioner.training.loop import LOG, Validation, summary_writer, train
 from captioner.training.optimization import make_optimizer
 from captioner.vision.encoder import Encoder
 
-CONFIG = "config.json"
-"""File in a run's folder: its recipe."""
+CONFIG = "config.json"  # File in a run's folder: its recipe.
 
 CHANGEABLE = (
     "training.epochs",
@@ -51,7 +42,6 @@ CHANGEABLE = (
     "features.folder",
 )
 """Fields that may change on resuming."""
-
 
 Recipe = CaptioningRecipe | TranslationRecipe
 Task = CaptionTask | TranslationTask
@@ -97,7 +87,7 @@ def train_run(
 
         def validate() -> dict[str, float]:
             # Processes take whole batches in turn, so that scores do not depend on their number.
-            batches = batches_of(task.order, recipe.validation.batch_size)
+            batches = cut(task.order, recipe.validation.batch_size)
             own = batches[engine.rank :: engine.world_size]
             generated: dict[int, str] = {}
             with engine.fail_together():
@@ -108,10 +98,8 @@ def train_run(
                 return task.score(texts) if engine.is_main else {}
 
         def keep(scores: dict[str, float], epoch: int) -> None:
-            task.save(folder, texts, scores)
-            if epoch == 0 and isinstance(task, CaptionTask):
-                shutil.copyfile(folder / RESULTS, folder / START_RESULTS)
-            write_card(recipe, folder, task.data, epoch, scores)
+            task.save(folder, texts, scores, epoch)
+            write_card(task, folder, epoch, scores)
 
         if recipe.training.compile:
             compile_parts(task.loss)
@@ -191,14 +179,10 @@ def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if score in record]
 
 
-def write_card(
-    recipe: Recipe, folder: Path, data: Sequence[str], epoch: int, scores: dict[str, float]
-) -> None:
-    """Write the card beside the best model of a run's folder, kept after this epoch.
-
-    data: sentences about training and validation data.
-    """
-    score, kind, tag, origin = recipe.validation.score, "translator", "translation", ""
+def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -> None:
+    """Write the card beside the best model of a run's folder, kept after this epoch."""
+    recipe, score, origin = task.recipe, task.recipe.validation.score, ""
+    kind, tag = "translator", "translation"
     if isinstance(recipe, CaptioningRecipe):
         kind, tag = "captioner", "image-to-text"
         origin = f", started from {recipe.start_from}" if recipe.start_from is not None else ""
@@ -224,7 +208,7 @@ pipeline_tag: {tag}
 
 {value_of(score)}.
 
-{listed(data)}
+{listed(task.data)}
 
 ## Scores
 

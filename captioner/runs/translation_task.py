@@ -10,24 +10,24 @@ import torch
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.data.batches import encode_pairs, report_cut
 from captioner.data.example import Problems
-from captioner.data.parallel import LARGEST, ParallelText, SentencePair, number_pairs, read_parallel
+from captioner.data.parallel import LARGEST, SentencePair, number_pairs, read_parallel
 from captioner.decoding.options import TranslationSearch
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.evaluation.translations import evaluate_translations, sacrebleu_metrics
 from captioner.files import write_json, write_text
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
-from captioner.runs.batches import TranslationBatches
+from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import Capitals
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.translate.model import TranslationLoss, TranslationObjective
-from captioner.translate.translator import TranslationModelConfig, Translator
-from captioner.translate.translator_folder import (
+from captioner.translate.translator import (
+    TranslationModelConfig,
+    Translator,
     load_translator,
     load_vocabularies,
     save_translator,
@@ -167,7 +167,9 @@ class TranslationTask:
         sacrebleu_metrics()  # Its package may be missing.
         recipe = self.recipe
         start = None
-        self.training, self.validation = read_texts(recipe.data)
+        texts = read_texts(recipe.data)
+        (training, _), (validation, _) = texts
+        self.validation = validation[: recipe.validation.sentences or None]
         if resumed:
             source, target = load_vocabularies(folder, recipe.text.joint)
         elif recipe.start_from is not None:
@@ -177,74 +179,73 @@ class TranslationTask:
                 joint = str(source is target).lower()
                 raise UserError(f"text.joint should be {joint}, as in start_from")
         else:
-            source, target = learn_vocabularies(self.training.pairs, recipe.text)
+            source, target = learn_vocabularies(training, recipe.text)
         torch.manual_seed(recipe.training.seed)
         model = recipe.model.make(len(source), len(target))
         if start is not None:
             refusal = f"start_from {recipe.start_from} does not fit this model"
             fill(model, start.model.state_dict(), refusal)
-        settings = recipe.data.maximum_length, recipe.search
+        length = recipe.data.maximum_length
+        settings = length, recipe.search
         self.translator = Translator(
             recipe.model, model, source, target, *settings, capitals=recipe.text.capitals
         )
         self.loss = TranslationLoss(model, recipe.objective)
-
-    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
-        """Save the vocabularies and make the batches."""
-        recipe, translator = self.recipe, self.translator
-        source, target, length = translator.source, translator.target, recipe.data.maximum_length
-        self.loss.to(engine.device)
-        if engine.is_main and not resumed:
-            save_vocabularies(folder, source, target)
-        examples, cut = encode_pairs(self.training.pairs, source, target, length)
+        self.examples, cut = encode_pairs(training, source, target, length)
         self.data = []
-        for name, text in (("training", self.training), ("validation", self.validation)):
-            count = f"{name}: {len(text.pairs):,} pairs of sentences"
-            self.data += [count, *text.problems.sentences]
+        for name, (pairs, problems) in zip(("training", "validation"), texts, strict=True):
+            self.data += [f"{name}: {len(pairs):,} pairs of sentences", *problems.sentences]
         self.data.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
         print("\n".join(self.data))
         if cut:
-            print(f"training: {report_cut('pair', cut, f'{length:,} tokens a side')}")
-        self.validated = self.validation.pairs[: recipe.validation.sentences or None]
+            print(
+                f"training: {counted(len(cut), 'pair')} cut to {length:,} tokens a side, "
+                f"the first in line {cut[0]:,}"
+            )
+
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+        """Save the vocabularies and make the batches."""
+        self.loss.to(engine.device)
+        if engine.is_main and not resumed:
+            save_vocabularies(folder, self.translator.source, self.translator.target)
         # Similar lengths are together, which needs less padding.
-        lengths = [len(pair.source) for pair in self.validated]
+        lengths = [len(pair.source) for pair in self.validation]
         self.order = sorted(range(len(lengths)), key=lengths.__getitem__)
         # Sentences need no more than two workers.
         workers = min(2, loading_workers(engine.device, engine.local_world_size))
-        tokens, seed = recipe.data.batch_tokens, recipe.training.seed
-        self.batches = TranslationBatches(examples, tokens, seed, workers)
+        tokens, seed = self.recipe.data.batch_tokens, self.recipe.training.seed
+        self.batches = TranslationBatches(self.examples, tokens, seed, workers)
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Translations of batches of validation sources."""
         for numbers in batches:
-            sources = [self.validated[number].source for number in numbers]
+            sources = [self.validation[number].source for number in numbers]
             translations = self.translator.translate(sources, batch_size=len(sources))
             yield from (each.text for each in translations)
 
     def score(self, translations: list[str]) -> dict[str, float]:
         """Scores of the validation translations."""
-        references = [pair.target for pair in self.validated]
+        references = [pair.target for pair in self.validation]
         self.scores = evaluate_translations(translations, references)
         return self.scores.scores
 
-    def save(self, folder: Path, translations: list[str], scores: dict[str, float]) -> None:
+    def save(
+        self, folder: Path, translations: list[str], scores: dict[str, float], epoch: int
+    ) -> None:
         """Save the translator with its scores and signatures, and the translations, one a line."""
         save_translator(self.translator, folder / MODEL)
         write_json(folder / MODEL / SCORES_FILE, self.scores.to_dict())
         write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
 
 
-def read_texts(data: ParallelData) -> tuple[ParallelText, ParallelText]:
-    """The training and the validation text."""
+def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
+    """The training and the validation pairs, each with the problems of the skipped ones."""
     if data.format == "numbers":
         train, count = data.numbers.train, data.numbers.train + data.numbers.validation
         pairs = number_pairs(count, data.numbers.seed, largest=data.numbers.largest)
-        return ParallelText(pairs[:train], Problems()), ParallelText(pairs[train:], Problems())
+        return [(pairs[:train], Problems()), (pairs[train:], Problems())]
     files = (data.source, data.target), (data.validation_source, data.validation_target)
-    training, validation = (
-        read_parallel(*cast(tuple[Path, Path], sides), data.on_problem) for sides in files
-    )
-    return training, validation
+    return [read_parallel(*cast(tuple[Path, Path], sides), data.on_problem) for sides in files]
 
 
 def learn_vocabularies(

@@ -21,9 +21,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from captioner import __version__
-from captioner.demo import DEMO_PHOTO
 from captioner.errors import UserError
-from captioner.render.web_page import viewer_script
+from captioner.model_folders import DEMO_PHOTO
+from captioner.render.page import viewer_script
 from captioner.serve.guard import BEARER, answer_error, with_headers
 from captioner.serve.routes import router
 from captioner.serve.service import Service

@@ -15,7 +15,7 @@ from captioner import __version__
 from captioner.caption.caption import Caption, sentence
 from captioner.caption.photos import Captioned
 from captioner.decoding.options import SearchOptions, TranslationSearch
-from captioner.render.web_page import jpeg_address, phrases
+from captioner.render.page import jpeg_address, phrases
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import original_size
@@ -83,8 +83,7 @@ class OverlayForm(_PhotoForm):
     format: Literal["png", "gif", "html"] = Field("png", description="kind of file")
     strength: float = Field(0.8, ge=0, le=1, description="of the overlay")
     captions: list[Json[Annotated[list[DrawnCaption], Field(min_length=1, max_length=20)]]] = Field(
-        [],
-        description="for each photo, as JSON, the 'captions' of /api/caption's answer",
+        [], description="for each photo, as JSON, the 'captions' of /api/caption's answer"
     )
 
     def given(self) -> list[Caption]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Form, HTTPException, Request, Response, UploadFile
 
 from captioner.caption.caption import Caption
-from captioner.caption.photos import Captioned
+from captioner.caption.photos import Captioned, Prepared
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
@@ -27,7 +27,7 @@ from captioner.serve.messages import (
     TranslationsAnswer,
     photo_answer,
 )
-from captioner.serve.service import Prepared, Service, draw
+from captioner.serve.service import Service, draw
 from captioner.text.languages import ENGLISH
 
 _FORM = "multipart/form-data"
@@ -148,11 +148,8 @@ async def _captioned(
     photos = [each for each in read if isinstance(each, Prepared)]
     if not photos or (given is not None and len(photos) < len(read)):
         raise UserError("; ".join(each.reason for each in read if isinstance(each, Failed)))
-    if given:
-        captions = given
-    else:
+    captions: Any = given
+    if not given:
         pixels = [each.pixels for each in photos]
         captions = await wrap_future(service.captions.submit(pixels, search, language))
-    pairs = zip(photos, captions, strict=True)
-    placed = [Captioned(one.name, best.of_photo(one.photo, one.region)) for one, best in pairs]
-    return with_results(read, lambda _: placed)
+    return with_results(read, lambda photos: map(Prepared.captioned, photos, captions))

@@ -8,19 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
-from PIL import Image
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
-from captioner.caption.photos import Captioned
+from captioner.caption.photos import Captioned, Prepared
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.animation import encode_gif
 from captioner.render.page import html_page
-from captioner.render.region import Region
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.translate.translated_captions import translate_captions
@@ -37,15 +35,6 @@ _DECODERS = 2
 
 _LONGEST_SIDE = 1000
 """Pixels of a photo to be drawn on."""
-
-
-class Prepared(NamedTuple):
-    """A photo of at most 1000 pixels a side, and the region of it whose pixels the model sees."""
-
-    name: str
-    photo: Image.Image
-    region: Region
-    pixels: numpy.ndarray[Any, Any]
 
 
 _Job = tuple[Sequence[Any], tuple[SearchOptions, str, object], Future[list[Any]]]
@@ -143,7 +132,7 @@ class Service:
         return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
 
     def prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
-        """Decode a file in memory, in another process. drawn: more pixels than the model needs."""
+        """Decode a file in memory, in another process. drawn: with up to 1000 pixels a side."""
         preprocessing = self.captioner.preprocessing
         load = partial(self._decoders.load, content, name, maximum_pixels=self.limits.pixels)
         photo = load(sufficient_side=preprocessing.sufficient_side)

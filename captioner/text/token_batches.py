@@ -1,4 +1,4 @@
-"""Padded batches of source tokens, and of sentence pairs for training."""
+"""Padded batches of captions, of source tokens, and of sentence pairs for training."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from captioner.text.vocabulary import Vocabulary
+
+
+class PairExample(NamedTuple):
+    """The token indices of a pair, without start and end."""
+
+    source: list[int]
+    target: list[int]
 
 
 class TranslationBatch(NamedTuple):
@@ -48,5 +55,22 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def decoder_inputs(targets: Tensor) -> Tensor:
-    """Shift targets (B, T) by one step, behind `<start>`."""
-    return functional.pad(targets[:, :-1], (1, 0), value=Vocabulary.start)  # (B, T)
+    """Shift targets (..., T) by one step, behind `<start>`."""
+    return functional.pad(targets[..., :-1], (1, 0), value=Vocabulary.start)  # (..., T)
+
+
+def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Batch the word indices of one or more captions, padded to the longest.
+
+    Returns the decoder's inputs (`<start>`, then the words), its targets (the words, then `<end>`),
+    and the mask, False at the padding: (B, T) each.
+    """
+    targets, mask = collate_sources(captions)
+    return decoder_inputs(targets), targets, mask
+
+
+def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
+    """Batch pairs, one or more: adds start and end, pads each side to its longest."""
+    source, source_mask = collate_sources([example.source for example in examples])
+    sides = collate_captions([example.target for example in examples])  # (B, T) each
+    return TranslationBatch(source, source_mask, *sides)

@@ -1,7 +1,4 @@
-"""Splits captions into words as the COCO caption evaluation does.
-
-The rules of the Penn Treebank were derived from the evaluation program's output, oddities included.
-"""
+"""Splits captions into words as the COCO caption evaluation does."""
 
 from __future__ import annotations
 
@@ -146,9 +143,8 @@ def tokenize_unsplit(caption: str) -> list[str]:
         if words[-1] not in _KEEP_PERIOD and SPLIT_WORDS.isdisjoint(words):
             return words
     text = caption.replace("\xad", "")  # Soft hyphens.
-    if "&" in text:
-        for entity, sign in ENTITIES.items():
-            text = text.replace(entity, sign)
+    for entity, sign in ENTITIES.items():
+        text = text.replace(entity, sign)
     tokens: list[str] = []
     classes = text if text.isascii() else "".join(map(_class, text))
     for match in _token().finditer(classes):
@@ -176,8 +172,7 @@ def _class(character: str) -> str:
     if character.isascii():
         return character
     category = unicodedata.category(character)
-    if category[0] == "C" or category == "Me" or not character < "\ufffd":
-        return "\0"
-    if "\ufe00" <= character <= "\ufe0f":  # Variation selectors, as of emoji.
+    is_selector = "\ufe00" <= character <= "\ufe0f"  # Of a variation, as of emoji.
+    if category[0] == "C" or category == "Me" or is_selector or character >= "\ufffd":
         return "\0"
     return "é" if category[0] in "LM" else "0" if category == "Nd" else character

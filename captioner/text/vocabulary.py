@@ -1,15 +1,17 @@
-"""Vocabularies of words: a captioner's, and a translator's, which also restores the text."""
+"""Vocabularies: a captioner's words, and a translator's words or subwords, which restore text."""
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain, repeat, takewhile
+from itertools import chain, groupby, pairwise, takewhile
 from typing import Any, ClassVar, NamedTuple
 
 from captioner.errors import UserError
@@ -28,12 +30,13 @@ class Vocabulary:
 
     pad, start, end, unknown = range(4)  # The indices of `SPECIAL_WORDS`.
 
-    def __init__(self, ordinary_words: Iterable[str]) -> None:
+    def __init__(self, ordinary_words: Iterable[str], source: str = "vocabulary") -> None:
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
             is_word = isinstance(word, str) and word and is_valid_unicode(word)
             if not is_word or word in SPECIAL_WORDS or word in self._index:
-                raise UserError(f"word {index}, {word!r}, is no word, special, or there twice")
+                reason = f"word {index}, {word!r}, is no word, special, or there twice"
+                raise UserError(f"{source}: {reason}")
             self._index[word] = index
         self.words = (*SPECIAL_WORDS, *self._index)
 
@@ -63,7 +66,7 @@ class Vocabulary:
         return [self.words[index] for index in before_end if index not in (self.pad, self.start)]
 
     def to_json(self) -> dict[str, Any]:
-        """The vocabulary as a JSON object with the field `words`."""
+        """The vocabulary as JSON."""
         return {"words": list(self.words)}
 
     @classmethod
@@ -72,10 +75,7 @@ class Vocabulary:
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list) or tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
             raise UserError(f'{source} has no "words" that begin with {", ".join(SPECIAL_WORDS)}')
-        try:
-            return cls(words[len(SPECIAL_WORDS) :])
-        except UserError as error:
-            raise UserError(f"{source}: {error}") from None
+        return cls(words[len(SPECIAL_WORDS) :], source)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as JSON, atomically."""
@@ -132,8 +132,7 @@ class WordVocabulary:
         for word, count in first.items():
             small = word.lower() if case == "sentence" and _is_capitalised(word) else word
             inside[small if 0 < inside[small] >= inside[word] else word] += count
-        counted = (repeat(word, count) for word, count in inside.items())
-        return cls(Vocabulary.build(counted, minimum_count), case)
+        return cls(Vocabulary.build([inside.elements()], minimum_count), case)
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -150,7 +149,7 @@ class WordVocabulary:
 
     def join(self, tokens: Iterable[str]) -> str:
         """Join tokens to a text."""
-        text = join_words(tokens)
+        text = re.sub(f" ?{JOINER} ?", "", " ".join(tokens))
         return capitalise(text) if self.case == "sentence" else text
 
     def indices(self, tokens: Iterable[str]) -> list[int]:
@@ -172,7 +171,7 @@ class WordVocabulary:
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> WordVocabulary:
         """Inverse of `to_json`. source: names it in messages."""
-        return cls(Vocabulary.from_json(value, source), str(value.get("case")))
+        return cls(Vocabulary.from_json(value, source), value["case"])
 
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"  # The side of a token without a space: "Look", "￭!".
@@ -194,7 +193,7 @@ def _token() -> re.Pattern[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a `plain_text` into words and signs; `join_words` restores the text exactly.
+    """Split a `plain_text` into words and signs; `WordVocabulary.join` restores the text exactly.
 
     Words are runs of letters, marks and digits. Elided articles ("l'") and clitics ("'s") are
     separate tokens. `JOINER` marks where no space stands between two tokens.
@@ -213,11 +212,6 @@ def split_words(text: str) -> list[str]:
     return tokens
 
 
-def join_words(tokens: Iterable[str]) -> str:
-    """Join tokens from `split_words` to text."""
-    return re.sub(f" ?{JOINER} ?", "", " ".join(tokens))
-
-
 def without_joiners(tokens: Iterable[str]) -> list[str]:
     """Tokens as shown beside an alignment; those of subwords have no joiners."""
     return [token.strip(JOINER) for token in tokens]
@@ -233,3 +227,139 @@ def _is_capitalised(word: str) -> bool:
     """Whether a word is `capitalise` of its lower case."""
     small = word.lower()
     return small != word and capitalise(small) == word
+
+
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # Marks a space in a piece.
+
+
+@dataclass
+class SubwordVocabulary:
+    """Pieces of words, with letters and bytes as fallback, so that no text is unknown.
+
+    `join(split(x))` is `plain_text(x, case)`, also by way of `indices` and `tokens`.
+
+    Kudo and Richardson 2018, *SentencePiece*; Kudo 2018 (`unigram`), Sennrich et al. 2016 (`bpe`).
+
+    model: a serialised sentencepiece model, whose special tokens are those of `Vocabulary`.
+    case: `keep` or `lower`.
+    """
+
+    kind: ClassVar[str] = "subwords"
+
+    model: bytes = field(repr=False)
+    case: str = "keep"
+
+    def __post_init__(self) -> None:
+        from sentencepiece import SentencePieceProcessor  # Imported here: it takes time.
+
+        self._processor = SentencePieceProcessor()
+        self._processor.LoadFromSerializedProto(self.model)
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[str], size: int = 8000, case: str = "keep", method: str = "unigram"
+    ) -> SubwordVocabulary:
+        """Learn pieces from texts, of two languages for a joint vocabulary. Deterministic.
+
+        size: largest V, including the special tokens, 256 bytes and all letters.
+        method: `unigram` or `bpe`.
+        """
+        from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
+
+        lines = [line for text in texts if (line := plain_text(text, case).replace("\0", ""))]
+        written = io.BytesIO()
+        special: dict[str, Any] = {}
+        for index, name in enumerate(("pad", "bos", "eos", "unk")):
+            special |= {f"{name}_id": index, f"{name}_piece": SPECIAL_WORDS[index]}
+        try:
+            SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=written,
+                vocab_size=size,
+                model_type=method,
+                character_coverage=1.0,
+                byte_fallback=True,
+                normalization_rule_name="identity",
+                max_sentence_length=max([4192, *(len(line.encode()) + 1 for line in lines)]),
+                num_threads=1,  # More threads add up in another order.
+                hard_vocab_limit=False,
+                minloglevel=2,
+                **special,
+            )
+        except (RuntimeError, OSError) as error:
+            reason = str(error).strip().rpartition("] ")[2]  # Without its source position.
+            if least := re.search(rf"\b{size} vs (\d+)", reason):
+                reason = f"special tokens, bytes and letters alone are {least[1]}"
+            raise UserError(f"cannot learn text.size {size} subwords: {reason}") from None
+        return cls(written.getvalue(), case)
+
+    def __len__(self) -> int:
+        return len(self._processor)
+
+    def split(self, text: str) -> list[str]:
+        """Split a text into tokens."""
+        return list(self._processor.EncodeAsPieces(plain_text(text, self.case)))
+
+    def join(self, tokens: Iterable[str]) -> str:
+        """Join tokens to a text; byte pieces of line ends become a space."""
+        return plain_text(self._processor.DecodePieces(list(tokens)))
+
+    def indices(self, tokens: Iterable[str]) -> list[int]:
+        """The index of each token, or that of unknown; adds no start or end."""
+        return [int(self._processor.PieceToId(token)) for token in tokens]
+
+    def tokens(self, indices: Iterable[int]) -> list[str]:
+        """The token of each index."""
+        return [str(self._processor.IdToPiece(index)) for index in indices]
+
+    def words(self, tokens: Sequence[str]) -> list[Word]:
+        """Join pieces up to the next space; punctuation is a separate word.
+
+        An apostrophe between letters belongs to their word ("d'attraper"). In scripts without
+        spaces between words, every piece is a word.
+        """
+        units: list[list[str]] = []  # Single pieces, and runs of byte pieces.
+        for is_byte, run in groupby(tokens, lambda piece: bool(_BYTE.fullmatch(piece))):
+            pieces = list(run)
+            units += [pieces] if is_byte else [[piece] for piece in pieces]
+        kinds = "".join(_kind(unit[0], self.join(unit)) for unit in units)
+        kinds = re.sub("(?<=[lL])'(?=l)", "l", kinds).replace("'", "s")
+        ends = [match.start() for match in _WORD_END.finditer(kinds)]
+        parts = (units[start:end] for start, end in pairwise([0, *ends]))
+        groups = (list(chain.from_iterable(part)) for part in parts)
+        return [Word(self.join(group) or SPACE, len(group)) for group in groups]
+
+    def to_json(self) -> dict[str, Any]:
+        """The vocabulary as JSON, with its `kind` and the model in base64."""
+        model = base64.b64encode(self.model).decode("ascii")
+        return {"kind": self.kind, "case": self.case, "model": model}
+
+    @classmethod
+    def from_json(cls, value: Any, source: str = "vocabulary") -> SubwordVocabulary:
+        """Inverse of `to_json`. source: names it in messages."""
+        try:
+            return cls(base64.b64decode(value["model"], validate=True), value["case"])
+        except (LookupError, RuntimeError, TypeError, ValueError):
+            raise UserError(f'{source} has no "model" that sentencepiece can read') from None
+
+
+_WORD_END = re.compile(r"(?<=[^bB])((?=[A-Zsu])|(?<=[sSuU]))(?![bB]*$)|$(?!^)")
+"""Before a space, beside a sign or an unspaced letter; blanks belong to the next or last word."""
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai and Lao, Burmese, Khmer
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"  # Kana, Han
+)
+
+
+def _kind(piece: str, text: str) -> str:
+    """A letter: b for a blank unit, s for signs, l for letters, u for letters of scripts without
+    spaces, or an apostrophe; a capital if a space is before it. piece: the first of the unit."""
+    if piece in ("'", "\N{RIGHT SINGLE QUOTATION MARK}"):
+        return "'"
+    kind = "b"
+    if _UNSPACED.search(text):
+        kind = "u"
+    elif text:  # Of punctuation and symbols only, or not.
+        kind = "s" if all(unicodedata.category(letter)[0] in "PSZ" for letter in text) else "l"
+    return kind.upper() if piece.startswith(SPACE) else kind

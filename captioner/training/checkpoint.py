@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -22,19 +23,14 @@ FORMAT = "captioner checkpoint 1"
 
 @dataclass
 class Position:
-    """The progress of a run.
+    """The progress of a run."""
 
-    epoch: epochs done. step_in_epoch: steps done in the current epoch. step: steps done in all.
-    scores: validation scores so far. totals: sums of the reports of the current epoch.
-    scaling: of float16's gradients; see `Stepper`.
-    """
-
-    epoch: int = 0
-    step_in_epoch: int = 0
-    step: int = 0
-    scores: list[float] = field(default_factory=list)
-    totals: dict[str, float] = field(default_factory=dict)
-    scaling: dict[str, float] = field(default_factory=dict)
+    epoch: int = 0  # Epochs done.
+    step_in_epoch: int = 0  # Steps done in the current epoch.
+    step: int = 0  # Steps done in all.
+    scores: list[float] = field(default_factory=list)  # Of the validations so far.
+    totals: dict[str, float] = field(default_factory=dict)  # Sums of the epoch's reports.
+    scaling: dict[str, float] = field(default_factory=dict)  # Of float16; see `Stepper`.
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
@@ -56,15 +52,13 @@ def save_checkpoint(
     average: averaged weights by name, if any. random_states: those of all processes, by rank.
     """
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    for index, parameter in enumerate(_parameters(optimizer)):
-        for name, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer.{index}.{name}"] = value
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items()}
     tensors |= {f"average.{name}": tensor for name, tensor in average.items()}
     for rank, states in enumerate(random_states):
         tensors |= {_random_name(kind, rank): state for kind, state in states.items()}
-    header = {"format": FORMAT, "position": json.dumps(vars(position))}
-    if len(random_states) > 1:
-        header["processes"] = str(len(random_states))
+    processes = str(len(random_states))
+    header = {"format": FORMAT, "position": json.dumps(vars(position)), "processes": processes}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
         try:
@@ -90,17 +84,18 @@ def load_checkpoint(
     fill(model, tensors, other_model, "model.")
     fill(average, tensors, other_model, "average.")
     device = next(model.parameters()).device
-    for index, parameter in enumerate(_parameters(optimizer)):
-        prefix = f"optimizer.{index}."
-        own = {name: value for name, value in tensors.items() if name.startswith(prefix)}
-        for name, value in own.items():
+    parameters = list(chain.from_iterable(group["params"] for group in optimizer.param_groups))
+    for name, value in tensors.items():
+        if name.startswith("optimizer."):
+            _, index, own = name.split(".")
+            parameter = parameters[int(index)]
             if value.dim() and value.shape != parameter.shape:  # 0 of the number of steps.
                 raise UserError(f"{other_model}: state {name!r}")
             # Fused Adam needs the memory format of the parameter. A copy: Windows cannot replace a
             # file that is open.
             like = parameter if value.dim() else value
             copied = torch.empty_like(like, dtype=value.dtype, device=device).copy_(value)
-            optimizer.state[parameter][name.removeprefix(prefix)] = copied
+            optimizer.state[parameter][own] = copied
     torch.set_rng_state(tensors[_random_name("cpu", rank)])
     name = _random_name("cuda", rank)
     if device.type == "cuda" and name in tensors:  # None of a run that began on a CPU.
@@ -124,10 +119,6 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
             f"with {made_by}, or start another run from its model (start_from)"
         )
     return Position(**json.loads(header["position"])), tensors
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _random_name(kind: str, rank: int) -> str:

@@ -19,9 +19,6 @@ from captioner.errors import UserError
 
 Value = TypeVar("Value")
 
-_TIMEOUT = timedelta(days=1)
-"""Longest wait for a slower process; one that ended is noticed at once."""
-
 
 class Engine:
     """The processes of a run, seen from one of them; each has its own device.
@@ -30,8 +27,7 @@ class Engine:
     connect when an engine is made and disconnect when it is left. On GPUs each takes the GPU of its
     local rank. All processes must call the collective methods, in the same order.
 
-    rank: number of this process, from 0. world_size: number of processes. local_world_size: those
-    on this machine. device: the device of this process.
+    rank: of this process, from 0. world_size: all processes; local_world_size: on its machine.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
@@ -52,7 +48,8 @@ class Engine:
                 torch.cuda.set_device(self.device)
             # Objects and CPU tensors go through gloo and do not wait for the GPUs.
             backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-            distributed.init_process_group(backend, timeout=_TIMEOUT)
+            # It may wait a day for a slower one; a process that ended is noticed at once.
+            distributed.init_process_group(backend, timeout=timedelta(days=1))
         except (KeyError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]  # Such as a GPU that is not there.
             raise UserError(
@@ -90,9 +87,8 @@ class Engine:
         return module if self.world_size == 1 else DistributedDataParallel(module)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of a tensor over all processes."""
+        """Sum a tensor over all processes, in place."""
         if self.world_size > 1:
-            tensor = tensor.clone()
             distributed.all_reduce(tensor)
         return tensor
 

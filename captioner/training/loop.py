@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import torch
 from torch import nn
 
 from captioner.devices import has_bfloat16
-from captioner.errors import UserError
+from captioner.errors import UserError, refuse_missing
+from captioner.files import read_text, refuse_os_errors, write_text
 from captioner.progress import progress_bar
 from captioner.training.checkpoint import (
     CHECKPOINT,
@@ -28,12 +30,11 @@ from captioner.training.checkpoint import (
 )
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.log import RunLog
 from captioner.training.optimization import Average, learning_rate_factor, make_optimizer
 from captioner.training.step import Batches, Stepper, seed_of
 
-SCALAR_STEPS = 100
-"""Steps between two losses for TensorBoard; an epoch may take hours."""
+LOG, BOARD = "log.jsonl", "tensorboard"
+SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,7 @@ class _Run:
         config, engine = self.config, self.engine
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
-        self.average = Average(self.model, config.average) if config.average > 0 else None
-        self.averages = self.average.tensors if self.average else {}
+        self.average = Average(self.model, config.average)
         self.path, self.position = self.folder / CHECKPOINT, Position()
         with engine.fail_together():
             if len(self.data) == 0:
@@ -126,7 +126,7 @@ class _Run:
             recorded = None
             if self.resume and self.path.exists():
                 trained, ranks = (self.model, self.optimizer), (engine.rank, engine.world_size)
-                self.position = load_checkpoint(self.path, *trained, self.averages, *ranks)
+                self.position = load_checkpoint(self.path, *trained, self.average.tensors, *ranks)
                 step, is_begun = self.position.step, self.position.step_in_epoch > 0
                 recorded = step - is_begun  # The record of this step is rewritten with the epoch's.
                 epoch = self.position.epoch + is_begun
@@ -170,27 +170,12 @@ class _Run:
         waited = len(scores) - 1 - scores.index(max(scores)) if scores else 0
         return 0 < patience <= waited or self.position.epoch >= self.config.epochs
 
-    def epoch(self) -> None:
-        """Train the rest of the epoch, validate, log and save."""
-        config, position = self.config, self.position
-        means = self._train_epoch()
-        epoch, rate = position.epoch + 1, self.optimizer.param_groups[0]["lr"]
-        validation = self.validation
-        if epoch % config.validate_every and epoch != config.epochs:
-            validation = None
-        if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
-            self.save()
-        self.stepper.end_epoch()
-        record = {"epoch": epoch, "step": position.step, "learning_rate": rate}
-        record |= {f"train_{name}": value for name, value in means.items()}
-        self.save(record | (self.validate(validation) if validation else {}))
-
     def validate(self, validation: Validation) -> dict[str, float]:
         """Score the model, and keep it if it is the best so far."""
         position, engine = self.position, self.engine
         engine.broadcast_buffers(self.model)
         self.model.eval()
-        with self.average.in_use() if self.average else nullcontext(), torch.no_grad():
+        with self.average.in_use(), torch.no_grad():
             scores = engine.gather(validation.run())[0]
             score = scores[validation.score]
             is_best = all(score > other for other in position.scores)
@@ -206,34 +191,40 @@ class _Run:
             print(f"{when}: {', '.join(listed)}{' (best)' * is_best}", flush=True)
         return scores
 
-    def _train_epoch(self) -> dict[str, float]:
-        """Make the rest of the epoch's steps; returns the means of their reports."""
+    def epoch(self) -> None:
+        """Make the rest of the epoch's steps, validate, log and save."""
         config, position, engine = self.config, self.position, self.engine
         self.model.train()
         part_count = config.accumulate * engine.world_size
         own_parts = range(engine.rank, part_count, engine.world_size)
         batches = self.data.batches(position.epoch, position.step_in_epoch, own_parts, part_count)
-        name, done = f"epoch {position.epoch + 1}/{config.epochs}", position.step_in_epoch
+        epoch, done = position.epoch + 1, position.step_in_epoch
+        name = f"epoch {epoch}/{config.epochs}"
         progress = progress_bar(name, len(self.data), "steps", done, engine.is_main)
         with progress, closing(batches):
             try:
                 for parts in batches:
                     self._set_learning_rate(position.step)
                     self.stepper.make(parts)
-                    if self.average is not None:
-                        self.average.update(position.step - 1)
+                    self.average.update(position.step - 1)
                     progress.update()
                     if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
                         scalars = {"steps/loss": self.stepper.loss, "step": position.step}
-                        self.log.write_scalars(scalars)
+                        self.log.write(scalars, to_file=False)
                     self._save_or_stop()
-            except torch.OutOfMemoryError:  # An encoder computes the batches.
-                raise self.stepper.memory_error() from None
-            self.stepper.check()
-            steps = max(1, position.step_in_epoch)
-            means = {name: value / steps for name, value in self.stepper.sums().items()}
-            progress.set_postfix_str(f"loss {means['loss']:.3f}", refresh=False)
-        return means
+            except torch.OutOfMemoryError as error:  # An encoder computes the batches.
+                raise self.stepper.explained(error) from None
+            sums, steps = self.stepper.sums(), max(1, position.step_in_epoch)
+            means = {f"train_{name}": value / steps for name, value in sums.items()}
+            progress.set_postfix_str(f"loss {means['train_loss']:.3f}", refresh=False)
+        rate = self.optimizer.param_groups[0]["lr"]
+        record = {"epoch": epoch, "step": position.step, "learning_rate": rate, **means}
+        is_due = epoch % config.validate_every == 0 or epoch == config.epochs
+        validation = self.validation if is_due else None
+        if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
+            self.save()
+        self.stepper.end_epoch()
+        self.save(record | (self.validate(validation) if validation else {}))
 
     def _save_or_stop(self) -> None:
         """Save a checkpoint if it is time, or stop with one if a process had a signal."""
@@ -256,13 +247,52 @@ class _Run:
 
     def save(self, record: dict[str, Any] | None = None) -> None:
         """Save a checkpoint; before, log the record of an epoch that ended."""
-        self.stepper.check()
         self.stepper.save_to_position()
-        states = self.engine.gather(random_state(next(self.model.parameters()).device))
+        states = self.engine.gather(random_state(self.engine.device))
         with self.engine.fail_together():
             if self.log is not None:
                 if record is not None:
                     self.log.write(record)
-                trained = self.model, self.optimizer
-                save_checkpoint(self.path, *trained, self.position, self.averages, states)
+                parts = self.model, self.optimizer, self.position, self.average.tensors
+                save_checkpoint(self.path, *parts, states)
         self.save_time, self.saved_step = time.monotonic(), self.position.step
+
+
+class RunLog:
+    """Appends records to `log.jsonl` and TensorBoard, each with the `step` it was written after.
+
+    resume_at: the step at which a run is resumed; later records are removed, and hidden in
+    TensorBoard, since they will be written again.
+    """
+
+    def __init__(self, folder: Path, resume_at: int | None = None, tensorboard: bool = False):
+        self._path, self._board = folder / LOG, None
+        if tensorboard:
+            purged = resume_at + 1 if resume_at else None
+            with refuse_os_errors(f"cannot write {folder / BOARD}"):
+                self._board = summary_writer()(str(folder / BOARD), purge_step=purged)
+        kept = ""
+        if resume_at is not None and self._path.exists():
+            for line in read_text(self._path, "run log").split("\n"):
+                # A killed run may leave an incomplete last line.
+                with suppress(ValueError, KeyError, TypeError):
+                    kept += f"{line}\n" * (json.loads(line)["step"] <= resume_at)
+        write_text(self._path, kept)
+
+    def write(self, record: dict[str, Any], to_file: bool = True) -> None:
+        """Append one record. to_file: not only for TensorBoard."""
+        if to_file:
+            with refuse_os_errors(f"cannot write {self._path}"), self._path.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        if self._board is not None:
+            with refuse_os_errors(f"cannot write {self._path.parent / BOARD}"):
+                for name in record.keys() - {"step"}:
+                    self._board.add_scalar(name, record[name], record["step"])
+                self._board.flush()
+
+
+def summary_writer() -> Any:
+    """Torch's writer for TensorBoard."""
+    with refuse_missing("training.tensorboard needs the package tensorboard", "tensorboard"):
+        from torch.utils.tensorboard import SummaryWriter
+    return SummaryWriter

@@ -76,17 +76,15 @@ def _plateaus(scores: Sequence[float], patience: int) -> int:
     """Number of times that `patience` scores in a row did not improve."""
     best, waited, plateaus = -math.inf, 0, 0
     for score in scores:
-        if score > best:
-            best, waited = score, 0
-        else:
-            waited += 1
-            if waited >= patience:
-                plateaus, waited = plateaus + 1, 0
+        waited = 0 if score > best else waited + 1
+        best = max(best, score)
+        if waited == patience:
+            plateaus, waited = plateaus + 1, 0
     return plateaus
 
 
 class Average:
-    """The exponential moving average of a model's trained weights.
+    """The exponential moving average of a model's trained weights; none where `decay` is 0.
 
     After step t, counted from 0, with weights w: a = d a + (1 - d) w, where d is `decay`, or
     (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Polyak and
@@ -97,16 +95,17 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._parameters = trained if decay > 0 else {}
         self.tensors = {name: p.detach().clone() for name, p in self._parameters.items()}
         """The averages, by parameter name."""
 
     def update(self, step: int) -> None:
         """Add the weights after step number `step`, counted from 0."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        weights = [parameter.detach() for parameter in self._parameters.values()]
-        add = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
-        add(list(self.tensors.values()), weights, step)
+        if weights := [parameter.detach() for parameter in self._parameters.values()]:
+            decay = min(self.decay, (1 + step) / (10 + step))
+            add = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+            add(list(self.tensors.values()), weights, step)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

@@ -18,19 +18,11 @@ from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 
 NORM = "gradient_norm"
-
-UNSEEN_STEPS = 50
-"""Steps of a GPU between two looks at their losses and gradients."""
-
-LARGEST_WEIGHT = 1e18
-"""Larger weights overflow float32 when squared."""
-
-_NAN_ERROR = "is not a number"
-"""Error text of a forward pass that means NaN or infinity."""
-
+UNSEEN_STEPS = 50  # Of a GPU, between two looks at their losses and gradients.
+LARGEST_WEIGHT = 1e18  # Larger weights overflow float32 when squared.
+_NAN_ERROR = "is not a number"  # Of a forward pass; means NaN or infinity.
 _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
 _MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
-"""Error texts of devices that do not raise `torch.OutOfMemoryError`."""
 
 
 class Batches(Protocol):
@@ -46,10 +38,7 @@ class Batches(Protocol):
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Any], None, None]:
-        """Some parts of each batch of an epoch, from number `first` on.
-
-        parts: the numbers of the parts, of which a batch has `part_count`.
-        """
+        """The given ones of `part_count` parts of each batch of an epoch, from `first` on."""
 
 
 def seed_of(*numbers: int) -> int:
@@ -67,8 +56,7 @@ class _Loss(nn.Module):
 
     def forward(self, batch: Any, device: torch.device) -> dict[str, Tensor]:
         with autocast(device, self.precision):
-            report: dict[str, Tensor] = self.model.loss(batch)  # type: ignore[operator]
-        return report
+            return self.model.loss(batch)  # type: ignore[no-any-return, operator]
 
 
 class Stepper:
@@ -111,35 +99,32 @@ class Stepper:
         Others that wait for a process with an error end when it leaves its engine.
         """
         try:
-            self._make(parts)
+            self.optimizer.zero_grad(set_to_none=True)
+            processes, scaler, step = self.engine.world_size, self._scaler, self.position.step
+            for number, part in enumerate(parts, 1):
+                is_last = processes == 1 or number == len(parts)
+                share = getattr(part, "share", 1.0)
+                with nullcontext() if is_last else self._wrapped.no_sync():  # type: ignore[operator]
+                    report = self._wrapped(part.to(self._device), self._device)
+                    # Gradients are averaged over processes; the sum is needed.
+                    scaler.scale(report["loss"] * (share * processes)).backward()
+                seen_later = {name: each.detach() for name, each in report.items()}
+                self._unseen.append((step, seen_later, share))
+                self._last_loss = seen_later["loss"]
+            scaler.unscale_(self.optimizer)
+            norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
+            # All processes have the same norm.
+            self._unseen.append((step, {NORM: norm}, 1 / processes))
+            is_due = step - self._unseen[0][0] >= self.most_unseen
+            if is_due and (failure := self._see_reports()):
+                with self.engine.fail_together():
+                    raise failure
+            scaler.step(self.optimizer)
+            scaler.update()
         except (RuntimeError, UserError) as error:
-            raise (self._see_reports() or self._explained(error)) from None
+            raise (self._see_reports() or self.explained(error)) from None
         self.position.step += 1
         self.position.step_in_epoch += 1
-
-    def _make(self, parts: Sequence[Any]) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        processes, scaler, step = self.engine.world_size, self._scaler, self.position.step
-        for number, part in enumerate(parts, 1):
-            is_last = processes == 1 or number == len(parts)
-            share = getattr(part, "share", 1.0)
-            with nullcontext() if is_last else self._wrapped.no_sync():  # type: ignore[operator]
-                report = self._wrapped(part.to(self._device), self._device)
-                # Gradients are averaged over processes; the sum is needed.
-                scaler.scale(report["loss"] * (share * processes)).backward()
-            seen_later = {name: each.detach() for name, each in report.items()}
-            self._unseen.append((step, seen_later, share))
-            self._last_loss = seen_later["loss"]
-        scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
-        # All processes have the same norm.
-        self._unseen.append((step, {NORM: norm}, 1 / processes))
-        is_due = step - self._unseen[0][0] >= self.most_unseen
-        if is_due and (failure := self._see_reports()):
-            with self.engine.fail_together():
-                raise failure
-        scaler.step(self.optimizer)
-        scaler.update()
 
     def _see_reports(self) -> UserError | None:
         """Add the unseen reports to the sums; returns the first gradient's failure."""
@@ -170,21 +155,14 @@ class Stepper:
             if failure:
                 raise failure
 
-    def memory_error(self) -> UserError:
-        """The error when there is not enough memory for the next step."""
-        return UserError(
-            f"there is not enough memory on {self._device} for step {self.position.step + 1}, in "
-            f"epoch {self.position.epoch + 1}: lower training.batch_size (data.batch_tokens of "
-            "translation), or cut the steps into parts by training.accumulate"
-        )
-
     def save_to_position(self) -> None:
         """Write the sums and the scale to the position, for a checkpoint."""
         self.position.totals = self.sums()
         self.position.scaling = self._scaler.state_dict()  # Empty but for float16.
 
     def sums(self) -> dict[str, float]:
-        """The sums of the steps' reports over all processes, each step's a mean."""
+        """The sums of the steps' reports over all processes, each step's a mean; see `check`."""
+        self.check()
         values = torch.tensor(list(self._sums.values()), dtype=torch.float64)
         return dict(zip(self._sums, self.engine.sum(values).tolist(), strict=True))
 
@@ -195,15 +173,19 @@ class Stepper:
         self._sums = {}
 
     def _has_sound_weights(self) -> bool:
-        with torch.no_grad():
-            largest = nn.utils.get_total_norm(self._parameters, math.inf)
+        largest = nn.utils.get_total_norm(self._parameters, math.inf)
         return float(largest) <= LARGEST_WEIGHT  # False for NaN.
 
-    def _explained(self, error: Exception) -> Exception:
+    def explained(self, error: Exception) -> Exception:
         """The sentence for an error of memory, of the compiler or of NaN; else the error."""
         text, is_ours = str(error), isinstance(error, UserError)
         if not is_ours and any(words in text for words in _MEMORY_ERRORS):
-            return self.memory_error()
+            place = self._place(self.position.step)
+            return UserError(
+                f"there is not enough memory on {self._device} for {place}: lower "
+                "training.batch_size (data.batch_tokens of translation), or cut the steps into "
+                "parts by training.accumulate"
+            )
         if self.config.compile and type(error).__module__.startswith("torch._"):
             reason = " ".join(text.splitlines()[:2]).strip()
             return UserError(f"training.compile: torch cannot compile here: {reason}")
@@ -212,7 +194,7 @@ class Stepper:
         return error
 
     def _lost(self, reason: str, step: int) -> UserError:
-        return UserError(
-            f"{reason} at step {step + 1}, in epoch {self.position.epoch + 1}: lower "
-            "learning_rate or clip_norm"
-        )
+        return UserError(f"{reason} at {self._place(step)}: lower learning_rate or clip_norm")
+
+    def _place(self, step: int) -> str:
+        return f"step {step + 1}, in epoch {self.position.epoch + 1}"

@@ -1,17 +1,20 @@
-"""The base class of translation models, their embeddings and their loss."""
+"""What translation models share: embeddings, recurrent networks, base class and loss."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from captioner import cpu
+from captioner.attention.attention import Attention
 from captioner.attention.memory import Memory
+from captioner.caption.base import empty_embedding
 from captioner.decoding.protocol import SequenceDecoder, cross_entropies
 from captioner.errors import UserError
 from captioner.schema import Config, Fraction
@@ -54,14 +57,16 @@ class Embeddings(nn.Module):
             raise UserError(f"tie_embeddings {tie!r} shares one matrix, but {shown}")
         self.factor = math.sqrt(embedding_size) if scale else 1.0
         self.dropout = nn.Dropout(dropout)
-        self.target_embedding = _table(target_size, embedding_size)
-        self.source_embedding = _table(source_size, embedding_size) if tie != "all" else None
+        is_meta = torch.empty(0).is_meta  # There drawing weights would import torch's compiler.
+        make = empty_embedding if is_meta else nn.Embedding
+        self.target_embedding = make(target_size, embedding_size)
+        self.source_embedding = make(source_size, embedding_size) if tie != "all" else None
         # A shared matrix is one parameter with one name, so that a saved model holds it once.
         self.output = cpu.Linear(output_size, target_size) if tie == "none" else None
         self.output_bias = None if tie == "none" else nn.Parameter(torch.zeros(target_size))
         deviation = embedding_size**-0.5 if scale or tie != "none" else 0.1  # The first: norm 1.
         for table in (self.target_embedding, self.source_embedding):
-            if table is not None and not table.weight.is_meta:
+            if table is not None and not is_meta:
                 nn.init.normal_(table.weight, std=deviation)
 
     def source(self, tokens: Tensor) -> Tensor:
@@ -80,12 +85,129 @@ class Embeddings(nn.Module):
         return self.output(vectors)  # type: ignore[no-any-return]
 
 
-def _table(size: int, embedding_size: int) -> nn.Embedding:
-    """Embeddings (V, E). On `meta`, drawing weights would make torch import its compiler."""
-    if torch.empty(0).is_meta:
-        weight = torch.empty(size, embedding_size)
-        return nn.Embedding.from_pretrained(weight, freeze=False)  # type: ignore[no-any-return, no-untyped-call]
-    return nn.Embedding(size, embedding_size)
+RecurrentState = tuple[Tensor, ...]
+"""State of a recurrent network: (hidden,) of a GRU, (hidden, cell) of an LSTM."""
+
+
+class RecurrentNetwork(nn.Module):
+    """torch's GRU or LSTM of several layers, run in the type of its weights.
+
+    kind: `gru` or `lstm`. dropout: probability between layers.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        input_size: int,
+        hidden_size: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__()
+        make, dropout = nn.GRU if kind == "gru" else nn.LSTM, dropout if layers > 1 else 0.0
+        options = {"batch_first": True, "dropout": dropout, "bidirectional": bidirectional}
+        self.network = make(input_size, hidden_size, layers, **options)
+
+    def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Decode: inputs (B, K, T, I), states (B, K, layers, H) -> outputs (B, K, T, H), states."""
+        rows = inputs.shape[:2]
+        before = tuple(each.flatten(end_dim=1).transpose(0, 1).contiguous() for each in state)
+        outputs, after = self._run(inputs.flatten(end_dim=1), before)  # (B * K, T, H)
+        states = tuple(each.transpose(0, 1).reshape(*rows, len(each), -1) for each in after)
+        return outputs.view(*inputs.shape[:3], -1), states  # (B, K, T, H), (B, K, layers, H) each
+
+    def encode(self, embedded: Tensor, mask: Tensor | None = None) -> tuple[Tensor, RecurrentState]:
+        """Embeddings (B, S, E), mask (B, S) -> outputs (B, S, D), final states (B, 1, layers, D).
+
+        D is H, or 2H in both directions, the forward half first. Padding follows the tokens and has
+        no effect: each direction starts and ends at the tokens, and outputs at padding are 0. Torch
+        raises `RuntimeError` for a source without tokens.
+        """
+        if mask is None:
+            mask = torch.ones(embedded.shape[:2], dtype=torch.bool)
+        # Sorted here: torch's own sorting reads the order back from the GPU.
+        lengths, order = mask.sum(dim=1).cpu().sort(descending=True, stable=True)  # (B,)
+        order = order.to(embedded.device, non_blocking=True)
+        embedded, back = embedded.index_select(0, order), order.argsort()
+        outputs, final = self._run(pack_padded_sequence(embedded, lengths, batch_first=True))
+        outputs, _ = pad_packed_sequence(outputs, True, total_length=embedded.shape[1])
+        final = tuple(each.index_select(1, back) for each in final)
+        directions = (self.network.num_layers, -1, *final[0].shape[1:])
+        by_source = (each.view(directions).permute(2, 0, 1, 3) for each in final)
+        states = tuple(each.flatten(start_dim=2).unsqueeze(1) for each in by_source)
+        return outputs.index_select(0, back), states  # (B, S, D), (B, 1, layers, D) each
+
+    def _run(self, inputs: Any, state: RecurrentState | None = None) -> tuple[Any, RecurrentState]:
+        """A tensor or `PackedSequence`, states (layers, B, H) -> outputs and states.
+
+        Autocast casts cuDNN's recurrent networks to float16, whatever its own type is: their
+        gradients vanish. oneDNN has no LSTM in bfloat16 for CPUs without AVX-512, and fails.
+        """
+        weight = next(self.network.parameters())
+        before: Any = state and tuple(each.to(weight.dtype) for each in state)
+        if before and isinstance(self.network, nn.GRU):
+            (before,) = before
+        with torch.autocast(weight.device.type, enabled=False):
+            outputs, after = self.network(inputs.to(weight.dtype), before)
+        return outputs, after if isinstance(after, tuple) else (after,)
+
+
+class FedCell(nn.Module):
+    """A GRU or LSTM cell with a precomputed input projection and a recurrent context input.
+
+    `known` projects known inputs (embeddings) of all steps in one product: (..., I) to their part
+    of the gates (..., 3H or 4H), in torch's order. Contexts are projected step by step.
+
+    kind: `gru` or `lstm`. known_size: I. fed_size: F of the context input, or 0.
+    """
+
+    def __init__(self, kind: str, known_size: int, fed_size: int, hidden_size: int) -> None:
+        super().__init__()
+        gates = 3 if kind == "gru" else 4
+        self.kind = kind
+        self.known = cpu.Linear(known_size, gates * hidden_size)
+        self.fed = cpu.Linear(fed_size, gates * hidden_size, bias=False) if fed_size else None
+        self.hidden = cpu.Linear(hidden_size, gates * hidden_size)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
+            if kind == "lstm":
+                self.known.bias[hidden_size : 2 * hidden_size] = 1.0  # An open forget gate.
+
+    def forward(self, gates: Tensor, fed: Tensor | None, state: RecurrentState) -> RecurrentState:
+        """A step's projected input (..., gates), context (..., F), states (..., H) -> states."""
+        if self.fed is not None:
+            gates = gates + self.fed(fed)
+        recurrent = self.hidden(state[0])  # (..., gates)
+        if self.kind == "gru":
+            reset, update, candidate = gates.chunk(3, dim=-1)  # (..., H) each
+            recurrent_reset, recurrent_update, recurrent_candidate = recurrent.chunk(3, dim=-1)
+            reset = torch.sigmoid(reset + recurrent_reset)
+            update = torch.sigmoid(update + recurrent_update)
+            candidate = torch.tanh(candidate + reset * recurrent_candidate)
+            # Not `torch.lerp`: under autocast the types differ.
+            return (candidate + update * (state[0] - candidate),)
+        input_gate, forget_gate, candidate, output_gate = (gates + recurrent).chunk(4, dim=-1)
+        cell = torch.sigmoid(forget_gate) * state[1]
+        cell = cell + torch.sigmoid(input_gate) * torch.tanh(candidate)  # (..., H)
+        return torch.sigmoid(output_gate) * torch.tanh(cell), cell
+
+    def attend(
+        self, attention: Attention, known: Tensor, state: RecurrentState, memory: Memory
+    ) -> tuple[list[RecurrentState], Tensor, Tensor]:
+        """Run step by step, fed with what the hidden state before each step attends to.
+
+        Known inputs (B, K, T, I), states (B, K, H) -> these and the T next states, contexts
+        (B, K, T, F) and weights (B, K, T, S).
+        """
+        states, contexts, weights = [state], [], []
+        for gates in self.known(known).unbind(dim=2):  # (B, K, gates)
+            attended = attention(states[-1][0], memory)
+            states.append(self(gates, attended.context, states[-1]))
+            contexts.append(attended.context)
+            weights.append(attended.weights)
+        return states, torch.stack(contexts, dim=2), torch.stack(weights, dim=2)
 
 
 class TranslationModel(SequenceDecoder):

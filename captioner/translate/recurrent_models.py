@@ -1,7 +1,8 @@
-"""The recurrent translation models, in the order of their papers."""
+"""The recurrent translation models, in the order of their papers, and what they share."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -13,18 +14,55 @@ from captioner import cpu
 from captioner.attention.attention import Attention, LocalAttention, PredictedCentre
 from captioner.attention.memory import Memory
 from captioner.attention.scores import AdditiveScore, ConcatScore, DotScore, GeneralScore, Score
-from captioner.decoding.protocol import TeacherForced
+from captioner.decoding.protocol import TeacherForced, select_sources
 from captioner.devices import at_least_float32
-from captioner.schema import Length, Size
-from captioner.translate.recurrent import (
-    FedCell,
-    RecurrentConfig,
-    RecurrentModel,
-    RecurrentNetwork,
-    RecurrentState,
-    SourceMemory,
-    reverse_tokens,
-)
+from captioner.schema import Config, Fraction, Length, Size
+from captioner.translate.model import Embeddings, FedCell, RecurrentNetwork, Tie, TranslationModel
+
+
+class RecurrentConfig(Config):
+    """Sizes and options of a recurrent model."""
+
+    embedding_size: Size = Field(512, description="E, of a token's embedding")
+    hidden_size: Size = Field(512, description="H, of every recurrent layer")
+    tie_embeddings: Tie = "none"
+    scale_embeddings: bool = Field(False, description="by sqrt(E), of use where they are tied")
+    dropout: Fraction = Field(0.3, description="on embeddings, between layers, before the output")
+
+
+class RecurrentModel(TranslationModel):
+    """A translation model with the embeddings and the dropout of its config.
+
+    The state of its decoder is a tuple: a `SourceMemory`, then its `initial` or what follows them.
+    source_size, target_size: V of each side.
+    """
+
+    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config: Any = config
+        # Of the vectors that the output layer reads: H, or of Bahdanau's maxout layer.
+        output_size = getattr(config, "output_size", config.hidden_size)
+        sizes = source_size, target_size, config.embedding_size, output_size
+        options = config.tie_embeddings, config.scale_embeddings, config.dropout
+        self.embeddings = Embeddings(*sizes, *options)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def start(self, memory: Any) -> tuple[Any, ...]:
+        """The state that `remember` computed."""
+        return memory, *memory.initial
+
+
+@dataclass(frozen=True, eq=False)
+class SourceMemory(Memory):
+    """A memory with the decoder's states before the first token: tensors (B, 1, ...) in tuples."""
+
+    initial: tuple[Any, ...] = ()
+
+    def select(self, sources: Tensor) -> Self:
+        """Select sources (B',), indices into B."""
+        initial = select_sources(self.initial, sources)
+        return replace(super().select(sources), initial=initial)
+
 
 Cell = Annotated[Literal["lstm", "gru"], Field(description="kind of recurrent cell")]
 AttentionSize = Annotated[Size, Field(description="A, of the additive score")]
@@ -60,13 +98,9 @@ class SequenceToSequence(RecurrentModel):
         """Source tokens (B, S) and mask (B, S) -> the last state, a memory of length 1."""
         if self.config.reverse_source:
             source = reverse_tokens(source, mask)
-        _, final = self.encoder.encode(self.embeddings.source(source), mask)  # (B, layers, H) each
-        last = final[0][:, -1:]  # (B, 1, H)
-        return SourceMemory(last, last, final=final)
-
-    def start(self, memory: Any) -> tuple[Memory, RecurrentState]:
-        """The decoder starts from the encoder's final states."""
-        return memory, tuple(each.unsqueeze(1) for each in memory.final)
+        _, final = self.encoder.encode(self.embeddings.source(source), mask)
+        last = final[0][:, 0, -1:]  # (B, 1, H)
+        return SourceMemory(last, last, initial=(final,))
 
     def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
         """See `SequenceDecoder.run`; one run of the network for all steps."""
@@ -75,6 +109,14 @@ class SequenceToSequence(RecurrentModel):
         logits = self.embeddings.logits(self.dropout(hidden))  # (B, K, T, V)
         weights = logits.new_ones(*tokens.shape, 1)  # (B, K, T, 1)
         return TeacherForced(logits, weights), (memory, recurrent)
+
+
+def reverse_tokens(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Reverse the tokens (B, S) of each row; padding stays at the end."""
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)  # (B, S)
+    lengths = positions[:, -1:] + 1 if mask is None else mask.sum(dim=1, keepdim=True)  # (B, 1)
+    last = lengths.to(tokens.device, non_blocking=True) - 1
+    return tokens.gather(1, (last - positions) % tokens.shape[1])  # (B, S)
 
 
 class BahdanauConfig(RecurrentConfig):
@@ -99,8 +141,8 @@ class Bahdanau(RecurrentModel):
     U instead of before it, and that the output layer has a bias.
     """
 
-    def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
-        super().__init__(config, source_size, target_size, config.output_size)
+    def __init__(self, config: BahdanauConfig, *tokens: int) -> None:
+        super().__init__(config, *tokens)
         embedding, hidden, output = config.embedding_size, config.hidden_size, config.output_size
         self.encoder = RecurrentNetwork("gru", embedding, hidden, bidirectional=True)
         score = AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)
@@ -111,15 +153,16 @@ class Bahdanau(RecurrentModel):
         self.output_hidden = cpu.Linear(hidden, 2 * output, bias=False)
         self.output_context = cpu.Linear(2 * hidden, 2 * output, bias=False)
 
-    def remember(self, source: Tensor, mask: Tensor | None = None) -> Memory:
-        """Source tokens (B, S) and mask (B, S) -> annotations (B, S, 2H). Equation 7."""
-        annotations, _ = self.encoder.encode(self.embeddings.source(source), mask)  # (B, S, 2H)
-        return self.attention.remember(self.dropout(annotations), mask)
+    def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
+        """Source tokens (B, S) and mask (B, S) -> annotations (B, S, 2H). Equation 7.
 
-    def start(self, memory: Memory) -> tuple[Memory, RecurrentState]:
-        """s_0 = tanh(W_s h_1), of the backward state at the first word. Appendix A.2.2."""
+        s_0 = tanh(W_s h_1), of the backward state at the first word. Appendix A.2.2.
+        """
+        annotations, _ = self.encoder.encode(self.embeddings.source(source), mask)  # (B, S, 2H)
+        memory = self.attention.remember(self.dropout(annotations), mask)
         backward = memory.values[:, :1, self.config.hidden_size :]  # (B, 1, H)
-        return memory, (at_least_float32(torch.tanh(self.initial(backward))),)
+        state = at_least_float32(torch.tanh(self.initial(backward)))
+        return SourceMemory(memory.values, memory.keys, memory.mask, ((state,),))
 
     def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
         """See `SequenceDecoder.run`; only the GRU and its attention run step by step."""
@@ -171,8 +214,9 @@ class LuongConfig(RecurrentConfig):
 class Luong(RecurrentModel):
     """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) predicts the word. Section 3.
 
-    A state has the memory, the recurrent states (B, K, layers, H) each, h~ of the last step
-    (B, K, H) and the number of steps so far, (B, K).
+    Each layer starts from the encoder's final state, and h~ from 0. A state has the memory, the
+    recurrent states (B, K, layers, H) each, h~ of the last step (B, K, H) and the number of steps
+    so far, (B, K).
     """
 
     def __init__(self, config: LuongConfig, *tokens: int) -> None:
@@ -196,27 +240,23 @@ class Luong(RecurrentModel):
         """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""
         outputs, final = self.encoder.encode(self.embeddings.source(source), mask)
         memory = self.attention.remember(outputs, mask)
-        return SourceMemory(memory.values, memory.keys, memory.mask, final)
-
-    def start(self, memory: Any) -> tuple[Any, ...]:
-        """Each layer starts from the encoder's final state; h~ is 0."""
-        recurrent = tuple(each.unsqueeze(1) for each in memory.final)  # (B, 1, layers, H)
-        attentional = torch.zeros_like(recurrent[0][:, :, 0])  # (B, 1, H)
-        return memory, recurrent, attentional, attentional.new_zeros(len(attentional), 1).long()
+        attentional = torch.zeros_like(final[0][:, :, 0])  # (B, 1, H)
+        time = torch.zeros_like(attentional[:, :, 0], dtype=torch.long)  # (B, 1)
+        initial = (final, attentional, time)
+        return SourceMemory(memory.values, memory.keys, memory.mask, initial)
 
     def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
         """See `SequenceDecoder.run`; with input feeding all steps run one by one."""
         memory, recurrent, attentional, time = state
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         if self.config.input_feeding:
-            outputs, steps = [], []
-            for gates in self.cells[0].project_input(embedded).unbind(dim=2):  # type: ignore[operator]
+            steps = []
+            for gates in self.cells[0].known(embedded).unbind(dim=2):  # type: ignore[operator]
                 hidden, recurrent = self._step(gates, recurrent, attentional)
-                attentional, step_weights = self._attend(hidden, memory, time)
+                attentional, weights = self._attend(hidden, memory, time)
                 time = time + 1
-                outputs.append(attentional)
-                steps.append(step_weights)
-            vectors, weights = torch.stack(outputs, dim=2), torch.stack(steps, dim=2)
+                steps.append((attentional, weights))
+            vectors, weights = (torch.stack(each, dim=2) for each in zip(*steps, strict=True))
         else:
             hidden, recurrent = self.decoder(embedded, recurrent)  # (B, K, T, H)
             times = torch.arange(tokens.shape[2], device=tokens.device) + time.unsqueeze(2)
@@ -232,7 +272,7 @@ class Luong(RecurrentModel):
         layers: list[Any] = []
         for number, cell in enumerate(self.cells):
             if number > 0:
-                gates = cell.project_input(self.dropout(layers[-1][0]))  # type: ignore[operator]
+                gates = cell.known(self.dropout(layers[-1][0]))  # type: ignore[operator]
             before = tuple(each[:, :, number] for each in recurrent)  # (B, K, H) each
             layers.append(cell(gates, attentional, before))  # Read by the bottom layer only.
         states = tuple(torch.stack(each, dim=2) for each in zip(*layers, strict=True))
@@ -267,7 +307,8 @@ class GNMTConfig(RecurrentConfig):
 class GNMT(RecurrentModel):
     """Stacked LSTMs; the bottom decoder layer attends, and all layers are fed its context.
 
-    Sections 3.1 and 3.2. The bottom layer of the encoder reads in both directions. The output of
+    Sections 3.1 and 3.2. The bottom layer of the encoder reads in both directions. From layer
+    `residual_from` on, the input of a layer is added to its output (equation 6). The output of
     the decoder's in the previous step is the query (section 3, equation 4:
     a_i = AttentionFunction(y_(i-1), x)), so that in training only this layer runs step by step.
     Each decoder layer starts from the final state of the encoder layer of the same number, the
@@ -279,35 +320,27 @@ class GNMT(RecurrentModel):
     def __init__(self, config: GNMTConfig, *tokens: int) -> None:
         super().__init__(config, *tokens)
         embedding, hidden = config.embedding_size, config.hidden_size
+        above = range(2, config.layers + 1)
         self.bottom_encoder = RecurrentNetwork("lstm", embedding, hidden, bidirectional=True)
         self.encoders = nn.ModuleList(
-            RecurrentNetwork("lstm", hidden if layer > 2 else 2 * hidden, hidden)
-            for layer in range(2, config.layers + 1)
+            RecurrentNetwork("lstm", hidden if layer > 2 else 2 * hidden, hidden) for layer in above
         )
         self.attention = Attention(AdditiveScore(hidden, hidden, config.attention_size))
         self.bottom_decoder = FedCell("lstm", embedding, hidden, hidden)
-        self.decoders = nn.ModuleList(
-            RecurrentNetwork("lstm", 2 * hidden, hidden) for _ in range(2, config.layers + 1)
-        )
+        self.decoders = nn.ModuleList(RecurrentNetwork("lstm", 2 * hidden, hidden) for _ in above)
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""
         embedded = self.embeddings.source(source)
         outputs, final = self.bottom_encoder.encode(embedded, mask)  # (B, S, 2H)
-        finals = [tuple(each[:, :, self.config.hidden_size :] for each in final)]  # (B, 1, H)
+        backward = tuple(each[:, :, 0, self.config.hidden_size :] for each in final)
+        initial = [backward]  # Of the bottom layer, (B, 1, H) each; above (B, 1, 1, H).
         for layer, encoder in enumerate(self.encoders, start=2):
             above, final = encoder.encode(self.dropout(outputs), mask)  # type: ignore[operator]
-            outputs = self._add_residual(layer, above, outputs)  # (B, S, H)
-            finals.append(final)
-        hidden, cell = (torch.cat(each, dim=1) for each in zip(*finals, strict=True))
+            outputs = above + outputs if layer >= self.config.residual_from else above  # (B, S, H)
+            initial.append(final)
         memory = self.attention.remember(outputs, mask)
-        return SourceMemory(memory.values, memory.keys, memory.mask, (hidden, cell))
-
-    def start(self, memory: Any) -> tuple[Any, ...]:
-        """Each layer starts from the final state of the encoder layer of the same number."""
-        bottom = tuple(each[:, :1] for each in memory.final)  # (B, 1, H)
-        upper = zip(*(each[:, 1:, None, None].unbind(dim=1) for each in memory.final), strict=True)
-        return memory, bottom, *upper  # (B, 1, 1, H) each above the bottom.
+        return SourceMemory(memory.values, memory.keys, memory.mask, tuple(initial))
 
     def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, tuple[Any, ...]]:
         """See `SequenceDecoder.run`; only the bottom layer runs step by step."""
@@ -319,10 +352,6 @@ class GNMT(RecurrentModel):
         for layer, decoder in enumerate(self.decoders, start=2):
             fed = torch.cat([self.dropout(outputs), context], dim=-1)  # (B, K, T, 2H)
             above, states[layer - 2] = decoder(fed, states[layer - 2])  # (B, K, T, H)
-            outputs = self._add_residual(layer, above, outputs)
+            outputs = above + outputs if layer >= self.config.residual_from else above
         logits = self.embeddings.logits(self.dropout(outputs))  # (B, K, T, V)
         return TeacherForced(logits, weights), (memory, bottom[-1], *states)
-
-    def _add_residual(self, layer: int, outputs: Tensor, inputs: Tensor) -> Tensor:
-        """Equation 6: from `residual_from` on, add the inputs of a layer to its outputs."""
-        return outputs + inputs if layer >= self.config.residual_from else outputs

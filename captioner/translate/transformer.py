@@ -71,9 +71,8 @@ class Transformer(TranslationModel):
         size, outer, inner = config.embedding_size, config.dropout, config.inner_dropout
         dropouts = outer, outer if inner is None else inner
         sizes = LayerSizes(size, config.heads, config.inner_size, config.norm_first, *dropouts)
-        self.embeddings = Embeddings(
-            source_size, target_size, size, size, config.tie_embeddings, scale=True
-        )
+        sides = source_size, target_size
+        self.embeddings = Embeddings(*sides, size, size, config.tie_embeddings, scale=True)
         self.encoder = nn.ModuleList(EncoderLayer(sizes) for _ in range(config.encoder_layers))
         self.decoder = DecoderStack(sizes, config.decoder_layers)
         self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()

@@ -1,4 +1,8 @@
-"""The public translator: sentences to translations with alignments."""
+"""The public translator: sentences to translations with alignments; saved as a folder.
+
+Files, without pickle: `model.safetensors`, `config.json` (sizes, search), `README.md` (model card),
+and `vocabulary.json` (joint) or `source.json` and `target.json`.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +10,32 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from pydantic import Field, model_validator
+from torch import nn
 from typing_extensions import Self
 
+from captioner import model_folders
 from captioner.decoding.loop import decode
 from captioner.decoding.options import TranslationSearch
 from captioner.decoding.protocol import Hypothesis
-from captioner.devices import autocast
+from captioner.devices import autocast, choose_device
 from captioner.errors import UserError
+from captioner.files import read_json, write_json, write_text
 from captioner.outcomes import outcomes_of, shape_as_given
-from captioner.schema import Config
-from captioner.text import TextVocabulary
+from captioner.schema import Config, Count, from_mapping, to_mapping
+from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.plain_text import Capitals, as_sentence, unescape_entities
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
+from captioner.translate import recurrent_models as recurrent
 from captioner.translate.model import TranslationModel
-from captioner.translate.recurrent_models import (
-    GNMT,
-    Bahdanau,
-    BahdanauConfig,
-    GNMTConfig,
-    Luong,
-    LuongConfig,
-    SequenceToSequence,
-    SequenceToSequenceConfig,
-)
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Translation
+from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 _Search = TranslationSearch | None
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
@@ -45,12 +45,16 @@ _EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), 
 class TranslationModelConfig(Config):
     """A translation model: exactly one of the five families, with its config."""
 
-    sequence_to_sequence: SequenceToSequenceConfig | None = Field(
+    sequence_to_sequence: recurrent.SequenceToSequenceConfig | None = Field(
         None, description="without attention (Sutskever et al. 2014)"
     )
-    bahdanau: BahdanauConfig | None = Field(None, description="additive attention (Bahdanau 2014)")
-    luong: LuongConfig | None = Field(None, description="global or local attention (Luong 2015)")
-    gnmt: GNMTConfig | None = Field(None, description="deep stacks (Wu et al. 2016)")
+    bahdanau: recurrent.BahdanauConfig | None = Field(
+        None, description="additive attention (Bahdanau 2014)"
+    )
+    luong: recurrent.LuongConfig | None = Field(
+        None, description="global or local attention (Luong 2015)"
+    )
+    gnmt: recurrent.GNMTConfig | None = Field(None, description="deep stacks (Wu et al. 2016)")
     transformer: TransformerConfig | None = Field(None, description="Vaswani et al. 2017")
 
     @model_validator(mode="after")
@@ -68,10 +72,10 @@ class TranslationModelConfig(Config):
 
 
 _MODELS: dict[str, Callable[..., TranslationModel]] = {
-    "sequence_to_sequence": SequenceToSequence,
-    "bahdanau": Bahdanau,
-    "luong": Luong,
-    "gnmt": GNMT,
+    "sequence_to_sequence": recurrent.SequenceToSequence,
+    "bahdanau": recurrent.Bahdanau,
+    "luong": recurrent.Luong,
+    "gnmt": recurrent.GNMT,
     "transformer": Transformer,
 }
 
@@ -214,9 +218,8 @@ class Translator:
         sources: list[_Source],
     ) -> list[Translation]:
         """Translate batches of similar length; returns translations in the given order."""
-        forbidden = [Vocabulary.pad, Vocabulary.start]
-        if not search.copy_unknown:
-            forbidden.append(Vocabulary.unknown)
+        unknown = () if search.copy_unknown else (Vocabulary.unknown,)
+        forbidden = (Vocabulary.pad, Vocabulary.start, *unknown)
         order = [place for place, source in enumerate(sources) if source.tokens]
         order.sort(key=lambda place: len(sources[place].tokens))
         translations = [_EMPTY] * len(sources)
@@ -231,7 +234,7 @@ class Translator:
                     start=Vocabulary.start,
                     end=Vocabulary.end,
                     strategy=search.strategy(generator),
-                    constraints=search.constraints(forbidden=tuple(forbidden)),
+                    constraints=search.constraints(forbidden=forbidden),
                     length_normalisation=search.length_normalisation,
                     coverage_penalty=search.coverage_penalty,
                 )
@@ -265,3 +268,101 @@ class Translator:
             truncated=source.lost,
             cut=hypothesis.cut,
         )
+
+
+class TranslatorConfig(Config):
+    """The fields of `config.json`; the default of one that was added is what older models mean."""
+
+    format: str
+    model: TranslationModelConfig
+    joint_vocabulary: bool
+    maximum_source_length: Count
+    search: TranslationSearch
+    capitals: Capitals = "keep"
+
+
+def save_translator(
+    translator: Translator, folder: str | Path, dtype: torch.dtype = torch.float16
+) -> None:
+    """Write a translator to a folder; whenever it is stopped, the old one loads or the new one.
+
+    dtype: type of stored floating-point weights; computation is in float32.
+    """
+    config = TranslatorConfig(
+        format=model_folders.FORMATS["translator"],
+        model=translator.config,
+        joint_vocabulary=translator.source is translator.target,
+        maximum_source_length=translator.maximum_source_length,
+        search=translator.search,
+        capitals=translator.capitals,
+    )
+    tensors = named_tensors({"model": translator.model}, dtype)
+    with model_folders.saving(Path(folder)) as files:
+        write_tensors(files / model_folders.WEIGHTS, tensors)
+        save_vocabularies(files, translator.source, translator.target)
+        write_json(files / model_folders.CONFIG, to_mapping(config))
+        if translator.card:
+            write_text(files / model_folders.CARD, translator.card)
+
+
+def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
+    """Load a translator from a folder that `save_translator` wrote."""
+    folder = model_folders.complete_folder(folder)
+    path, weights = folder / model_folders.CONFIG, folder / model_folders.WEIGHTS
+    mapping = model_folders.read_model_config(folder, "translator")
+    config = from_mapping(TranslatorConfig, mapping, str(path))
+    source, target = load_vocabularies(folder, config.joint_vocabulary)
+    try:
+        with torch.device("meta"):  # Allocates no memory and draws no initial weights.
+            model = config.model.make(len(source), len(target))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    fill(nn.ModuleDict({"model": model}), read_tensors(weights), weights)
+    card = model_folders.read_card(folder)
+    settings = config.maximum_source_length, config.search, card, config.capitals
+    return Translator(config.model, model, source, target, *settings).to(device)
+
+
+_JOINT = "vocabulary.json"
+
+
+def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
+    """Write both vocabularies as JSON, atomically; the same object is written once."""
+    sides = {_JOINT: source} if source is target else {"source.json": source, "target.json": target}
+    for name, vocabulary in sides.items():
+        write_json(folder / name, vocabulary.to_json(), indent=None)
+
+
+def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
+    """Read the source's and the target's vocabulary; joint ones are the same object."""
+    if joint:
+        vocabulary = _load(folder / _JOINT)
+        return vocabulary, vocabulary
+    return _load(folder / "source.json"), _load(folder / "target.json")
+
+
+def _load(path: Path) -> TextVocabulary:
+    value = read_json(path, "vocabulary")
+    fields, where = value if isinstance(value, dict) else {}, f"vocabulary {path}"
+    if fields.get("case") not in ("keep", "lower", "sentence"):
+        raise UserError(f"{where}: field 'case' is none of 'keep', 'lower' and 'sentence'")
+    for kind in (WordVocabulary, SubwordVocabulary):
+        if fields.get("kind") == kind.kind:
+            return kind.from_json(value, where)
+    raise UserError(f"{where}: field 'kind' is neither 'words' nor 'subwords'")
+
+
+def describe_translator(translator: Translator, folder: Path) -> str:
+    """Sizes, vocabularies, configuration, search and card's gist of the model in `folder`."""
+    joint = ", joint" if translator.source is translator.target else ""
+    facts = {
+        "source": f"{len(translator.source):,} tokens{joint}",
+        "target": f"{len(translator.target):,} tokens{joint}",
+        "reads": f"{translator.maximum_source_length:,} tokens at most",
+        "runs on": choose_device(),
+        "capitals": translator.capitals,
+        "parameters": f"{sum(each.numel() for each in translator.model.parameters()):,}",
+    }
+    configs = {**dict(translator.config), "search": translator.search}
+    sections = {name: to_mapping(each) for name, each in configs.items() if each is not None}
+    return model_folders.described(folder, facts, sections, translator.card)

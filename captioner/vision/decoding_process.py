@@ -19,80 +19,77 @@ from typing import Any
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.vision.images import load_image, original_size, with_original_size
+from captioner.vision.images import ORIGINAL_SIZE, load_image, original_size
 
 MEMORY = 2 * 1024**3  # Bytes that a process may allocate, where the system can limit it.
 
 
 class DecodingPool:
-    """Processes that decode photos, each for one thread at a time.
-
-    Each starts for its first photo, and again when it has ended. seconds: limit for a photo.
-    """
+    """Processes that decode photos, each for one thread at a time. seconds: limit for a photo."""
 
     def __init__(self, processes: int, seconds: float) -> None:
         self.seconds = seconds
-        self._idle: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
-        self._count = processes
-        for _ in range(processes):
-            self._idle.put(None)
+        self._decoders = [_Decoder() for _ in range(processes)]
+        self._idle: queue.SimpleQueue[_Decoder] = queue.SimpleQueue()
+        for decoder in self._decoders:
+            self._idle.put(decoder)
 
     def load(self, content: bytes, name: str, **options: int) -> Image.Image:
         """Load a photo as `load_image` does, in an idle process, which is waited for.
 
         Raises `UserError` also for a photo that takes too long or crashes its decoder.
         """
-        process = self._idle.get()
+        decoder = self._idle.get()
         try:
-            process = process or _Process()
-            answer, pixels = process.ask(content, {"name": name, **options}, self.seconds)
+            answer, pixels = decoder.ask(content, {"name": name, **options}, self.seconds)
         except Exception as error:
-            if process is not None:
-                process.close()
-            process = None
+            decoder.close()
             is_late = isinstance(error, TimeoutError)
             reason = f"took more than {self.seconds:g} s" if is_late else "crashed"
             raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
-            self._idle.put(process)
+            self._idle.put(decoder)
         if "error" in answer:
             raise UserError(answer["error"])
         photo = Image.frombytes("RGB", tuple(answer["size"]), pixels)
-        return with_original_size(photo, tuple(answer["original_size"]))
+        photo.info[ORIGINAL_SIZE] = tuple(answer["original_size"])
+        return photo
 
     def close(self) -> None:
         """End the processes, once they are idle."""
-        for _ in range(self._count):
-            if process := self._idle.get():
-                process.close()
+        for _ in self._decoders:
+            self._idle.get().close()
 
 
-class _Process:
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other_end = context.Pipe()
-        self._process = context.Process(target=_decode_photos, args=(other_end,), daemon=True)
-        self._process.start()
-        other_end.close()
-        self._pipe.recv_bytes()  # Its start does not count.
+class _Decoder:
+    """A process that starts for its first photo, and again when it has ended."""
+
+    _process: Any = None
 
     def ask(self, content: bytes, options: dict[str, Any], seconds: float) -> tuple[Any, bytes]:
+        if self._process is None:
+            context = multiprocessing.get_context("spawn")
+            self._pipe, other_end = context.Pipe()
+            process = context.Process(target=_decode_photos, args=(other_end,), daemon=True)
+            process.start()
+            self._process = process
+            other_end.close()
+            self._pipe.recv_bytes()  # Its start does not count.
         self._pipe.send((content, options))
         if not self._pipe.poll(seconds):
             raise TimeoutError
         return json.loads(self._pipe.recv_bytes()), self._pipe.recv_bytes()
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._pipe.close()
+            self._process = None
 
 
 def _decode_photos(pipe: Connection) -> None:
-    """Answer requests until the other end is closed.
-
-    Answers are JSON and pixels: an attacker's pickle would run in the server.
-    """
+    """Answer in JSON and pixels: an attacker's pickle would run in the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C leaves it to finish.
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)

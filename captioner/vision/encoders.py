@@ -13,28 +13,25 @@ from typing import Any, NamedTuple
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
 from captioner.schema import choices
 from captioner.vision.encoder import (
-    WEIGHT_SUFFIXES,
     Encoder,
     EncoderConfig,
+    VGGConfig,
+    VGGEncoder,
     read_weights,
     refused,
     torchvision_weights,
 )
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 from captioner.weight_files import fill
 
 # Nodes of torchvision's networks behind the last feature map, and of a ViT's tokens.
 _POOLINGS, _TOKENS = {"avgpool", "adaptive_avg_pool2d", "mean"}, "encoder.ln"
-
-# Networks whose published weights need another preprocessing than torchvision gives.
-_NORMALISE_AGAIN = {"googlenet", "inception_v3"}
 
 
 class NetworkConfig(EncoderConfig):
@@ -59,16 +56,15 @@ class NetworkEncoder(Encoder):
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__(config)
-        self._shapes: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._shapes: dict[tuple[int, int], tuple[int, int, int]] = {}
         # Not on `meta`: buffers that are not saved would stay there.
         with torch.device("cpu"):
             self.network = self._make_network()
-        published = self.published_preprocessing(config)
-        assert published is not None
-        self.annotation_size = self._measure(published.size, published.size)[0]
+        size = self.published_preprocessing(config).size
+        self.annotation_size = self._measure(size, size)[0]
 
     @abstractmethod
-    def _make_network(self) -> nn.Module:
+    def _make_network(self) -> Any:
         """The network with random weights."""
 
     @abstractmethod
@@ -81,8 +77,7 @@ class NetworkEncoder(Encoder):
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns. Raises `UserError` for a size that the network cannot read."""
-        _, rows, columns = self._measure(height, width)
-        return rows, columns
+        return self._measure(height, width)[1:]
 
     def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a file in the library's names, or of a model folder."""
@@ -91,7 +86,7 @@ class NetworkEncoder(Encoder):
         return {new: state[old] for old, new in names.items() if new in own}
 
     @torch.no_grad()
-    def _measure(self, height: int, width: int) -> tuple[int, ...]:
+    def _measure(self, height: int, width: int) -> tuple[int, int, int]:
         """D, rows and columns of an image's feature map, by a pass without computing."""
         if (height, width) not in self._shapes:
             tensors = [*self.parameters(), *self.buffers()]
@@ -99,33 +94,26 @@ class NetworkEncoder(Encoder):
             size = f"{height} x {width} pixels"
             with refused(f"{self.config.name} cannot read images of {size}"), torch.device("meta"):
                 images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
-                shape = tuple(on_meta._feature_map(images).shape)
-            if len(shape) != 4:
-                raise UserError(f"{self.config.name} has no spatial feature map")
-            self._shapes[height, width] = shape[1:]
+                _, channels, rows, columns = on_meta._feature_map(images).shape
+            self._shapes[height, width] = channels, rows, columns
         return self._shapes[height, width]
 
 
 class TimmEncoder(NetworkEncoder):
-    """A network of timm, without its class and register tokens.
+    """A network of timm up to its last normalisation, without class and register tokens."""
 
-    Its final normalisation, if it has one before the pooling, is applied.
-    """
-
-    def _make_network(self) -> nn.Module:
-        network: nn.Module = self._create(pretrained=False)
+    def _make_network(self) -> Any:
+        network = self._create(pretrained=False)
         if not hasattr(network, "forward_intermediates"):
             raise UserError(f"{self.config.name} has no spatial feature map")
-        self._has_norm = hasattr(network, "norm")
-        prune: Any = network.prune_intermediate_layers
-        self._last = prune([-1], prune_norm=not self._has_norm)
+        has_norm = hasattr(network, "norm")
+        last = network.prune_intermediate_layers([-1], prune_norm=not has_norm)
+        self._options = {"indices": last, "norm": has_norm, "output_fmt": "NCHW"}
         return network
 
     def _feature_map(self, images: Tensor) -> Tensor:
-        network: Any = self.network
-        options = {"indices": self._last, "norm": self._has_norm, "output_fmt": "NCHW"}
-        maps: list[Tensor] = network.forward_intermediates(
-            images, intermediates_only=True, **options
+        maps: list[Tensor] = self.network.forward_intermediates(
+            images, intermediates_only=True, **self._options
         )
         return maps[0]
 
@@ -162,30 +150,23 @@ class TimmEncoder(NetworkEncoder):
 class TorchvisionEncoder(NetworkEncoder):
     """A network of torchvision, cut before its pooling; a ViT without its class token."""
 
-    def _make_network(self) -> nn.Module:
-        from torchvision.models import get_model
-        from torchvision.models.feature_extraction import (
-            create_feature_extractor,
-            get_graph_node_names,
-        )
+    def _make_network(self) -> Any:
+        from torchvision.models import feature_extraction, get_model
         from torchvision.ops import StochasticDepth
 
         name = self.config.library_name
         is_transformer = name.startswith("vit_")
         size = self.published_preprocessing(self.config).size
-        options = {"image_size": size} if is_transformer else {}
-        network = get_model(name, weights=None, **options)
+        network = get_model(name, **({"image_size": size} if is_transformer else {}))
         # As a module it keeps its mode when it is frozen.
         leaves = {"leaf_modules": [StochasticDepth]}
-        nodes = get_graph_node_names(network, leaves, suppress_diff_warning=True)[1]
+        options = {"tracer_kwargs": leaves, "suppress_diff_warning": True}
+        _, nodes = feature_extraction.get_graph_node_names(network, **options)
         ends = [before for before, after in pairwise(nodes) if after in _POOLINGS]
         node = _TOKENS if is_transformer else next(iter(ends), None)
         if node is None:
             raise UserError(f"{self.config.name} has no spatial feature map before a pooling")
-        extractor: nn.Module = create_feature_extractor(
-            network, {node: "map"}, tracer_kwargs=leaves, suppress_diff_warning=True
-        )
-        return extractor
+        return feature_extraction.create_feature_extractor(network, {node: "map"}, **options)
 
     def _feature_map(self, images: Tensor) -> Tensor:
         features: Tensor = self.network(images)["map"]
@@ -200,7 +181,8 @@ class TorchvisionEncoder(NetworkEncoder):
         import torchvision.models
 
         known = torchvision.models.list_models(module=torchvision.models)
-        _check_name(config, set(known) - _NORMALISE_AGAIN)
+        # The published weights of two need another preprocessing than torchvision gives.
+        _check_name(config, set(known) - {"googlenet", "inception_v3"})
         weights: Any = torchvision.models.get_model_weights(config.library_name)
         transforms = weights.DEFAULT.transforms()
         return Preprocessing(
@@ -289,7 +271,7 @@ def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
         state, source = encoder.pretrained_weights(), "the published weights"
     else:
         path = Path(weights)
-        if not os.path.isfile(path) and path.suffix not in WEIGHT_SUFFIXES:
+        if not os.path.isfile(path) and path.suffix not in (".safetensors", ".pth", ".pt"):
             path = complete_folder(model_folder(path)) / WEIGHTS
         state, source = read_weights(path), str(path)
     sizes = config.model_dump(exclude={"name"}, exclude_defaults=True)

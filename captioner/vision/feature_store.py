@@ -8,9 +8,8 @@ A store is a folder:
 - `done-0.bin`, `done-1.bin`, ...: a file for each process that writes, with a byte for each row.
 
 Each process writes an equal share of the batches, one after the other, so that each reads other
-shards; a row is encoded in the same batch however many there are. A row is flushed to disk
-before its byte is set, so a kill at any moment costs the rows of the last second at most, which
-the next run computes again.
+shards; a row is encoded in the same batch however many there are. A row is flushed to disk before
+its byte is set: a kill costs at most the rows of the last second.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,7 @@ from pydantic import Field
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.files import (
-    atomic_path,
-    flush_folder,
-    lock,
-    read_json,
-    refuse_os_errors,
-    write_json,
-)
+from captioner.files import atomic_path, flush_folder, lock, read_json, refuse_os_errors, write_json
 from captioner.schema import Config, flat, from_mapping, to_mapping
 
 RECORD = "record.json"
@@ -63,42 +57,32 @@ class StoreRecord(Config):
     @property
     def rows(self) -> int:
         """How many rows the store has."""
-        return len(self.images) * (2 if self.mirrored else 1)
-
-    def check_same(self, wanted: StoreRecord, folder: Path) -> None:
-        """Raise `UserError` naming the things in which this record is not the wanted one."""
-        found, expected = flat(to_mapping(self)), flat(to_mapping(wanted))
-        names = found.keys() | expected.keys()
-        if others := sorted(name for name in names if found.get(name) != expected.get(name)):
-            fault = f"feature store {folder} differs from this run in {', '.join(others)}"
-            raise UserError(f"{fault}; set another features.folder or delete it")
+        return len(self.images) * (1 + self.mirrored)
 
 
-class StoreWriter:
+class StoreWriter(AbstractContextManager["StoreWriter"]):
     """Writes the rows of one process into a store; a context that flushes them at its end."""
 
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
         """Create the store or go on with it, as process `rank` of `ranks`."""
-        create_store(folder, record)
+        if not (folder / RECORD).exists():
+            with lock(folder / ".lock", f"feature store {folder}", wait=True):
+                if not (folder / RECORD).exists():
+                    _create_store(folder, record)
+        _read_record(folder, record)
         self._start = _map_rows(folder, record).offset
         self.folder, self.record, self.rank, self.ranks = folder, record, rank, ranks
         self._pending: dict[int, bytes] = {}
         self._marks: dict[int, bytes] = {}
         self._flushed = time.monotonic()
-        with refuse_os_errors(f"cannot write feature store {folder}"):
-            (folder / f"done-{rank}.bin").touch()
-            flush_folder(folder)
 
     def missing(self, batch_size: int) -> list[list[int]]:
         """The batches of this process, each without the rows that are done."""
-        undone = read_states(self.folder, self.record.rows) == 0
-        starts = range(0, len(undone), batch_size)
-        first, end = (len(starts) * rank // self.ranks for rank in (self.rank, self.rank + 1))
-        batches = [
-            (start + undone[start : start + batch_size].nonzero()[0]).tolist()
-            for start in starts[first:end]
-        ]
-        return list(filter(None, batches))
+        undone = numpy.flatnonzero(_read_states(self.folder, self.record.rows) == 0)
+        count = math.ceil(self.record.rows / batch_size)
+        first, end = (count * rank // self.ranks for rank in (self.rank, self.rank + 1))
+        batches = groupby(undone.tolist(), lambda row: row // batch_size)
+        return [[*rows] for number, rows in batches if first <= number < end]
 
     def write(self, rows: Sequence[int], vectors: Tensor, unreadable: Collection[int] = ()) -> None:
         """Write vectors (B, L, D) to rows; unreadable: those of photos that cannot be read."""
@@ -110,12 +94,17 @@ class StoreWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the pending rows to disk, then mark them done."""
-        files = (ROWS, self._start, self._pending), (f"done-{self.rank}.bin", 0, self._marks)
+        """Write the pending rows to disk, then mark them done; a finished store is only read."""
+        if not self._pending:
+            return
+        done = self.folder / f"done-{self.rank}.bin"
+        files = (self.folder / ROWS, self._start, self._pending), (done, 0, self._marks)
         # Files, not a writable map: on a full disk a write to a map kills the process.
         with refuse_os_errors(f"cannot write feature store {self.folder}"):
-            for name, start, items in files:
-                with (self.folder / name).open("r+b") as file:
+            done.touch()
+            flush_folder(self.folder)
+            for path, start, items in files:
+                with path.open("r+b") as file:
                     for row, content in items.items():
                         file.seek(start + row * len(content))
                         file.write(content)
@@ -124,9 +113,6 @@ class StoreWriter:
         self._pending.clear()
         self._marks.clear()
         self._flushed = time.monotonic()
-
-    def __enter__(self) -> StoreWriter:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.flush()
@@ -138,20 +124,15 @@ class FeatureStore:
     def __init__(self, folder: Path, record: StoreRecord | None = None) -> None:
         """Open the finished store in `folder`. record: what the reader expects."""
         self.folder = folder
-        self.record = _read_record(folder)
-        if record is not None:
-            self.record.check_same(record, folder)
-        states = read_states(folder, len(self))
+        self.record = _read_record(folder, record)
+        states = _read_states(folder, self.record.rows)
         if not states.all():
-            done = f"{numpy.count_nonzero(states)} of {len(self)} rows"
+            done = f"{numpy.count_nonzero(states)} of {len(states)} rows"
             advice = "run the extraction again to go on with it"
             raise UserError(f"feature store {folder} is unfinished: {done}; {advice}")
         _map_rows(folder, self.record)
         self.unreadable = frozenset(numpy.flatnonzero(states == _UNREADABLE).tolist())
         """Rows of photos that could not be read."""
-
-    def __len__(self) -> int:
-        return self.record.rows
 
     def read(self, rows: Sequence[int] | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Annotation vectors of the given rows, in the given order: (B, L, D) of `dtype`."""
@@ -160,30 +141,32 @@ class FeatureStore:
         return torch.from_numpy(_map_rows(self.folder, self.record)[picked]).to(dtype)
 
 
-def create_store(folder: Path, record: StoreRecord) -> None:
-    """Create an empty store, unless `folder` holds one with this record, which is written last."""
-    if not (folder / RECORD).exists():  # Otherwise the folder may be read-only.
-        with lock(folder / ".lock", f"feature store {folder}", wait=True):
-            if not (folder / RECORD).exists():
-                shape = (record.rows, *record.shape)
-                size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
-                if free < size:
-                    problem = f"takes {size:,} bytes, and the disk has {free:,}"
-                    raise UserError(f"feature store {folder} {problem}")
-                for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
-                    marks.unlink()
-                with atomic_path(folder / ROWS) as path:
-                    numpy.lib.format.open_memmap(path, "w+", numpy.float16, shape)
-                write_json(folder / RECORD, to_mapping(record), indent=None)
-    _read_record(folder).check_same(record, folder)
+def _create_store(folder: Path, record: StoreRecord) -> None:
+    """Create an empty store, whose record is written last."""
+    shape = (record.rows, *record.shape)
+    size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
+    if free < size:
+        raise UserError(f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}")
+    for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
+        marks.unlink()
+    with atomic_path(folder / ROWS) as path:
+        numpy.lib.format.open_memmap(path, "w+", numpy.float16, shape)
+    write_json(folder / RECORD, to_mapping(record), indent=None)
 
 
-def _read_record(folder: Path) -> StoreRecord:
+def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
+    """The record of a store. Raises `UserError` naming the things in which it is not as wanted."""
     path = folder / RECORD
-    return from_mapping(StoreRecord, read_json(path, "feature store record"), str(path))
+    record = from_mapping(StoreRecord, read_json(path, "feature store record"), str(path))
+    found, expected = flat(to_mapping(record)), flat(to_mapping(wanted or record))
+    names = found.keys() | expected.keys()
+    if others := sorted(name for name in names if found.get(name) != expected.get(name)):
+        fault = f"feature store {folder} differs from this run in {', '.join(others)}"
+        raise UserError(f"{fault}; set another features.folder or delete it")
+    return record
 
 
-def read_states(folder: Path, count: int) -> Any:
+def _read_states(folder: Path, count: int) -> Any:
     """A byte for each of the `count` rows of a store, (N,) uint8: 0 where it is not done."""
     states = numpy.zeros(count, numpy.uint8)
     for path in folder.glob("done-*.bin"):

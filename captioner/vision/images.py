@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy
 from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
@@ -26,16 +26,10 @@ if TYPE_CHECKING:
 
     from captioner.vision.shards import ShardMember
 
-ImageSource = Union[
-    str,
-    "os.PathLike[str]",
-    bytes,
-    BinaryIO,
-    Image.Image,
-    "numpy.ndarray[Any, Any]",
-    "Tensor",
-    "ShardMember",
-]
+ImageSource: TypeAlias = (
+    "str | os.PathLike[str] | bytes | BinaryIO | Image.Image | numpy.ndarray[Any, Any] | Tensor "
+    "| ShardMember"
+)
 """Path, content, binary file, image, array (H, W, 3), tensor (3, H, W), or photo of a shard."""
 
 MAXIMUM_PIXELS = 250_000_000
@@ -56,7 +50,7 @@ _FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM
 # The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
 
-_ORIGINAL_SIZE = "original size"  # In `Image.info` of a photo with fewer pixels than its file.
+ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
 
 _TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
 """Type by sample format and bits of TIFF greys that Pillow reads with the other sign."""
@@ -104,21 +98,10 @@ def load_image(
         raise UserError(f"cannot read {name}: {reason or type(error).__name__}") from None
 
 
-def shrink(photo: Image.Image, longest_side: int) -> Image.Image:
-    """The photo with its longer side below twice `longest_side` pixels; see `original_size`."""
-    return _reduce(photo, max(photo.size) // max(1, longest_side))
-
-
 def original_size(photo: Image.Image) -> tuple[int, int]:
-    """Width and height in its file of an upright photo from `load_image` or `shrink`."""
-    width, height = photo.info.get(_ORIGINAL_SIZE, photo.size)
-    return width, height
-
-
-def with_original_size(photo: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """The photo, with width and height in its file for `original_size`; in place."""
-    photo.info[_ORIGINAL_SIZE] = size
-    return photo
+    """Width and height in its file of a photo from `load_image`, also after Pillow's `reduce`."""
+    size: tuple[int, int] = photo.info.get(ORIGINAL_SIZE, photo.size)
+    return size
 
 
 def image_name(source: Any, unnamed: str = "the image") -> str:
@@ -135,18 +118,6 @@ def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
     """A photo whose header has been read."""
     with _binary_file(path, str(path)) as file:
         yield _identify(file, str(path))
-
-
-def is_photo(path: Path) -> bool:
-    """Whether a file begins as a photo that can be read does."""
-    with suppress(UserError, OSError), opened(path):
-        return True
-    return False
-
-
-def is_address(name: str) -> bool:
-    """Whether a name begins as that of a page: https://, say."""
-    return re.match("[a-z][a-z0-9+.-]+://", name, re.IGNORECASE) is not None
 
 
 def _image_of_array(array: Any, name: str) -> Image.Image:
@@ -168,7 +139,7 @@ def _binary_file(source: Any, name: str) -> BinaryIO:
     if isinstance(source, (str, os.PathLike)):
         if not os.path.isfile(source):
             reason = "is not a file" if os.path.exists(source) else "does not exist"
-            raise UserError(f"{name} {IS_ADDRESS if is_address(name) else reason}")
+            raise UserError(f"{name} {IS_ADDRESS if '://' in name else reason}")
         return open(source, "rb")
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
@@ -214,8 +185,8 @@ def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> Imag
 def _decode(
     image: Image.Image, name: str, maximum_pixels: int, sufficient_side: int | None = None
 ) -> Image.Image:
-    width, height = image.size
-    if 0 in (width, height):
+    size = width, height = image.size
+    if 0 in size:
         raise UserError(f"{name} has no pixels")
     if width * height > maximum_pixels:
         pixels = f"{width} x {height} is {width * height:,} pixels"
@@ -224,23 +195,15 @@ def _decode(
         image.draft(None, (sufficient_side, sufficient_side))
     image.load()
     tags = dict(getattr(image, "tag_v2", {}))
-    size = width, height
     with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
         if orientation in range(2, 9):
             image = ImageOps.exif_transpose(image)
             size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
     photo = _to_rgb(image, tags)
-    photo.info = {}
-    if sufficient_side is not None:
-        photo = _reduce(with_original_size(photo, size), min(photo.size) // sufficient_side)
-    return photo
-
-
-def _reduce(photo: Image.Image, divisor: int) -> Image.Image:
-    """The photo with width and height divided by an integer, rounded up."""
-    size = original_size(photo)
-    return photo if divisor < 2 else with_original_size(photo.reduce(divisor), size)
+    photo.info = {ORIGINAL_SIZE: size}
+    divisor = min(photo.size) // sufficient_side if sufficient_side else 1
+    return photo.reduce(divisor) if divisor > 1 else photo
 
 
 def _to_rgb(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
@@ -299,11 +262,10 @@ def find_images(
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
-    in `IMAGE_SUFFIXES`, and those without a suffix that begin as a photo does. A named file may
-    have any suffix; a path that does not exist is returned as it is, and fails on loading.
+    in `IMAGE_SUFFIXES`, and those without one that begin as a photo does. A named file may have any
+    suffix; a path that does not exist is returned as it is, and fails on loading.
 
-    report: takes a sentence about a pattern or a folder without images, a folder that cannot be
-        read, and a link to a folder, which is not followed. passed_over: counts other files.
+    report: takes what is wrong with a pattern or a folder. passed_over: counts other files.
     """
     counts = Counter() if passed_over is None else passed_over
     images: list[Path] = []
@@ -318,13 +280,6 @@ def find_images(
             is_folder = os.path.isdir(match)
             images += _images_below(match, report, counts) if is_folder else [Path(match)]
     return images
-
-
-def passed_over_in_words(passed_over: Counter[str]) -> str:
-    """The counts of `find_images`: "12 videos and 3 raw files were not read"."""
-    parts = [f"{n:,} {kind}{'s' if n > 1 else ''}" for kind, n in passed_over.most_common()]
-    listed = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
-    return f"{listed} {'was' if passed_over.total() == 1 else 'were'} not read"
 
 
 def _images_below(
@@ -342,10 +297,13 @@ def _images_below(
             path, suffix = Path(parent, name), os.path.splitext(name)[1].lower()
             if name.startswith("."):
                 continue
-            if suffix in IMAGE_SUFFIXES or (not suffix and is_photo(path)):
+            if suffix in IMAGE_SUFFIXES:
                 images.append(path)
             elif suffix in _KIND_OF:
                 passed_over[_KIND_OF[suffix]] += 1
+            elif not suffix:
+                with suppress(UserError, OSError), opened(path):  # It begins as a photo does.
+                    images.append(path)
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
     if not images and not errors:

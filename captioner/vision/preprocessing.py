@@ -9,7 +9,7 @@ from PIL import Image
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from captioner.schema import Config
+from captioner.schema import Config, Fraction, Share
 from captioner.vision.images import ImageSource, load_image
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STANDARD_DEVIATION = (0.229, 0.224, 0.225)
 
+Pixels = Annotated[int, Field(ge=1, le=4_096)]
 Channel = Annotated[float, Field(ge=-1_000, le=1_000)]
 Deviation = Annotated[float, Field(gt=0, le=1_000)]
 
@@ -27,30 +28,22 @@ Deviation = Annotated[float, Field(gt=0, le=1_000)]
 class Preprocessing(Config):
     """Resizing and normalisation of photos; saved with the model in its `config.json`."""
 
-    size: int = Field(
-        224, ge=1, le=4_096, description="pixels, both sides of what the encoder sees"
-    )
+    size: Pixels = Field(224, description="pixels, both sides of what the encoder sees")
     resize: Literal["crop", "squash"] = Field(
         "crop",
         description="crop: scale the shorter side to resize_shorter and cut out the centre; "
         "squash: scale both sides to size, ignoring the aspect ratio",
     )
-    resize_shorter: int = Field(
+    resize_shorter: Pixels = Field(
         256,
-        ge=1,
-        le=4_096,
         description="pixels, at least size; of crop only; left out of a config, in proportion to "
         "size",
     )
     mean: tuple[Channel, Channel, Channel] = Field(
-        IMAGENET_MEAN,
-        strict=False,
-        description="of red, green and blue (1.0 is full), subtracted",
+        IMAGENET_MEAN, strict=False, description="of red, green and blue (1.0 is full), subtracted"
     )
     standard_deviation: tuple[Deviation, Deviation, Deviation] = Field(
-        IMAGENET_STANDARD_DEVIATION,
-        strict=False,
-        description="per-channel standard deviation, > 0",
+        IMAGENET_STANDARD_DEVIATION, strict=False, description="per-channel standard deviation, > 0"
     )
     interpolation: Literal["bilinear", "bicubic"] = Field(
         "bicubic", description="both with antialiasing"
@@ -108,10 +101,8 @@ class Preprocessing(Config):
 class Augmentation(Config):
     """Random changes to a training photo each time it is read."""
 
-    crop: float = Field(
+    crop: Share = Field(
         1.0,
-        ge=0.01,
-        le=1,
         description="smallest share of a photo's area that is cut out; 1 cuts nothing. The share "
         "is uniform, the cut's aspect ratio 3/4 to 4/3 (Szegedy et al. 2015, section 6); both are "
         "drawn again for a cut that does not fit",
@@ -119,10 +110,8 @@ class Augmentation(Config):
     mirror: bool = Field(
         False, description="mirror every other photo; captions that name a side stay as they are"
     )
-    colour: float = Field(
+    colour: Fraction = Field(
         0.0,
-        ge=0,
-        lt=1,
         description="farthest that brightness, contrast and saturation are multiplied away from 1",
     )
 

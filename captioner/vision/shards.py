@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from typing import Any
 
 from captioner.errors import UserError
 from captioner.outcomes import Failed
-from captioner.parquet_tables import pyarrow_library
-from captioner.vision.images import IMAGE_SUFFIXES, IS_ADDRESS, ImageSource, find_images, is_address
+from captioner.tables import pyarrow_library
+from captioner.vision.images import IMAGE_SUFFIXES, IS_ADDRESS, ImageSource, find_images
 
 SHARD_SUFFIXES = (".tar", ".parquet")
 
@@ -44,7 +44,6 @@ class ShardMember:
     shard: str
     member: str
     place: tuple[int, int]
-    reader: Callable[[ShardMember], bytes]
 
     @property
     def name(self) -> str:
@@ -61,55 +60,62 @@ class ShardMember:
 
     def read(self) -> bytes:
         """The content; raises `UserError` for an empty cell of Parquet."""
-        return self.reader(self)
+        first, second = self.place
+        if not self.shard.lower().endswith(".tar"):
+            return _CELLS.read(self.shard, first, second, self.name)
+        with open(self.shard, "rb") as file:
+            file.seek(first)
+            return file.read(second)
 
 
-class CellReader:
-    """Reads photos of all Parquet files, fast in order; has at most 2 `_ROWS` in memory."""
+class _CellReader:
+    """Reads cells of all Parquet files, fast in order; has at most 2 `_ROWS` in memory."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._group: tuple[str, int] | None = None
+        self._group: tuple[str, int, int] | None = None
         self._batches: Iterator[list[Any]] = iter(())
-        self._first, self._cells = 0, list[Any]()
+        self._end, self._cells = 0, deque[Any](maxlen=2 * _ROWS)  # Rows `_end` - 128 to `_end`.
 
-    def read(self, member: ShardMember) -> bytes:
+    def read(self, shard: str, group: int, row: int, name: str) -> bytes:
         """The photo's file in a cell: bytes, or a dictionary with `bytes` and `path`."""
         with self._lock:
-            cell = self._cell(member.shard, *member.place)
+            cell = self._cell(shard, group, row)
         content, path = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, "")
         if content is None:
-            file = Path(member.shard).parent / (path or "")
+            file = Path(shard).parent / (path or "")
             if not file.is_file():  # A device may have no end.
-                raise UserError(f"{member} has no photo{f': {file} is no file' if path else ''}")
+                raise UserError(f"{name} has no photo{f': {file} is no file' if path else ''}")
             return file.read_bytes()
         return bytes(content)
 
     def _cell(self, shard: str, group: int, row: int) -> Any:
-        if self._group != (shard, group) or row < self._first:
-            self._batches, self._first, self._cells = _cells(shard, group), 0, []
-        self._group = None  # After a damaged page the row group is opened anew.
-        while row >= self._first + len(self._cells):
-            kept = self._cells[-_ROWS:]  # Other threads may ask for these.
-            self._first += len(self._cells) - len(kept)
-            self._cells = kept + next(self._batches)
-        self._group = shard, group
-        return self._cells[row - self._first]
+        key = shard, group, os.stat(shard).st_mtime_ns  # A file that has changed is opened anew.
+        if self._group != key or row < self._end - len(self._cells):
+            self._batches, self._end = _cells(shard, group), 0
+            self._cells.clear()
+        self._group = None  # So is a row group after a damaged page.
+        while row >= self._end:
+            batch = next(self._batches)
+            self._cells += batch  # The last ones stay: other threads may ask for them.
+            self._end += len(batch)
+        self._group = key
+        return self._cells[row - self._end]
 
 
-def read_shards(
-    pattern: str | os.PathLike[str], report: Report, reader: CellReader | None = None
-) -> Iterator[tuple[str, Record]]:
+_CELLS = _CellReader()
+
+
+def read_shards(pattern: str | os.PathLike[str], report: Report) -> Iterator[tuple[str, Record]]:
     """The name and the record of each photo in the shards that a pattern names, in order.
 
     report: takes a sentence about a shard that cannot be read to its end. A record has the photo as
     `image`: a `ShardMember`, or a path where Parquet has one. Beside it are the `.txt` and the
     `.json` of the same name in a tar, and Parquet's columns of text.
     """
-    reader = reader or CellReader()
     for path in map(os.fspath, find_images(numbered(os.fspath(pattern)), report)):
-        is_tar = path.lower().endswith(".tar")
-        yield from _of_tar(path, report) if is_tar else _of_parquet(path, report, reader)
+        read = _of_tar if path.lower().endswith(".tar") else _of_parquet
+        yield from read(path, report)
 
 
 def find_photos(
@@ -118,13 +124,12 @@ def find_photos(
     """The photos of files, folders, patterns and shards, by name; and names without a photo."""
     photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
-    reader = CellReader()
     for path in paths:
         if not path:
             failed.append(Failed(path, "an empty path names no photo"))
         elif path == "-":  # Standard input; a file of that name is ./-.
             photos[path] = path
-        elif is_address(path) and not os.path.lexists(path):
+        elif "://" in path and not os.path.lexists(path):
             failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
         else:
             problems: list[str] = []
@@ -132,7 +137,7 @@ def find_photos(
                 if not file.lower().endswith(SHARD_SUFFIXES):
                     photos[file] = file
                     continue
-                for name, record in read_shards(file, problems.append, reader):
+                for name, record in read_shards(file, problems.append):
                     photo = record["image"]
                     if isinstance(photo, str):
                         name = photo = os.path.join(os.path.dirname(file), photo)
@@ -165,27 +170,19 @@ def _reported(path: str, report: Report) -> Iterator[None]:
         report(f"{path} cannot be read to its end: {reason}")
 
 
-def _read_from_tar(member: ShardMember) -> bytes:
-    offset, size = member.place
-    with open(member.shard, "rb") as file:
-        file.seek(offset)
-        return file.read(size)
-
-
 def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
     photos: dict[str, ShardMember] = {}
     texts: defaultdict[str, Record] = defaultdict(dict)
     with _reported(path, report), tarfile.open(path, "r:") as tar:
         for info in iter(tar.next, None):
             tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
-            place = info.offset_data, info.size
-            member = ShardMember(path, info.name, place, _read_from_tar)
+            member = ShardMember(path, info.name, (info.offset_data, info.size))
             stem, suffix = os.path.splitext(info.name)
             if info.isfile() and suffix.lower() in IMAGE_SUFFIXES:
                 photos[info.name] = member  # The last of a name counts, as to tar.
             elif info.isfile() and suffix in (".txt", ".json"):
                 texts[stem][suffix] = member
-        end = ShardMember(path, "", (tar.offset, tarfile.BLOCKSIZE), _read_from_tar)
+        end = ShardMember(path, "", (tar.offset, tarfile.BLOCKSIZE))
         if end.read() != bytes(tarfile.BLOCKSIZE):
             raise tarfile.ReadError("damaged or cut off")  # tarfile takes it for the end.
     for name, photo in photos.items():
@@ -197,16 +194,16 @@ def _open_parquet(path: str) -> Any:
     return pyarrow_library().parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 
-def _of_parquet(path: str, report: Report, reader: CellReader) -> Iterator[tuple[str, Record]]:
+def _of_parquet(path: str, report: Report) -> Iterator[tuple[str, Record]]:
     with _reported(path, report), _open_parquet(path) as file:
         column, is_path = _photo_column(file.schema_arrow)
         texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
-        number, read = 0, reader.read
+        number = 0
         for group in range(file.num_row_groups):
             start = number
             for batch in file.iter_batches(1000, [group], texts, use_threads=False):
                 for record in batch.to_pylist():
-                    cell = ShardMember(path, str(number), (group, number - start), read)
+                    cell = ShardMember(path, str(number), (group, number - start))
                     yield cell.name, record | {"image": record[column] if is_path else cell}
                     number += 1
 

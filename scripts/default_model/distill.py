@@ -40,12 +40,12 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_model
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.program import run_program
-from captioner.data.batches import collate_captions
 from captioner.data.readers import read_examples
 from captioner.progress import progress_bar
+from captioner.text.token_batches import collate_captions
+from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 from captioner.vision.encoders import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 from captioner.weight_files import write_tensors
 
 ENCODER = VGGConfig(name="vgg11_bn", context=(2, 4))

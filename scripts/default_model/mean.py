@@ -27,8 +27,8 @@ from torch import Tensor
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, make_decoder, save_model
 from captioner.cli.program import run_program, script_parser
+from captioner.data.instances import read_synonyms
 from captioner.data.parallel import read_lines
-from captioner.data.synonyms import read_synonyms
 from captioner.decoding.constraints import ngram_keys
 from captioner.decoding.options import ORDER
 from captioner.files import read_text

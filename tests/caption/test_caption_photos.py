@@ -21,18 +21,12 @@ def paths(tmp_path: Path) -> list[str]:
     return [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(7)]
 
 
-def test_each_photo_is_named_once_and_what_names_none_does_not_stop_the_others(
-    tmp_path: Path,
-) -> None:
+def test_each_photo_is_named_once_and_folders_are_searched(tmp_path: Path) -> None:
     b, a, c = (str(save_photo(tmp_path / "in" / name)) for name in ("b.jpg", "a.jpg", "c.jpg"))
-    empty, address = str(tmp_path / "empty"), "https://example.org//a.jpg"
-    Path(empty).mkdir()
-    found, (nothing, fetched, folder) = find_photos(["", address, b, a, empty, f"{tmp_path}/in", b])
+    (tmp_path / "empty").mkdir()
+    found, (failed,) = find_photos([b, a, str(tmp_path / "empty"), f"{tmp_path}/in", b])
     assert list(found.items()) == [(b, b), (a, a), (c, c)]
-    assert nothing == Failed("", "an empty path names no photo")
-    reason = f"{address} is an address; photos are not fetched, only read"
-    assert fetched == Failed(address, reason)
-    assert folder.name in folder.reason
+    assert failed.name in failed.reason
 
 
 def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) -> None:

@@ -132,9 +132,6 @@ def test_a_bad_photo_is_named_or_skipped(tiny_captioner: Captioner, tmp_path: Pa
     assert tiny_captioner.caption(absent, on_error="skip") == failed
 
 
-# What a caption is.
-
-
 def test_a_caption_as_text_and_as_json() -> None:
     caption = Caption("a dog", ("a", "dog"), -1.5, (-0.25, -1.0), torch.zeros(2, 4, 4))
     several = replace(caption, alternatives=(caption, caption))

@@ -10,11 +10,7 @@ from caption_samples import PLACES, STEPS, WORDS, gradients, make_batch, small_d
 from torch import Tensor
 
 from captioner.attention.selection import HardSelection
-from captioner.caption.losses import (
-    CaptioningBatch,
-    CaptioningLoss,
-    ObjectiveConfig,
-)
+from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss
 from captioner.decoding.protocol import cross_entropies
@@ -84,10 +80,8 @@ def test_the_expected_gradient_is_that_of_the_lower_bound(
         report, said = with_places(loss, batch, [places])
         probability = (said.log_probability[0] * batch.mask).sum().exp()
         targets, mask = (each.expand(draws, -1) for each in (batch.targets, batch.mask))
-        bound = (
-            bound
-            - probability * cross_entropies(said.logits[0], targets, mask, smoothing)[0].mean()
-        )
+        losses = cross_entropies(said.logits[0], targets, mask, smoothing)[0]  # (N,)
+        bound = bound - probability * losses.mean()
         total += float(probability.detach())
         mean = mean + probability.detach() * gradients(report["loss"], loss.decoder)
     assert total == pytest.approx(1.0, abs=1e-12)

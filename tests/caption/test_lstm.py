@@ -86,18 +86,6 @@ def test_hard_attention_looks_at_one_place_in_evaluation_the_likeliest() -> None
     torch.testing.assert_close(stepped(decoder, memory, words).logits, found.logits)
 
 
-def test_hard_attention_draws_from_the_generator_in_training() -> None:
-    decoder = small_decoder(selection="hard", dropout=0.0)
-    memory, words = decoder.remember(photos()), captions(rows=2)
-
-    found = [decoder(memory, words, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
-    first, again, other = (each.log_probability for each in found)
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    # What was drawn is one of the places, with the weight of that place.
-    assert ((found[0].weights - first.exp().unsqueeze(-1)).abs().amin(dim=-1) < 1e-6).all()
-
-
 def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
     decoder = small_decoder(memory_dropout=0.5)
     a = torch.ones(50, PLACES, MEMORY).double()

@@ -11,11 +11,7 @@ from caption_samples import WORDS, gradients, make_batch, small_decoder, stepped
 from torch import Tensor
 
 from captioner.attention.memory import Memory
-from captioner.caption.losses import (
-    CaptioningLoss,
-    ObjectiveConfig,
-    SelfCriticalConfig,
-)
+from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, SelfCriticalConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import SelfCriticalLoss
 from captioner.decoding.loop import BeamSearch, Strategy

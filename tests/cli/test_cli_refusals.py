@@ -11,7 +11,7 @@ from small_translators import make_translator
 
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
-from captioner.translate.translator_folder import save_translator
+from captioner.translate.translator import save_translator
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = ["A man sees a dog.", "The dog runs!"]
@@ -79,7 +79,6 @@ OTHERS = [
     ("score one.json references.json", "--document-frequency FILE"),
     ("score results.json references.json --against one.json", "one.json differ in 2, image 1"),
     (f"evaluate {MODEL} --count -1", "--count -1 is not at least 1"),
-    ("maps tiny-model --format shapes --count 0", "--count 0 is not at least 1"),
     ("maps tiny-model --images many --instances one.json", "give --annotations"),
     ("train none.yaml", "none.yaml: should be fields with values, found nothing"),
     ("translate 'A dog runs.'", "does not exist; sentences come from standard input"),
@@ -91,7 +90,6 @@ OTHERS = [
     ("translate text --model plain --copy-unknown", "copy_unknown needs a model with attention"),
     ("evaluate-translator tiny-model text text", "is a captioner, not"),
     (f"calibrate {MODEL} --unsure-below 3", "--unsure-below 3.0 is not between 0 and 1"),
-    (f"calibrate {MODEL} --batch-size 0", "batch size 0 is not at least 1"),
     ("export tiny-model text", "FOLDER text is a file, not a folder"),
     ("serve --port 0 --model tiny-model --batch-size 0", "batch size 0 is not at least 1"),
     (f"calibrate {MODEL} --json kept.json", "--json kept.json exists; --overwrite replaces it"),

@@ -17,17 +17,13 @@ from captioner.cli.program import run_program
 from captioner.errors import UserError
 from captioner.training.loop import Interrupted
 
-COMMANDS = (
-    *("caption", "translate", "serve", "train", "evaluate", "score", "maps"),
-    *("evaluate-translator", "score-translations", "calibrate", "features", "info", "push"),
-)
+PARSER = build_parser()
+(COMMANDS,) = (each.choices for each in PARSER._actions if isinstance(each.choices, dict))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_in_the_help_are_valid(command: str) -> None:
-    parser = build_parser()
-    (commands,) = (each for each in parser._actions if isinstance(each.choices, dict))
-    own = commands.choices[command]
+    own = COMMANDS[command]
     text = re.sub(r"\\\n *", "", own.description)
     examples = [
         line.split("|")[-1] for line in text.splitlines() if f"captioner {command} " in line
@@ -36,7 +32,7 @@ def test_examples_in_the_help_are_valid(command: str) -> None:
     for example in examples:
         line = example.strip().split("  ")[0]  # Behind it may be a comment.
         arguments = line.split("captioner ", 1)[1].partition(" >")[0].split()
-        assert parser.parse_args(arguments).run is own.get_default("run")
+        assert PARSER.parse_args(arguments).run is own.get_default("run")
 
 
 LINES = [

@@ -192,7 +192,7 @@ def test_one_file_that_fails_does_not_take_the_others_along(
 def test_shards_are_resumed_and_drawn_and_a_broken_one_does_not_stop_the_others(
     folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr("captioner.parquet_tables._ROWS_OF_GROUP", 4)
+    monkeypatch.setattr("captioner.tables._ROWS_OF_GROUP", 4)
     members = {f"{number}.png": photo_bytes(number) for number in range(3)}
     write_tar(Path("s/0.tar"), members | {"../bad.png": b"none"})
     write_tar(Path("s/1.tar"), members)

@@ -11,7 +11,7 @@ from small_translators import make_translator
 
 from captioner.cli.main import main
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate.translator_folder import load_translator, save_translator
+from captioner.translate.translator import load_translator, save_translator
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 

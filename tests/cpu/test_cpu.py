@@ -8,8 +8,7 @@ from torch.nn import functional
 import captioner
 from captioner import cpu
 from captioner.caption.folder import load_model
-from captioner.demo import DEMO_PHOTO
-from captioner.model_folders import model_folder
+from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.vision.images import load_image
 
 

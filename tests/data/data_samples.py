@@ -2,17 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from captioner.data.example import Example, OnProblem, Problems
 from captioner.data.readers import read_examples
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-
-
-class Found(NamedTuple):
-    images: list[Example]
-    problems: Problems
 
 
 def read(
@@ -22,9 +17,9 @@ def read(
     split: Any = None,
     on_problem: OnProblem = "refuse",
     check_files: bool = True,
-) -> Found:
+) -> tuple[list[Example], Problems]:
     problems = Problems(on_problem)
-    return Found(read_examples(format, annotations, images, split, problems, check_files), problems)
+    return read_examples(format, annotations, images, split, problems, check_files), problems
 
 
 def write_json(path: Path, value: Any) -> Path:
@@ -43,8 +38,3 @@ def photos(folder: Path, *names: str) -> Path:
 
 def captions(images: list[Example]) -> list[tuple[int | str, tuple[str, ...]]]:
     return [(image.image_id, image.captions) for image in images]
-
-
-def counts(problems: Problems) -> dict[str, int]:
-    """The number of problems of each kind."""
-    return {kind: len(sentences) for kind, sentences in problems.kinds.items()}

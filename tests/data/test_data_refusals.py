@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.data.example import Problems
-from captioner.data.instances import CocoInstances
+from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_parallel
 from captioner.data.readers import read_examples
 from captioner.data.shapes import ShapesConfig, generate_example
-from captioner.data.synonyms import read_synonyms
 from captioner.errors import UserError
 
 SENTENCES = [{"raw": "A dog"}]

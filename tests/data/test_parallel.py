@@ -13,23 +13,16 @@ from captioner.data.parallel import (
 from captioner.errors import UserError
 
 
-def write(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
-    paths = folder / "a.en", folder / "a.de"
-    for path, content in zip(paths, (source, target), strict=True):
-        path.write_bytes(content)
-    return paths
-
-
 def test_two_files_line_by_line(tmp_path: Path) -> None:
-    english, german = "\ufeffA dog.\r\n A\u2028man\x0b! \n", "Ein Hund.\nÄ"
-    read = read_parallel(*write(tmp_path, english.encode(), german.encode()))
-    assert read.pairs == [
-        SentencePair("A dog.", "Ein Hund.", 1),
-        SentencePair("A\u2028man\x0b!", "Ä", 2),
-    ]
-    read = read_parallel(*write(tmp_path, b"a\n\nc\n", b"1\n2\n3\n"), on_problem="skip")
-    assert [pair.line for pair in read.pairs] == [1, 3]
-    assert "left out 1 empty sentence" in read.problems.summary()
+    english, german = tmp_path / "a.en", tmp_path / "a.de"
+    english.write_bytes("\ufeffA dog.\r\n A\u2028man\x0b! \n".encode())
+    german.write_bytes("Ein Hund.\nÄ".encode())
+    expected = [("A dog.", "Ein Hund.", 1), ("A\u2028man\x0b!", "Ä", 2)]
+    assert read_parallel(english, german)[0] == [SentencePair(*pair) for pair in expected]
+    english.write_bytes(b"a\n\n")
+    pairs, problems = read_parallel(english, german, on_problem="skip")
+    assert [pair.line for pair in pairs] == [1]
+    assert "left out 1 empty sentence" in problems.sentences[0]
 
 
 def test_packed_files(tmp_path: Path) -> None:

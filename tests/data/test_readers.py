@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_samples import REAL, captions, counts, photos, read, write_json
+from data_samples import REAL, captions, photos, read, write_json
 
 from captioner.data.example import Collector, Problems
 from captioner.data.readers import format_of, read_splits
@@ -31,14 +31,14 @@ def test_the_layouts_of_coco_are_found_from_their_root(tmp_path: Path, year: int
     file = write_json(tmp_path / "annotations" / f"captions_val{year}.json", coco(names))
     photos(tmp_path / "train2014")
     folder = photos(tmp_path / f"val{year}", *names)
-    images = read("coco", file, tmp_path).images
+    images = read("coco", file, tmp_path)[0]
     assert [(image.image_id, image.path, image.captions) for image in images] == [
         (42, folder / names[0], ("A cat.",)),
         (7, folder / names[1], ("A dog.", "The dog.")),
     ]
     for folder in (tmp_path, file.parent):
-        assert read("coco", folder, tmp_path, split=f"val{year}").images == images
-    assert read("coco", file, tmp_path, split="val").images == images
+        assert read("coco", folder, tmp_path, split=f"val{year}")[0] == images
+    assert read("coco", file, tmp_path, split="val")[0] == images
 
 
 def test_a_folder_of_coco_has_a_file_a_split(tmp_path: Path) -> None:
@@ -70,10 +70,10 @@ def test_problems_of_coco_are_counted_and_skipped_or_refused(tmp_path: Path) -> 
     folder = photos(tmp_path / "p", "8.jpg", *NAMES)
     images, problems = read("coco", file, folder, on_problem="skip")
     assert captions(images) == [(42, ("A cat.",)), (7, ("A dog.", "The dog."))]
-    kinds = ["caption without an image", "image without captions", "missing image"]
-    twice = {"duplicate image": 2, "empty caption": 2}
-    once = dict.fromkeys([*kinds, "caption of invalid Unicode"], 1)
-    assert counts(problems) == twice | once
+    assert {kind: len(sentences) for kind, sentences in problems.kinds.items()} == {
+        **{"duplicate image": 2, "empty caption": 2, "caption of invalid Unicode": 1},
+        **{"caption without an image": 1, "image without captions": 1, "missing image": 1},
+    }
     with pytest.raises(UserError, match=r"\(annotation 5 is of image 1000, which is not there\)"):
         read("coco", file, folder)
 
@@ -107,7 +107,7 @@ def test_the_splits_of_karpathy(tmp_path: Path) -> None:
     (tmp_path / "train2014").mkdir()
 
     def images(split: str | None) -> Any:
-        return read("karpathy", file, tmp_path, split, check_files=False).images
+        return read("karpathy", file, tmp_path, split, check_files=False)[0]
 
     numbers = {split: [each.image_id for each in images(split)] for split in ("train", "val", None)}
     assert numbers == {"train": [101, 102, 104], "val": [103], None: [100, 101, 102, 103, 104]}
@@ -120,7 +120,7 @@ def test_the_splits_of_karpathy(tmp_path: Path) -> None:
     value = {"dataset": "flickr8k", "images": [entry(5, "train", folder=None)]}
     name = "COCO_val2014_000000000005.jpg"
     photos(tmp_path, name)
-    (image,) = read(None, write_json(tmp_path / "d.json", value), split="train").images
+    (image,) = read(None, write_json(tmp_path / "d.json", value), split="train")[0]
     assert (image.image_id, image.path) == (name, tmp_path / name)
 
 
@@ -132,7 +132,7 @@ def tokens(folder: Path, *lines: str) -> Path:
 
 def test_captions_of_flickr_are_grouped_by_image_in_the_order_of_the_file(tmp_path: Path) -> None:
     lines = ["b.jpg#0\tA dog .", "a.jpg#0\tA # cat\tsits", "", "b.jpg#1\t It\u2028runs "]
-    images = read("flickr8k", tokens(tmp_path, *lines), tmp_path).images
+    images = read("flickr8k", tokens(tmp_path, *lines), tmp_path)[0]
     assert captions(images) == [
         ("b.jpg", ("A dog .", "It\u2028runs")),
         ("a.jpg", ("A # cat\tsits",)),
@@ -148,7 +148,7 @@ def test_a_list_chooses_the_images_of_flickr_and_their_order(tmp_path: Path) -> 
     for split, name in (*zip(("train", "val", "test"), LISTS, strict=True), ("val", "val.txt")):
         (tmp_path / name).write_text("a.jpg\r\n\nb.jpg\n")
         for chosen in (split, tmp_path / name):
-            images = read("flickr8k", file, tmp_path, chosen).images
+            images = read("flickr8k", file, tmp_path, chosen)[0]
             assert [image.image_id for image in images] == ["a.jpg", "b.jpg"]
         (tmp_path / name).unlink()
 
@@ -163,7 +163,7 @@ def test_names_that_no_file_can_have_are_missing_images() -> None:
 
 def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
     problems = Problems("skip", "table t.csv")
-    assert problems.summary() == "table t.csv: nothing left out"
+    assert problems.sentences == []
     for line in range(2, 14):
         problems.add("line without a split", f"line {line} has none")
     problems.add("missing image", "image \ud800 has no file")
@@ -171,7 +171,7 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
     lines = "".join(f"line {line} has none; " for line in range(2, 12))
     listed = f"12 lines without a split ({lines}and 2 more), "
     listed += "1 missing image (image \\ud800 has no file)"
-    assert problems.summary() == f"table t.csv: left out {listed}"
+    assert problems.sentences == [f"table t.csv: left out {listed}"]
     problems.settle()
     problems.on_problem = "refuse"
     with pytest.raises(UserError) as caught:
@@ -187,10 +187,8 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real data are not in ../shared/data")
 def test_real_captions() -> None:
     file = REAL / "coco" / "captions_val2017_subset.json"
-    result = read("coco", file, REAL, check_files=False)
-    assert len(result.images) == 4831
-    assert sum(len(image.captions) for image in result.images) == 24169
+    images, _ = read("coco", file, REAL, check_files=False)
+    assert (len(images), sum(len(image.captions) for image in images)) == (4831, 24169)
     folder = REAL / "flickr8k"
-    result = read("flickr8k", folder / "Flickr8k.token.txt", folder / "images", "val")
-    assert len(result.images) == 1000
-    assert {len(image.captions) for image in result.images} == {5}
+    images, _ = read("flickr8k", folder / "Flickr8k.token.txt", folder / "images", "val")
+    assert [len(image.captions) for image in images] == [5] * 1000

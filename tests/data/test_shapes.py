@@ -127,5 +127,5 @@ def test_captions_have_the_boxes_of_what_is_there() -> None:
         targets = GROUNDING.targets("x", caption.split())
         assert all(target is None or target.size == (64, 64) for target in targets)
         assert [target and target.boxes[0] for target in targets] == expected
-    assert str(GROUNDING) == "the 1 generated pictures"
+    assert GROUNDING.source == "the 1 generated pictures"
     assert GROUNDING.targets("y", ["a", "red", "circle"]) == [None] * 3

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from captioner.data.synonyms import Synonyms, plurals, read_synonyms
+from captioner.data.instances import Synonyms, plurals, read_synonyms
 from captioner.text.tokenizer import tokenize
 
 COCO = read_synonyms()

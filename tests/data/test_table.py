@@ -36,17 +36,17 @@ AS_JSONL = "".join(
 @pytest.mark.parametrize(("name", "content"), [("t.csv", AS_CSV), ("t.JSONL", AS_JSONL)])
 def test_rows_are_grouped_by_image(tmp_path: Path, name: str, content: str) -> None:
     file = table(tmp_path, name, content)
-    images = read("table", file).images
+    images = read("table", file)[0]
     assert captions(images) == [("a.jpg", ("A dog", "A dog")), ("b.jpg", ("A\u2028cat",))]
     assert images[0].path == tmp_path / "a.jpg"
-    assert [image.image_id for image in read("table", file, split="val").images] == ["b.jpg"]
+    assert [image.image_id for image in read("table", file, split="val")[0]] == ["b.jpg"]
 
 
 def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_path: Path) -> None:
     folder = photos(tmp_path / "photos", "c.jpg")
     absolute = tmp_path / "a.jpg"
     file = table(tmp_path, "t.csv", f"image,caption\n./c.jpg,One\n{absolute},Two\nc.jpg,Three\n")
-    images = read("table", file, folder).images
+    images = read("table", file, folder)[0]
     assert captions(images) == [("c.jpg", ("One", "Three")), (str(absolute), ("Two",))]
     assert [image.path for image in images] == [folder / "c.jpg", absolute]
 
@@ -68,7 +68,7 @@ def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_p
 def test_columns_and_their_separator_are_found_by_usual_names(
     tmp_path: Path, name: str, text: str
 ) -> None:
-    assert captions(read(None, table(tmp_path, name, text)).images) == [("a.jpg", ("A dog",))]
+    assert captions(read(None, table(tmp_path, name, text))[0]) == [("a.jpg", ("A dog",))]
 
 
 def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) -> None:
@@ -151,14 +151,14 @@ def test_captions_of_shards_are_lines_of_text_json_or_columns(tmp_path: Path) ->
     write_tar(tmp_path / "s/0.tar", {"0.jpg": b"", "0.txt": b"A dog\n\nA cat\n", "note.txt": b""})
     members = {"1.json": json.dumps(described).encode(), "1.jpg": b"", "0.txt": b"A", "0.jpg": b""}
     write_tar(tmp_path / "s/1.tar", members | {"1.txt": b"A man"})
-    images = read(None, tmp_path / "s/{0..1}.tar").images
+    images = read(None, tmp_path / "s/{0..1}.tar")[0]
     assert captions(images)[0] == ("s/0.tar/0.jpg", ("A dog", "A cat"))
     assert captions(images)[1:] == [("s/1.tar/1.jpg", ("A man",)), ("s/1.tar/0.jpg", ("A",))]
     assert str(images[2].path) == f"{tmp_path}/s/1.tar/0.jpg"
     texts, splits = [["A dog", "A cat"], ["A man"]], ["train", "val"]
     columns = {"image": [b"x", b"y"], "Captions": texts, "split": splits, "filename": ["p", "q"]}
     path = write_parquet(tmp_path / "s/p.parquet", columns)
-    images = read(None, path, split="train").images
+    images = read(None, path, split="train")[0]
     assert captions(images) == [("s/p.parquet/0", ("A dog", "A cat"))]
     photos(tmp_path / "s", "a.jpg", "b.jpg")
     paths = ["a.jpg", "b.jpg", "gone.jpg"]

@@ -93,6 +93,3 @@ def test_a_model_that_cannot_end_still_answers(width) -> None:
         assert len(hypothesis.tokens) == 6
         assert 3 not in hypothesis.tokens  # Which the model rules out.
         assert math.isfinite(hypothesis.log_probability)
-    # Among such hypotheses the better one is still the first.
-    alike = [sum(hypothesis.token_log_probabilities[:-1]) for hypothesis in hypotheses]
-    assert alike == sorted(alike, reverse=True)

@@ -5,17 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from table_decoder import (
-    END,
-    TableDecoder,
-    allowed_next,
-    has_repeat,
-    memory_of,
-    random_table,
-    search,
-)
+from table_decoder import END, TableDecoder, memory_of, random_table, search
 
 from captioner.decoding.constraints import IMPOSSIBLE, Constraints, ngram_keys
 from captioner.decoding.options import SearchOptions
@@ -73,29 +63,6 @@ def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     short = Constraints(minimum_length=2, forbidden=(0, 2))  # Too short, but nothing else is left.
     assert blocked(short, []) == [BLOCKED, IMPOSSIBLE, BLOCKED]
     assert blocked(Constraints(), []) == [-1.0, BLOCKED, -0.5]  # where something else is left
-
-
-@given(
-    tokens=st.lists(st.sampled_from([0, 2, 3]), max_size=9),
-    n=st.integers(0, 4),
-    minimum=st.integers(0, 4),
-    forbidden=st.sets(st.integers(0, 3)),
-    distance=st.integers(0, 4),
-    repeatable=st.sets(st.integers(0, 3)),
-)
-def test_equals_the_rule_written_plainly(
-    tokens, n, minimum, forbidden, distance, repeatable
-) -> None:
-    constraints = Constraints(
-        minimum_length=minimum,
-        maximum_length=9,
-        block_ngrams=n,
-        forbidden=tuple(sorted(forbidden)),
-        repeat_distance=distance,
-        repeatable=tuple(sorted(repeatable)),
-    )
-    if not (n and has_repeat(tokens, n)):
-        assert left(constraints, tokens, 4) == allowed_next(tokens, [-2.0] * 4, constraints)
 
 
 @pytest.mark.parametrize(

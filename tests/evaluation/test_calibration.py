@@ -18,9 +18,8 @@ def examples(first: int, count: int, caption: str = "a brown dog runs") -> list[
 
 def test_a_model_gets_its_confidence() -> None:
     model = make_captioner()
-    report = calibrate(
-        model, examples(0, 24), {"dogs": examples(100, 21), "men": examples(200, 11, "two men")}
-    )
+    validation = {"dogs": examples(100, 21), "men": examples(200, 11, "two men")}
+    report = calibrate(model, examples(0, 24), validation)
     assert model.confidence is not None
     splits = json.loads(json.dumps(report.to_dict()))["splits"]
     assert {name: found["photos"] for name, found in splits.items()} == {"dogs": 21, "men": 11}

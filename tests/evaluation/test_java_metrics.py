@@ -19,7 +19,7 @@ WORDS = [["a", "brown", "dog", "runs"], ["two", "cats", "sleep"], []]
 REFERENCES = [[["a", "dog", "runs"], ["the", "brown", "dog"]], [["two", "cats"]], [["a", "plane"]]]
 HOSTILE = [["a", "|||", "dog"], ["été"], ["a\ncat"]]
 HOSTILE_REFERENCES = [[["a", "dog"]], [["ètè"], ["x|||y"]], [["a", "cat"]]]
-PAIR = Corpus.of([["a", "dog"], ["a", "cat"]], [[["the", "dog"]], [["x"], ["one", "cat"]]])
+PAIR = Corpus([["a", "dog"], ["a", "cat"]], [[["the", "dog"]], [["x"], ["one", "cat"]]])
 
 
 @pytest.mark.slow
@@ -30,8 +30,8 @@ def test_meteor_is_that_of_the_coco_evaluation(monkeypatch: pytest.MonkeyPatch) 
 
     with monkeypatch.context() as patch:  # A decimal comma has pycocoevalcap wait for ever.
         patch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
-        scores = meteor(Corpus.of(WORDS, REFERENCES))
-        hostile = meteor(Corpus.of(HOSTILE, HOSTILE_REFERENCES))
+        scores = meteor(Corpus(WORDS, REFERENCES))
+        hostile = meteor(Corpus(HOSTILE, HOSTILE_REFERENCES))
         assert os.environ["JAVA_TOOL_OPTIONS"].endswith("=DE")
     texts = {index: [" ".join(tokens)] for index, tokens in enumerate(WORDS)}
     truth = {index: [" ".join(tokens) for tokens in each] for index, each in enumerate(REFERENCES)}

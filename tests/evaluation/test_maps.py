@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from captioner.attention.memory import Memory
 from captioner.caption.captioner import Captioner
 from captioner.data.example import Example, ImageId
-from captioner.data.instances import Box, Target
+from captioner.data.instances import Box, Grounding, Target
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Step
 from captioner.errors import UserError
 from captioner.evaluation import maps
 from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 MAP = np.array([[0.1, 0.2, 0.0, 0.0], [0.3, 0.4, 0.0, 0.0]])  # two rows, four columns
 HALVES = np.array([[0.5, 0.5, 0, 0], [0, 0, 0, 0]])
@@ -233,19 +233,13 @@ def place_box(place: int) -> tuple[float, float, float, float]:
     return (20.0 * column, 20.0 * row, 20.0 * column + 20, 20.0 * row + 20)
 
 
-class EachItsPlace:
+def each_its_place(image_id: ImageId, words: Any) -> list[Target | None]:
     """The target of word t is the place at which the scripted decoder looks when it says it."""
+    places = zip(PLACES, words, strict=False)
+    return [Target((80, 80), (place_box(place),)) for place, _ in places]
 
-    def __contains__(self, image_id: ImageId) -> bool:
-        return image_id == "x"
 
-    def __str__(self) -> str:
-        return "the boxes of x"
-
-    def targets(self, image_id: ImageId, words: Any) -> list[Target | None]:
-        return [
-            Target((80, 80), (place_box(place),)) for place, _ in zip(PLACES, words, strict=False)
-        ]
+OF_X = Grounding("the boxes of x", {"x"}, each_its_place)
 
 
 def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
@@ -254,7 +248,7 @@ def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
 
 def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """Decoded, measured: a map one word early or late would have nothing inside."""
-    scores = maps.score_maps(scripted, one_photo(), EachItsPlace(), exact=True)
+    scores = maps.score_maps(scripted, one_photo(), OF_X, exact=True)
     assert [(word.word, word.mass) for word in scores.words] == [(word, 1.0) for word in WORDS]
     assert scores.exact == 1.0
     found = scores.grounded
@@ -278,15 +272,15 @@ def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:
     (caption,) = scripted.caption([wide])
     assert caption.region == (40.0, 0.0, 120.0, 80.0)
 
-    class Shifted(EachItsPlace):
-        def targets(self, image_id: ImageId, words: Any) -> list[Target | None]:
-            boxes = [place_box(place) for place in PLACES[:5]]
-            moved = [(left + 40, top, right + 40, bottom) for left, top, right, bottom in boxes]
-            # Drawn on a copy of half the size; and one beside what is seen.
-            halves = [(a / 2, b / 2, c / 2, d / 2) for a, b, c, d in moved]
-            return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
+    def shifted(image_id: ImageId, words: Any) -> list[Target | None]:
+        boxes = [place_box(place) for place in PLACES[:5]]
+        moved = [(left + 40, top, right + 40, bottom) for left, top, right, bottom in boxes]
+        # Drawn on a copy of half the size; and one beside what is seen.
+        halves = [(a / 2, b / 2, c / 2, d / 2) for a, b, c, d in moved]
+        return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
 
-    found = maps.score_maps(scripted, one_photo(wide), Shifted()).grounded
+    grounding = Grounding("the boxes of x", {"x"}, shifted)
+    found = maps.score_maps(scripted, one_photo(wide), grounding).grounded
     assert (found["words"], found["outside"]) == (4, 1)
     assert found["mass_inside"]["attention"] == pytest.approx(1.0)
 
@@ -295,8 +289,8 @@ def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captione
     other = Example("y", Path("absent.png"))
     sentence = "^not one of 1 photos is annotated in the boxes of x$"
     with pytest.raises(UserError, match=sentence):  # And no photo was opened for it.
-        maps.score_maps(scripted, [other], EachItsPlace())
+        maps.score_maps(scripted, [other], OF_X)
     both = [Example("x", PHOTO), Example("y", PHOTO)]
     for examples, count in ((both, 1), ([both[0], other], 0)):  # One that is left out is neither.
-        found = maps.score_maps(scripted, examples, EachItsPlace(), left_out={}).grounded
+        found = maps.score_maps(scripted, examples, OF_X, left_out={}).grounded
         assert found["not_annotated"] == count

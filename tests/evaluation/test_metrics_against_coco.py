@@ -33,7 +33,7 @@ Tokens = list[str]
 def assert_equal_to_coco(hypotheses: list[Tokens], references: list[list[Tokens]]) -> None:
     results = {index: [" ".join(tokens)] for index, tokens in enumerate(hypotheses)}
     truth = {index: [" ".join(each) for each in texts] for index, texts in enumerate(references)}
-    corpus = Corpus.of(hypotheses, references)
+    corpus = Corpus(hypotheses, references)
     pairs = [(Rouge().compute_score(truth, results), rouge_l(corpus))]
     score, per_image = Bleu(4).compute_score(truth, results, verbose=0)
     pairs.append(((score, np.array(per_image).T), bleu(corpus)))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from captioner.data.synonyms import Synonyms
+from captioner.data.instances import Synonyms
 from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.corpus import Corpus, _sorted
 from captioner.evaluation.hallucination import chair
@@ -29,7 +29,7 @@ def test_document_frequency() -> None:
 
 
 def test_words_with_white_space_are_several_to_bleu_and_one_to_rouge() -> None:
-    corpus = Corpus.of([["22\xa03/4", "dogs"]], [[["22", "\xa0", "dogs"], ["3/4"]]])
+    corpus = Corpus([["22\xa03/4", "dogs"]], [[["22", "\xa0", "dogs"], ["3/4"]]])
     assert corpus.split.captions == [["22", "3/4", "dogs"]]
     assert corpus.split.references == [[["22", "dogs"], ["3/4"]]]
     assert corpus.lengths.tolist() == [2, 3, 1]
@@ -54,12 +54,12 @@ REFERENCES = [["a dog runs", "some grass"], ["a dog", "on a dog"], ["a dog"], ["
 
 def test_word_precision() -> None:
     assert content_stems(["the", "dogs", "are", "running"]) == ["dog", "run"]
-    metric = word_precision(Corpus.of(split(CAPTIONS), map(split, REFERENCES)))
+    metric = word_precision(Corpus(split(CAPTIONS), map(split, REFERENCES)))
     np.testing.assert_array_equal(metric.per_image, [0.75, 0.0, math.nan, 0.75])
     assert metric.scores.tolist() == [pytest.approx((0.75 + 0 + 0.75) / 3), 2 / 4]
     resampled = metric.of_totals(4 * metric.terms[[2, 0]])  # The third image only, then the first.
     np.testing.assert_allclose(resampled, [[0, 1], [0.75, 0]])
-    nothing = word_precision(Corpus.of([["the"], []], [[["the"]], [["a", "dog"]]]))
+    nothing = word_precision(Corpus([["the"], []], [[["the"]], [["a", "dog"]]]))
     assert nothing.scores.tolist() == [0, 1]
     scores = evaluate_captions(CAPTIONS, REFERENCES, metrics=["word-precision"])
     assert scores.by_name() == {"word-precision": pytest.approx(0.5), "captions with none": 0.5}

@@ -15,7 +15,7 @@ Words = list[str]
 
 
 def bleu(captions: list[Words], references: list[list[Words]]) -> Metric:
-    return corpus_bleu(Corpus.of(captions, references))
+    return corpus_bleu(Corpus(captions, references))
 
 
 def test_bleu_of_a_resample_is_bleu_of_the_repeated_captions() -> None:

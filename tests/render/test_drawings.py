@@ -10,9 +10,8 @@ from PIL import Image, ImageSequence
 from render_samples import PHOTO, REGION, attention
 
 from captioner.render.animation import HIGHLIGHT, MARGIN, frames, save_gif
-from captioner.render.overlay import overlay
+from captioner.render.overlay import fit, overlay
 from captioner.render.panels import panels
-from captioner.render.region import fit
 from captioner.render.typography import DOUBT_INK
 
 WORDS = ["a", "dog", "runs"]

@@ -4,8 +4,7 @@ import pytest
 from PIL import Image
 from render_samples import PHOTO, REGION, Floats, one_hot
 
-from captioner.render.overlay import STYLE, brightness, overlay, place
-from captioner.render.region import check_region, fit, pixels
+from captioner.render.overlay import STYLE, brightness, check_region, fit, overlay, place
 
 
 def _values(picture: Image.Image) -> Floats:
@@ -81,6 +80,9 @@ def test_values_of_the_spline_by_hand() -> None:
     corner = upsample(one_hot(5, 5, 0, 4), 5, 5)
     down, across = np.array([5 / 6, 1 / 6, 0, 0, 0]), np.array([0, 0, 0, 1 / 6, 5 / 6])
     np.testing.assert_allclose(corner, np.outer(down, across), atol=1e-12)
+    # Pixels whose centre is in the region: columns 0 to 8, rows 1 to 4.
+    placed = place(np.ones((1, 1)), (10, 5), (0.4, 0.6, 9.4, 4.6))
+    np.testing.assert_allclose(placed, np.pad(np.ones((4, 9)), ((1, 0), (0, 1))))
 
 
 def test_fit_scales_photo_and_region_alike() -> None:
@@ -89,5 +91,4 @@ def test_fit_scales_photo_and_region_alike() -> None:
     small = Image.new("RGB", (40, 20))
     assert fit(small, (0, 0, 40, 20), 100, enlarge=False) == (small, (0, 0, 40, 20))
 
-    assert pixels((0.4, 0.6, 9.4, 4.6)) == (0, 1, 9, 5)
     assert check_region((-1e-6, 0, 10 + 1e-6, 5), (10, 5)) == (0, 0, 10, 5)  # Rounding.

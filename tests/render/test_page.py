@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 from render_samples import PHOTO, REGION, attention
 
-from captioner.render.page import PageCaption, PageItem, html_page, save_html
-from captioner.render.web_page import phrases
+from captioner.render.page import PageCaption, PageItem, html_page, phrases, save_html
 
 
 class ParsedPage(HTMLParser):

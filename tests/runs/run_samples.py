@@ -20,7 +20,7 @@ from captioner.runs.run import Recipe, train_run
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping
 from captioner.training.step import Batches
-from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 
 Config = dict[str, Any]
 

@@ -9,19 +9,18 @@ import torch
 from coco_samples import write_instances
 from run_samples import Config, DrawnRows, recipe_of, whole_batches
 
-from captioner.data.batches import PairExample
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances
-from captioner.data.synonyms import read_synonyms
-from captioner.runs.batches import CaptionBatches, MapTargets, TranslationBatches
+from captioner.runs.batches import CaptionBatches, TranslationBatches
 from captioner.runs.features import PixelRows, StoredRows, encoder_of, read_training
+from captioner.text.token_batches import PairExample
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate.model import TranslationLoss
 from captioner.translate.recurrent_models import LuongConfig
 from captioner.translate.translator import TranslationModelConfig
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
-from captioner.vision.preprocessing import Augmentation, Preprocessing
+from captioner.vision.preprocessing import Augmentation
 
 WORDS = Vocabulary(["a", "b", "c", "d"])  # 4 to 7
 
@@ -58,7 +57,7 @@ def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(confi
 def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Config) -> None:
     recipe = recipe_of(config, encoder={"train": True}, training={"batch_size": 6})
     examples, *_ = read_training(recipe.data)
-    rows = PixelRows(examples, recipe.preprocessing, encoder_of(recipe), in_loss=True)
+    rows = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
     data = CaptionBatches(examples, range(6), WORDS, rows, recipe)
     first, second = whole_batches(data, 0)
     read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]
@@ -129,7 +128,7 @@ def test_long_captions_are_cut_and_a_self_critical_epoch_goes_over_every_photo_o
 
 
 def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a photo of 80x40 pixels with a dog in its right half; each box is laid on the map once."""
     sizes = {"size": (80, 40), "box": (40, 0, 40, 40), "file_name": "a.jpg"}
@@ -137,25 +136,27 @@ def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(
     instances, asked = CocoInstances([file]), []
     target = instances.target
     monkeypatch.setattr(instances, "target", lambda *of: (asked.append(of), target(*of))[1])
-    targets = MapTargets(
-        instances,
-        read_synonyms(),
-        ["photos/a.jpg", "photos/b.jpg"],
-        Vocabulary(["a", "dog", "puppy", "cat"]),  # 4 to 7
-        Preprocessing(size=32, resize="squash"),
-        (2, 2),
-    )
-    places = targets([0, 1], [[4, 5, 6, 7], [5]], 5)
-    assert places.shape == (2, 5, 4)
+    words = Vocabulary(["a", "dog", "puppy", "cat"])
+    photos = [
+        Example(f"photos/{name}.jpg", Path(f"{name}.jpg"), (caption,))
+        for name, caption in (("a", "a dog puppy cat"), ("b", "dog"))
+    ]
+    squashed = recipe_of(config, preprocessing={"size": 32, "resize": "squash"})
+    data = CaptionBatches(photos, [0, 1], words, DrawnRows(), squashed, instances, (2, 2))
+    (batch,) = whole_batches(data, 0)
+    places = dict(zip(batch.rows.tolist(), batch.places, strict=True))
+    assert batch.places.shape == (2, 5, 4)
     right, nothing = [0.0, 1.0, 0.0, 1.0], [0.0] * 4
     assert places[0].tolist() == [nothing, right, right, nothing, nothing]
     assert not places[1].any()
-    assert torch.equal(targets([0, 1], [[4, 5, 6, 7], [5]], 5), places)
-    assert asked == [("photos/a.jpg", "dog"), ("photos/a.jpg", "cat")]
+    assert [torch.equal(each.places, batch.places) for each in whole_batches(data, 0)] == [True]
+    assert sorted(asked) == [("photos/a.jpg", "cat"), ("photos/a.jpg", "dog")]
     # The middle square, a half of the photo's width, is seen: half of it is in the box.
-    cropped = Preprocessing(size=32, resize="crop", resize_shorter=32)
-    seen = replace(targets, preprocessing=cropped, map_shape=(1, 4))
-    assert seen([0], [[4, 5, 6, 7]], 5)[0, 1].tolist() == pytest.approx([0, 0, 1, 1])
+    crop = {"size": 32, "resize": "crop", "resize_shorter": 32}
+    cropped = replace(data, recipe=recipe_of(config, preprocessing=crop), map_shape=(1, 4))
+    (seen,) = whole_batches(cropped, 0)
+    row = seen.rows.tolist().index(0)
+    assert seen.places[row, 1].tolist() == pytest.approx([0, 0, 1, 1])
 
 
 PAIRS = [PairExample([4 + i % 5] * (1 + i % 7), [4 + i % 3] * (1 + i % 4)) for i in range(60)]

@@ -8,7 +8,6 @@ import torch
 from run_samples import Config
 
 import captioner
-from captioner.data.batches import encode_pairs
 from captioner.data.parallel import number_pairs
 from captioner.data.shapes import (
     UNSEEN_SEED,
@@ -19,7 +18,7 @@ from captioner.data.shapes import (
 )
 from captioner.decoding.options import TranslationSearch
 from captioner.evaluation.maps import score_maps
-from captioner.runs.batches import TranslationBatches
+from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.run import train_run
 from captioner.schema import from_mapping, to_mapping

@@ -32,7 +32,7 @@ def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
     said += [["<end>"], ["a", "<unk>", "cat", "<end>"]]
     frequency = DocumentFrequency.from_references(texts)
     expected = [
-        cider_d(Corpus.of([words], [texts[row]]), frequency).scores[0]
+        cider_d(Corpus([words], [texts[row]]), frequency).scores[0]
         for words, row in zip(said, (2, 2, 0, 0), strict=True)
     ]
     np.testing.assert_allclose(found.flatten().numpy(), expected, rtol=1e-6)

@@ -12,7 +12,7 @@ from samples import Output
 from captioner.cli.main import main
 from captioner.runs.run import train_run
 from captioner.runs.translation_task import read_texts
-from captioner.translate.translator_folder import load_translator
+from captioner.translate.translator import load_translator
 
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
@@ -25,8 +25,8 @@ def test_a_run_leaves_a_model_its_scores_and_its_translations(tmp_path: Path) ->
     scores = json.loads((folder / "scores.json").read_text())
     assert "version:" in scores["signatures"]["BLEU"]
     written = (tmp_path / "split" / "translations.txt").read_text().splitlines()
-    _, validation = read_texts(recipe().data)
-    found = translator.translate([pair.source for pair in validation.pairs])
+    _, (validation, _) = read_texts(recipe().data)
+    found = translator.translate([pair.source for pair in validation])
     same = sum(each.text == text for each, text in zip(found, written, strict=True))
     assert same >= 18  # The saved weights are rounded.
     assert {"train_loss", "BLEU", "chrF", "exact match"} <= log_of(tmp_path / "split")[-1].keys()

@@ -7,7 +7,7 @@ from scripts_samples import ROOT, run
 from small_translators import make_translator
 
 from captioner.evaluation.translations import score_translator
-from captioner.translate.translator_folder import load_translator, save_translator
+from captioner.translate.translator import load_translator, save_translator
 
 SCRIPT = str(ROOT / "scripts/compare_translators.py")
 SOURCES = ["a man sees a dog .", "the dog runs !", "a dog .", "the man sees the dog and runs ."]

@@ -8,7 +8,7 @@ import torch
 
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.vgg import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 
 NAMES = ("photos", "teachers", "teacher_features", "distill", "tables", "mean", "split")
 

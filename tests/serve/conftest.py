@@ -10,7 +10,7 @@ from serve_samples import Running, asking, make_captioner, make_translator, runn
 
 from captioner.caption.folder import save_model
 from captioner.serve.service import Service
-from captioner.translate.translator_folder import save_translator
+from captioner.translate.translator import save_translator
 
 __all__ = ["browser"]
 

@@ -115,7 +115,7 @@ def test_a_server_that_cannot_start_says_why(
     monkeypatch.setenv("CAPTIONER_TOKEN", " ")
     assert "CAPTIONER_TOKEN should hold a token" in refused(["serve"])
     monkeypatch.setitem(sys.modules, "captioner.serve.app", None)
-    assert 'captioner serve needs pip install "captioner[serve]"' in refused(["serve"])
+    assert 'uvicorn: pip install "captioner[serve]"' in refused(["serve"])
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from serve_samples import ROOT, files, running, started
 
 from captioner import load
 from captioner.cli.main import build_parser
-from captioner.demo import DEMO_PHOTO
+from captioner.model_folders import DEMO_PHOTO
 from captioner.serve.server import listen
 
 

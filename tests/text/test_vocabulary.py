@@ -1,6 +1,7 @@
-"""Vocabularies of words and subwords, and the batches of their indices."""
+"""Vocabularies of words and subwords, the batches of their indices; what the room refuses."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
-from captioner.text import SubwordVocabulary
+from captioner.text.languages import language_tag
 from captioner.text.plain_text import plain_text
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.text.vocabulary import (
     SPECIAL_WORDS,
+    SubwordVocabulary,
     Vocabulary,
     WordVocabulary,
     capitalise,
-    join_words,
     split_words,
 )
 
@@ -73,7 +74,7 @@ def test_any_json_is_a_vocabulary_or_refused(value: Any) -> None:
 )
 def test_words_and_signs(text: str, tokens: list[str]) -> None:
     assert split_words(text) == tokens
-    assert join_words(tokens) == text
+    assert WordVocabulary(Vocabulary([]), "keep").join(tokens) == text
 
 
 def there_and_back(vocabulary: WordVocabulary, text: str) -> str:
@@ -175,3 +176,38 @@ def test_learning_is_deterministic_and_pairs_of_letters_make_words() -> None:
 def test_a_piece_of_a_line_end_ends_no_line() -> None:
     assert KEPT.join(["▁a", "<0x0A>", "▁hat", "<0x0D>", "<0x09>"]) == "a hat"
     assert KEPT.join(["▁a", "<0xE2>", "<0x80>", "<0xA8>", "hat"]) == "a hat"  # U+2028
+
+
+LETTERS = 4 + 256 + len(set("".join(TEXTS)) - {" "}) + 1
+
+
+def load(kind: Any, value: object) -> Callable[[], object]:
+    return lambda: kind.from_json(value, "v.json")
+
+
+def words(*ordinary: object) -> dict[str, Any]:
+    return {"words": [*SPECIAL_WORDS, *ordinary], "case": "keep"}
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (load(Vocabulary, []), 'v.json has no "words" that begin with <pad>, <start>'),
+        (load(Vocabulary, {"words": ["a"]}), 'v.json has no "words" that begin'),
+        (load(Vocabulary, words("a", "b", "a")), "v.json: word 6, 'a', is no word, .* twice"),
+        (load(Vocabulary, words("a", 7)), "v.json: word 5, 7, is no word"),
+        (load(Vocabulary, words("<end>")), "word 4, '<end>', is no word, special"),
+        (load(SubwordVocabulary, []), 'v.json has no "model" that sentencepiece can read'),
+        (load(SubwordVocabulary, {"case": "keep", "model": "aaaa"}), 'no "model"'),
+        (lambda: SubwordVocabulary.learn(TEXTS, 100), f"100 subwords: .* alone are {LETTERS}$"),
+        (lambda: SubwordVocabulary.learn([" "]), "cannot learn text.size 8000 subwords: "),
+        *(
+            (lambda tag=tag: language_tag(tag, "--language"), "^--language .* is not a language")
+            for tag in ("", "d", "french", "de_DE", "de-")
+        ),
+    ],
+)
+def test_what_is_refused(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        call()
+    assert len(SubwordVocabulary.learn(TEXTS, LETTERS)) == LETTERS

@@ -28,7 +28,7 @@ from training_samples import (
 
 from captioner.errors import UserError
 from captioner.training.checkpoint import Position
-from captioner.training.loop import Interrupted
+from captioner.training.loop import Interrupted, RunLog
 
 
 def assert_same_run(found: Path, expected: Path) -> None:
@@ -210,3 +210,28 @@ def test_a_model_that_was_trained_before_is_validated_first(tmp_path: Path) -> N
     trained(split, 1, [5, 2])
     trained(split, 3, [3, 6])
     assert_same_run(split, whole)
+
+
+@pytest.mark.parametrize(("resume_at", "kept"), [(0, 0), (9, 0), (10, 1), (25, 2), (30, 3)])
+def test_a_resumed_run_keeps_what_was_before(tmp_path: Path, resume_at: int, kept: int) -> None:
+    RunLog(tmp_path, 5)  # Without a log, one begins.
+    run_log = RunLog(tmp_path)
+    for step in (10, 20, 30):
+        run_log.write({"step": step, "note": "é\u2028\n"})
+    RunLog(tmp_path, resume_at).write({"step": 31})
+    assert [each["step"] for each in log_of(tmp_path)] == [*[10, 20, 30][:kept], 31]
+
+
+@pytest.mark.parametrize("line", ['{"step": 2, "lo', "{}", "[3]", '{"step": "x"}', "\n\n"])
+def test_a_line_that_was_cut_off_is_taken_out(tmp_path: Path, line: str) -> None:
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n' + line)
+    RunLog(tmp_path, 5).write({"step": 6})
+    assert [each["step"] for each in log_of(tmp_path)] == [1, 6]
+
+
+def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    run_log = RunLog(tmp_path)
+    (tmp_path / "log.jsonl").unlink()
+    (tmp_path / "log.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*log\.jsonl: Is a directory"):
+        run_log.write({"step": 1})

@@ -11,8 +11,7 @@ from translation_samples import SIZE, make, ragged, tokens
 
 from captioner.attention.memory import Memory
 from captioner.attention.transformer import sinusoidal_positions
-from captioner.translate.model import Embeddings
-from captioner.translate.recurrent import FedCell, RecurrentNetwork, reverse_tokens
+from captioner.translate.model import Embeddings, FedCell
 from captioner.translate.transformer import Transformer, TransformerConfig
 
 PARTS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
@@ -81,8 +80,11 @@ def test_luong_global(name: str) -> None:
     model: Any = make(name)
     kind, is_fed, layers = model.config.cell, model.config.input_feeding, range(model.config.layers)
     source, fed = tokens(1, 4), tokens(1, 1, 3)
-    outputs, final = model.encoder.encode(model.embeddings.source(source))
-    states = [[each[0, layer] for each in final] for layer in layers]
+    outputs, final = model.encoder.network(model.embeddings.source(source))
+    final = (final,) if kind == "gru" else final  # (directions * layers, 1, H) each
+    if model.config.bidirectional:
+        final = [torch.cat([each[0::2], each[1::2]], dim=-1) for each in final]
+    states = [[each[layer, 0] for each in final] for layer in layers]
     if is_fed:
         given = map(cell_weights, model.cells)
     else:
@@ -152,6 +154,7 @@ def test_gnmt() -> None:
     torch.testing.assert_close(memory.values, outputs)
     said = model(memory, fed)
     lstm = torch_cell("lstm", cell_weights(model.bottom_decoder))
+    assert (model.bottom_decoder.known.bias[12:24] == 1).all()  # An open forget gate.
     bottom = [each[0, 0] for each in states[0]]
     keys = [Memory(key, key) for key in memory.keys.split(1, dim=1)]
     for time, token in enumerate(fed[0, 0]):
@@ -190,30 +193,6 @@ def test_embeddings_but_not_logits_are_scaled_by_the_root_of_their_size() -> Non
         for embed in (embeddings.source, embeddings.target):
             assert torch.equal(embed(given)[0], table[given[0]] * factor)
         assert torch.allclose(embeddings.logits(vectors), vectors @ table.T, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_an_encoder_is_torchs_sentence_by_sentence(kind: str, bidirectional: bool) -> None:
-    torch.manual_seed(0)
-    size = 4 if bidirectional else 8
-    encoder = RecurrentNetwork(kind, 5, size, layers=2, bidirectional=bidirectional)
-    embedded = torch.randn(3, 6, 5)
-    lengths = [4, 6, 1]
-    outputs, final = encoder.encode(embedded, torch.arange(6) < torch.tensor(lengths).unsqueeze(1))
-    for row, length in enumerate(lengths):
-        expected, own = encoder.network(embedded[row, :length])
-        torch.testing.assert_close(outputs[row, :length], expected)
-        assert (outputs[row, length:] == 0).all()
-        for one, other in zip(final, (own,) if kind == "gru" else own, strict=True):
-            joined = other if not bidirectional else torch.cat([other[0::2], other[1::2]], dim=-1)
-            torch.testing.assert_close(one[row], joined)  # (layers, D)
-
-
-def test_a_source_is_reversed_before_its_padding() -> None:
-    given = torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0]])
-    assert reverse_tokens(given, given > 0).tolist() == [[2, 6, 5, 4], [2, 7, 0, 0]]
-    assert FedCell("lstm", 2, 2, 3).known.bias[3:6].tolist() == [1, 1, 1]  # An open forget gate.
 
 
 # The Transformer

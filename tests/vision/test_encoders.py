@@ -21,10 +21,9 @@ from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
 from captioner.vision import encoders
-from captioner.vision.encoder import Encoder, EncoderConfig, read_weights
+from captioner.vision.encoder import Encoder, EncoderConfig, VGGConfig, VGGEncoder, read_weights
 from captioner.vision.encoders import build_encoder, encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.vision.vgg import VGGConfig, VGGEncoder
 
 CONFIG = """
 data: {format: shapes, shapes: {train: 3, validation: 2}}
@@ -108,11 +107,11 @@ def test_preprocessing_and_sizes_come_from_the_library() -> None:
         standard_deviation=(0.26862954, 0.26130258, 0.27577711),
     )
     assert Preprocessing.model_validate(filled) == expected
-    small = {"size": 112}
-    filled = with_encoder_sections({"preprocessing": small})  # VGG-19
-    assert filled["preprocessing"] == {**small, "resize_shorter": 128}
-    for given in (small | {"resize": "squash"}, small | {"resize_shorter": 120}):
-        assert with_encoder_sections({"preprocessing": given})["preprocessing"] == given
+    squashed, cropped = {"size": 112, "resize": "squash"}, {"size": 112, "resize_shorter": 120}
+    for given, added in (({"size": 112}, {"resize_shorter": 128}), (squashed, {}), (cropped, {})):
+        filled = with_encoder_sections({"preprocessing": given})  # VGG-19
+        expected = Preprocessing.model_validate(given | added)
+        assert Preprocessing.model_validate(filled["preprocessing"]) == expected
     filled = with_encoder_sections({"encoder": {"name": "torchvision/resnet18"}})
     assert filled["decoder"] == {"memory_size": 512}
     expected = Preprocessing(interpolation="bilinear")

@@ -94,10 +94,10 @@ def test_a_mark_is_seen_where_the_region_says(
     assert found_y == pytest.approx((y - top) / (bottom - top) * 224, abs=0.1)
 
 
-@pytest.mark.parametrize("size", [(1, 500), (1, 1), (4000, 3)])
-def test_extreme_shapes(size: tuple[int, int]) -> None:
-    seen = CROP.replace(**PLAIN)(Image.new("RGB", size, (51, 102, 255)))
-    torch.testing.assert_close(seen.mean(dim=(1, 2)), torch.tensor([0.2, 0.4, 1.0]))
+def test_extreme_shapes() -> None:
+    for size in ((1, 500), (1, 1), (4000, 3)):
+        seen = CROP.replace(**PLAIN)(Image.new("RGB", size, (51, 102, 255)))
+        torch.testing.assert_close(seen.mean(dim=(1, 2)), torch.tensor([0.2, 0.4, 1.0]))
 
 
 def test_a_photo_is_loaded_as_far_as_the_encoder_needs() -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from captioner.schema import choices
-from captioner.vision.vgg import ANNOTATION_SIZE, VGGConfig, VGGEncoder, VGGName
+from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 
 
 def torchvision_features(name: str) -> nn.Module:
@@ -28,7 +28,7 @@ def draw_normalisation(encoder: VGGEncoder) -> None:
             nn.init.uniform_(module.bias, -0.5, 0.5)
 
 
-@pytest.mark.parametrize("name", choices(VGGName))
+@pytest.mark.parametrize("name", choices(VGGConfig.model_fields["name"].annotation))
 def test_equal_to_torchvision_with_the_same_weights(name: str) -> None:
     torch.manual_seed(0)
     encoder = VGGEncoder(VGGConfig(name=name)).eval()

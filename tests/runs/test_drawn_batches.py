@@ -10,18 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.data.batches import (
-    Loader,
-    PairExample,
-    batches_by_photo,
-    batches_by_tokens,
-    collate_captions,
-    collate_pairs,
-    encode_pairs,
-    report_cut,
-)
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
+from captioner.runs.batches import Loader, batches_by_photo, batches_by_tokens, encode_pairs
+from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import WordVocabulary
 
 
@@ -91,7 +83,6 @@ def test_pairs_are_encoded_and_long_ones_cut_and_counted() -> None:
     assert examples == [PairExample([4, 5], [4]), PairExample([5], [5, 4])]
     assert cut == [1]
     assert encode_pairs(pairs, source, target, 9)[1] == []
-    assert report_cut("pair", [3, 9], "2 tokens") == "2 pairs cut to 2 tokens, the first in line 3"
 
 
 def test_batches_by_tokens() -> None:

@@ -1,7 +1,7 @@
 import csv
 import io
 
-from captioner.csv_tables import csv_text
+from captioner.tables import csv_text
 
 
 def test_no_text_is_a_formula_and_every_other_value_stays() -> None:
