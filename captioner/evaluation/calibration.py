@@ -24,8 +24,8 @@ from captioner.caption.confidence import Confidence, fit_weights, regressors
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.metrics import word_precision
 from captioner.evaluation.score import caption_examples
-from captioner.evaluation.word_precision import word_precision
 from captioner.tables import Row, text_table
 
 NOTHING_SHARE = 0.02

@@ -20,15 +20,11 @@ from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_examples
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
-from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.hallucination import chair
 from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
-from captioner.evaluation.rouge import rouge_l
+from captioner.evaluation.metrics import DocumentFrequency, bleu, cider_d, rouge_l, word_precision
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
-from captioner.evaluation.word_precision import word_precision
-from captioner.evaluation.wording import fluency, text_diversity
+from captioner.evaluation.wording import chair, fluency, text_diversity
 from captioner.files import read_json, write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
@@ -248,8 +244,7 @@ class Scorer:
                 )
             theirs = scored([others[str(image)] for image in captions])
             compared = compare(scores.metrics, theirs.metrics, confidence)
-            by_name = {score: each._asdict() for score, each in compared.items()}
-            found["comparison"] = {"first": name, "second": str(self.against), "scores": by_name}
+            found["comparison"] = {"first": name, "second": str(self.against), "scores": compared}
         if self.confidence is not None or self.against is not None:
             found |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
         return scores

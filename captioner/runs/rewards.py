@@ -10,9 +10,8 @@ from torch import Tensor
 
 from captioner.caption.losses import SelfCriticalConfig
 from captioner.caption.reinforce import Reward
-from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.word_precision import content_stems
+from captioner.evaluation.metrics import DocumentFrequency, cider_d, content_stems
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 
@@ -60,7 +59,7 @@ def content_words_worth(
 ) -> Worth:
     """The number of a caption's content words that a reference has, less those that none has.
 
-    Each stem counts once; see `captioner.evaluation.word_precision`.
+    Each stem counts once; see `captioner.evaluation.metrics`.
     """
     stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
     known = [{s for words in captions for s in content_stems(words)} for captions in references]

@@ -17,10 +17,10 @@ from samples import make_captioner, photo
 from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.calibration import calibrate
-from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.corpus import Metric
 from captioner.evaluation.java_metrics import check_java_metric
 from captioner.evaluation.maps import map_spread
+from captioner.evaluation.metrics import DocumentFrequency
 from captioner.evaluation.score import Scorer, evaluate_captions, read_results, score_results
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.evaluation.translations import evaluate_translations

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from captioner.data.instances import Synonyms
-from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.corpus import Corpus, _sorted
-from captioner.evaluation.hallucination import chair
+from captioner.evaluation.metrics import DocumentFrequency, content_stems, word_precision
 from captioner.evaluation.score import evaluate_captions
-from captioner.evaluation.word_precision import content_stems, word_precision
-from captioner.evaluation.wording import fluency, text_diversity
+from captioner.evaluation.wording import chair, fluency, text_diversity
 from captioner.text.ngrams import PeoplesNgrams
 
 

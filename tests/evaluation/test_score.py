@@ -14,10 +14,8 @@ from captioner.data.example import Example
 from captioner.data.readers import read_examples
 from captioner.errors import UserError
 from captioner.evaluation import score
-from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.rouge import rouge_l
+from captioner.evaluation.metrics import bleu, cider_d, rouge_l
 from captioner.evaluation.score import CaptionScores, Scorer, read_results
 from captioner.evaluation.significance import NOTHING
 from captioner.text.tokenizer import tokenize
