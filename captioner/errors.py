@@ -8,12 +8,10 @@ from contextlib import contextmanager
 
 
 class UserError(Exception):
-    """Wrong input: a file, a field, a record.
+    """Wrong input, in one sentence: what is wrong, where, and what to do; exit code 2.
 
-    The message is one sentence: what is wrong, where, and what to do. The command line prints it
-    and exits with code 2. Whatever reads, writes or looks up what a user named may raise it; a
-    docstring says so only where the reason surprises. A mistake of the calling program is a
-    `ValueError`.
+    Whatever reads, writes or looks up what a user named may raise it; a docstring says so only
+    where the reason surprises. A mistake of the calling program is a `ValueError`.
     """
 
 
@@ -29,7 +27,7 @@ def refuse_missing(need: str, extra: str) -> Iterator[None]:
 def near_names(
     name: object, known: Iterable[str], count: int = 3, cutoff: float = 0.6
 ) -> list[str]:
-    """At most `count` of the known names, whose likeness to `name` is at least `cutoff`."""
+    """The known names most like `name`. cutoff: the least likeness, 0 to 1."""
     return difflib.get_close_matches(str(name), list(known), count, cutoff)
 
 

@@ -33,10 +33,7 @@ def temporary_path(folder: Path, suffix: str = "") -> Path:
 
 
 def remove_temporaries(folder: Path, age: float = 3600.0) -> None:
-    """Remove temporary files and folders that killed processes left in a folder.
-
-    age: seconds since they were changed; 0 if no other process can be writing.
-    """
+    """Remove what killed processes left in a folder, unless changed less than `age` seconds ago."""
     for path in sorted(folder.glob(f"{_TEMPORARY}*")):
         with contextlib.suppress(OSError):  # They harm nobody.
             if time.time() - path.stat().st_mtime < age:
@@ -51,10 +48,9 @@ def remove_temporaries(folder: Path, age: float = 3600.0) -> None:
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path to write to, which replaces `path` on a clean exit.
 
-    The temporary file is in the same folder (made if missing) and has the same suffix. It is
-    flushed to disk before it is renamed, and the folder after, so that a power loss leaves the old
-    file or the new; it is removed when the block raises. Permissions stay. A link stays; its target
-    is replaced. Pipes and devices are written to.
+    Both have a folder, made if missing, and a suffix in common. The file is flushed to disk before
+    it is renamed, and the folder after: a power loss leaves the old file or the new. Permissions
+    and links stay; a link's target is replaced. Pipes and devices are written to.
     """
     with refuse_os_errors(f"cannot write {path}"):
         target = Path(os.path.realpath(path))
@@ -129,10 +125,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def write_text(path: str | os.PathLike[str], content: str, encoding: str = "utf-8") -> None:
-    """Write `content` to `path` atomically.
-
-    A lone surrogate, of a file name that is not UTF-8, is written as \\udcXX, which JSON restores.
-    """
+    """Write `content` atomically; a surrogate, of a file name, as \\udcXX, which JSON restores."""
     write_bytes(path, content.encode(encoding, "backslashreplace"))
 
 
@@ -153,9 +146,8 @@ def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
     except FileNotFoundError:
         raise UserError(f"{what} {path} does not exist") from None
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{what} {path} is not UTF-8 text (byte {error.start}): save it as UTF-8"
-        ) from None
+        problem = f"is not UTF-8 text (byte {error.start}): save it as UTF-8"
+        raise UserError(f"{what} {path} {problem}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {what} {path}: {reason}") from None
@@ -170,10 +162,7 @@ def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
-    """Raise `UserError` unless files can be written to a folder, which need not exist yet.
-
-    what: the output, such as an option, for messages.
-    """
+    """Raise `UserError`, which names `what`, unless a folder, also a new one, takes files."""
     existing = Path(folder)
     while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent

@@ -1,8 +1,4 @@
-"""Model folders: finds them by name, path or address, saves them, reads their config and card.
-
-An address of the model hub is `hf://user/name` or `hf://user/name@revision`: a branch, a tag or a
-commit. huggingface_hub downloads and uploads.
-"""
+"""Model folders: finds them by name, path or address, saves them, reads their config and card."""
 
 from __future__ import annotations
 
@@ -98,7 +94,8 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     """The folder of a packaged model, by name, or of another, by its path or that of its run.
 
     A name wins over a path; write `./default` for a folder of that name. A model on the hub, by
-    `hf://user/name` or `hf://user/name@revision`, is downloaded unless it is cached.
+    `hf://user/name` or `hf://user/name@revision` (a branch, tag or commit), is downloaded unless it
+    is cached.
     """
     packaged = packaged_models()
     if str(name_or_path) in packaged:
@@ -160,12 +157,9 @@ def described(
 
 
 def _gist(card: str, folder: Path) -> str:
-    """A model card up to its first section, without the fields for hubs, and where the rest is.
-
-    Control characters, with which a stranger's card could steer a terminal, are left out.
-    """
+    """A model card up to its first section, without the fields for hubs, and where the rest is."""
     text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()
-    text = re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", "", text)
+    text = re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", "", text)  # It could steer a terminal.
     start, section, _ = text.partition("\n## ")
     rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
     return start.rstrip() + rest
@@ -186,14 +180,12 @@ def _parse(name: str | os.PathLike[str]) -> tuple[str, str, str | None]:
 
 
 def _fetch(name: str | os.PathLike[str]) -> Path:
-    """The cached folder of a model, which is named by its commit; downloads what is not cached.
-
-    The config comes first: a repository of another kind is refused before its weights.
-    """
+    """The cached folder of a model, which is named by its commit; downloads what is not cached."""
     address, repository, revision = _parse(name)
     with _explained(address):
         from huggingface_hub import snapshot_download
 
+        # First, so that a repository of another kind is refused before its weights.
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
         if kind_of(folder) is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
@@ -210,10 +202,7 @@ def pinned(name: str) -> str:
 
 
 def push_model(folder: Path, name: str, private: bool = False) -> str:
-    """Upload the files of a model in one commit, and return the address with the commit.
-
-    The repository is created if needed. private: refuse one that is public.
-    """
+    """Upload a model in one commit; returns its address. private: refuse a public repository."""
     address, repository, revision = _parse(name if is_address(name) else f"hf://{name}")
     if revision:
         raise UserError(f"{address} names a revision, which a push makes; leave it out")
@@ -233,10 +222,7 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
 
 @contextmanager
 def _explained(address: str, has_bars: bool = False) -> Iterator[None]:
-    """Turns errors of huggingface_hub into one sentence, and silences its warnings.
-
-    has_bars: shows its progress, on a terminal.
-    """
+    """Makes one sentence of huggingface_hub's errors; shows no warnings, and bars if `has_bars`."""
     with refuse_missing(f"{address} needs huggingface_hub", "hub"):
         from huggingface_hub import errors
 

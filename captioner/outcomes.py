@@ -44,11 +44,8 @@ def share_out(
 
 
 def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
-    """Processes or threads that load photos, where `local_ranks` processes share the cores.
-
-    0 on a CPU, where the model uses every core, and on MPS, where macOS cannot fork safely.
-    """
-    if device.type != "cuda":
+    """Processes or threads that load photos, where `local_ranks` processes share the cores."""
+    if device.type != "cuda":  # A model uses every core of a CPU; macOS cannot fork safely.
         return 0
     return max(1, min(8, (os.cpu_count() or 1) // local_ranks))
 
@@ -56,10 +53,9 @@ def loading_workers(device: torch.device, local_ranks: int = 1) -> int:
 def in_background(
     compute: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """Yield the result of each item, in order. Items are read in the calling thread.
+    """Yield the result of each item, in order; items are read in the calling thread.
 
-    workers: threads that share the processor's, with as many items ahead; 0: compute each item
-        before the next is read.
+    workers: threads, which share torch's, with as many items ahead; 0: nothing is read ahead.
     """
     if workers == 0:
         yield from map(compute, items)

@@ -10,10 +10,7 @@ from tqdm import tqdm
 
 _LINE_SECONDS = 10.0  # Least time between two plain lines.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
-_LINE = (
-    "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_noinv_fmt}, {elapsed} taken, {remaining} left"
-    "{postfix}"
-)
+_LINE = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_noinv_fmt}, {elapsed} taken, {remaining} left"
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
@@ -37,12 +34,9 @@ class _Lines(_Bar):
 def progress_bar(
     what: str, total: int, unit: str = "items", start: int = 0, shown: bool = True
 ) -> tqdm[Any]:
-    """Shows on standard error how far a piece of work is, its rate and the time left.
-
-    start: items done before, which do not count in the rate. shown: False for no output.
-    """
+    """Shows progress on standard error. start: items done before, which the rate leaves out."""
     options: dict[str, Any] = {"desc": what, "total": total, "unit": f" {unit}", "initial": start}
     if sys.stderr.isatty():
         return _Bar(**options, disable=not shown, dynamic_ncols=True, bar_format=_BAR)
     options |= {"mininterval": _LINE_SECONDS, "miniters": 1, "file": io.StringIO()}
-    return _Lines(**options, disable=not shown, bar_format=_LINE)
+    return _Lines(**options, disable=not shown, bar_format=_LINE + "{postfix}")

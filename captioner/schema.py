@@ -78,16 +78,13 @@ class Kinds(Config):
 
 
 class Records(Config):
-    """Base of JSON files that others write, of which other fields are ignored.
-
-    Their many records are `TypedDict`s, which take this config over, in a list that is `FailFast`.
-    """
+    """Base of JSON files by others, whose other fields are ignored; records are `TypedDict`s."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 def from_mapping(kind: type[Instance], mapping: Any, where: str) -> Instance:
-    """Validate a mapping as YAML or JSON gives it. where: names the file in messages."""
+    """Validate a mapping of YAML or JSON. where: names the file in messages."""
     try:
         return kind.model_validate(dict(mapping) if isinstance(mapping, Mapping) else mapping)
     except ValidationError as error:

@@ -24,8 +24,7 @@ def csv_text(
 ) -> str:
     """A header and a row for each record. columns: their keys; by default those of the first.
 
-    An apostrophe is put before a text that a spreadsheet would take for a formula, as a file name
-    can be one that runs programs. JSON keeps the name as it is.
+    An apostrophe precedes a text that is a formula to a spreadsheet, which could run programs.
     """
     columns = columns or list(records[0])
     table = io.StringIO()
@@ -81,10 +80,7 @@ def pyarrow_library() -> Any:
 
 @contextmanager
 def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
-    """Yields a function that adds rows to a file, which replaces `path` at the end.
-
-    types: pyarrow's name of the type of each column, such as `string`.
-    """
+    """Yields a function that adds rows to a file, which replaces `path`; columns as in pyarrow."""
     arrow = pyarrow_library()
     schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in types.items()])
     rows: list[Mapping[str, Any]] = []

@@ -18,10 +18,7 @@ _DIGEST = "sha256"  # In the header of a file: the digest of its tensors.
 
 
 def named_tensors(modules: Mapping[str, nn.Module], dtype: torch.dtype) -> dict[str, Tensor]:
-    """The tensors of modules by part on the CPU, named `part.name`, ready to be written.
-
-    dtype: type of floating-point tensors; the others keep theirs.
-    """
+    """The tensors of modules by part, named `part.name`, on the CPU; floats become `dtype`."""
     tensors = nn.ModuleDict(modules).state_dict()
     for name, tensor in tensors.items():
         stored = tensor.to(dtype) if tensor.is_floating_point() else tensor
@@ -39,11 +36,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a file.
-
-    A file is damaged if its digest is of other tensors, or, without a digest, if a tensor holds NaN
-    or infinity.
-    """
+    """Read all tensors of a file; without a digest, NaN and infinity are a damage."""
     if not path.is_file():
         raise UserError(f"model weights {path} do not exist")
     try:
@@ -78,13 +71,11 @@ def fill(
     source: str | Path,
     prefix: str = "",
 ) -> None:
-    """Fill a module, or tensors by name, in place from other tensors by name.
+    """Fill a module, or tensors by name, in place from tensors whose names begin with `prefix`.
 
-    tensors: the names of the module's tensors follow `prefix`; names without it are ignored.
-    Values are converted to the type and memory format of the module. A module on the device `meta`
-    is moved to the CPU, in float32 also if torch's default type is another.
-    source: of the tensors; begins the message that names the first one that does not fit, and then
-    nothing is filled.
+    Values take the type and memory format of the module. A module on the device `meta` is moved to
+    the CPU, in float32 also if torch's default type is another. source: of the tensors; begins the
+    message about the first one that does not fit, and then nothing is filled.
     """
     expected = module.state_dict() if isinstance(module, nn.Module) else module
     given = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}

@@ -160,7 +160,6 @@ def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]
 
 
 FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
-"""The fields of a line's format."""
 
 
 class _Formatter(Formatter):
@@ -178,17 +177,15 @@ def formatted(form: str, values: Mapping[str, Any]) -> str:
 
 
 def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None) -> Iterator[str]:
-    """A line for each caption of a photo.
+    """A line `path: sentence` for each caption of a photo.
 
-    is_alone: whether there is one photo, whose line is its sentence; otherwise `path: sentence`. A
-        doubt of its only caption goes to standard error.
+    is_alone: whether it is the only photo: a line has no path, and doubt goes to standard error.
     """
     versions = (caption, *caption.alternatives)
     for rank, version in enumerate(versions, start=1):
         if form:
             values = {name: getattr(version, name, None) for name in FIELDS}
-            values |= {"path": path, "caption": version.text, "rank": rank}
-            yield formatted(form, values)
+            yield formatted(form, {**values, "path": path, "caption": version.text, "rank": rank})
             continue
         notes = [version.doubt] if version.doubt else []
         if len(versions) > 1:

@@ -1,7 +1,4 @@
-"""Describes photos: in XMP sidecars and texts beside them, and in themselves by exiftool.
-
-Adobe, *XMP Specification Part 3* for the names of sidecars; exiftool: https://exiftool.org.
-"""
+"""Describes photos: in XMP sidecars and texts beside them, and in themselves by exiftool."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import subprocess
 import tempfile
 from base64 import b64decode
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -76,8 +73,8 @@ class Descriptions:
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
         """The files beside a photo, with their options.
 
-        Lightroom reads `photo.xmp`, which is written unless there is a `photo.jpg.xmp` alone;
-        digiKam and darktable read `photo.jpg.xmp`.
+        Lightroom reads `photo.xmp`, the name in Adobe's XMP Specification Part 3, which is written
+        unless there is a `photo.jpg.xmp` alone; digiKam and darktable read `photo.jpg.xmp`.
         """
         path, xmp = Path(photo), self._options.xmp
         with_suffix, without = path.with_name(f"{path.name}.xmp"), path.with_suffix(".xmp")
@@ -105,12 +102,11 @@ class Descriptions:
                 raise UserError(f"{path} holds another text; --overwrite replaces it")
             files.write_text(path, line)
         else:
+            write: Callable[[Path, Description, bool], bool] = write_xmp
             if option == "embed":
                 self._embedder = self._embedder or Embedder()
-                is_set = self._embedder.embed(str(path), description, overwrite)
-            else:
-                is_set = write_xmp(path, description, overwrite)
-            if not is_set:
+                write = self._embedder.embed
+            if not write(path, description, overwrite):
                 self._notes["descriptions by others that stay; --overwrite replaces them"] += 1
 
     def close(self) -> None:
@@ -146,11 +142,10 @@ class Embedder:
             start_new_session=True,  # Ctrl-C lets it finish its photo.
         )
 
-    def embed(self, photo: str, description: Description, overwrite: bool = False) -> bool:
+    def embed(self, photo: Path, description: Description, overwrite: bool = False) -> bool:
         """Write the description into a photo: all else stays as it is, pixels and date as well.
 
-        overwrite: replace a description that captioner did not write.
-        Returns whether the description was set; False if one by somebody else stays.
+        Returns whether it was set: a description by others stays unless `overwrite`.
         """
         path = os.path.realpath(photo)
         answer = self._run("-j", "-b", "-G0", "-FileType", "-XMP", "-IPTC:all", path)
@@ -197,8 +192,8 @@ class Embedder:
         assert self._exiftool.stdout is not None
         if any("\n" in argument for argument in arguments):
             return "its name has a line break"
+        command = ("-q", "-q", *arguments, "-echo3", "{ready}", "-execute", "")
         with files.refuse_os_errors("cannot write to exiftool"):
-            command = ("-q", "-q", *arguments, "-echo3", "{ready}", "-execute", "")
             self._exiftool.stdin.write("\n".join(command))
             self._exiftool.stdin.flush()
         answer = ""

@@ -72,18 +72,13 @@ class PrintCompletion(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    parser = CommandParser(
-        prog="captioner",
-        usage="captioner COMMAND [options]",
-        description=DESCRIPTION,
-        formatter_class=HelpFormatter,
-    )
+    usage = "captioner COMMAND [options]"
+    parser = CommandParser("captioner", usage, DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
     about = "print a script that completes commands, options and files in this shell"
     parser.add_argument("--completion", action=PrintCompletion, choices=SHELLS, help=about)
-    commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, prog="captioner"
-    )
+    group = {"title": "commands", "metavar": "COMMAND"}
+    commands = parser.add_subparsers(**group, required=True, prog="captioner")
     for module in (caption, translate, serve, train, evaluate, models):
         module.add_commands(commands)
     return parser
@@ -98,13 +93,10 @@ def refuse_removed(words: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code, as `run_program` does.
-
-    Sets OMP_WAIT_POLICY, if it is not set, before torch is imported: its threads would spin while
-    they wait, which slows a busy machine several times. The garbage collector looks ten times less
-    often through the many objects of imported modules, and not at exit: a fifth of torch's import.
-    """
+    """Run the command line; returns the exit code, as `run_program` does."""
+    # torch's threads would spin while they wait, which slows a busy machine several times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Garbage collection among the many objects of modules takes a fifth of torch's import.
     gc.set_threshold(10_000)
     atexit.register(gc.freeze)
 

@@ -36,7 +36,7 @@ Record = dict[str, Any]
 PLACES = ("xmp", "text", "embed")
 """The options of `Descriptions`."""
 
-_TABLES = ("parquet", "jsonl", "json", "csv")
+_TABLES = ("parquet", "jsonl", "json", "csv", "html")
 _OF_CAPTION = ("caption", "log_probability", "score", "confidence", "sure", "language")
 _OF_PHOTO = ("model", "bytes", "modified", "error")
 _COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *PLACES, *_OF_PHOTO)
@@ -60,13 +60,9 @@ class Drawn(NamedTuple):
 def opened_outputs(
     options: argparse.Namespace, photos: Mapping[str, ImageSource]
 ) -> Iterator[Outputs]:
-    """Yields outputs that are finished at the end, also when interrupted.
-
-    Locks the tables and the page: a second process would overwrite their records.
-    """
+    """Yields outputs, finished at the end, also when interrupted; locks tables and page."""
     with ExitStack() as stack:
-        paths = {getattr(options, name) for name in (*_TABLES, "html")}
-        for path in paths - {None, "", "-"}:
+        for path in {getattr(options, name) for name in _TABLES} - {None, "", "-"}:
             stack.enter_context(files.file_lock(path))
         outputs = Outputs(options, photos)
         stack.callback(outputs.finish)
@@ -76,12 +72,11 @@ def opened_outputs(
 class Outputs:
     """Writes captions where the options of `captioner caption` say.
 
-    Records go to --jsonl as they come, and by `finish` to --json and --csv, for which memory holds
-    them, and --parquet, for which a file does.
+    Records go to --jsonl and --parquet as they come, and by `finish` to --json and --csv.
 
     photos: to caption, by name.
     finished: the photos whose captions --resume found in the JSON lines.
-    remaining: the photos to caption: the others, and for --html all.
+    remaining: the others, and for --html all photos.
     workers: threads that should `draw`; 0 if there is nothing to draw.
     """
 
@@ -99,8 +94,8 @@ class Outputs:
         is_described = any(getattr(options, name) for name in PLACES)
         self._descriptions = Descriptions(options, photos) if is_described else None
         self._has_lines = bool(options.resume and os.path.exists(options.jsonl))
-        common = ((name, getattr(options, name)) for name in (*_TABLES, "html"))
-        written = chain(common, chain.from_iterable(map(self._files, photos)))
+        tables = ((name, getattr(options, name)) for name in _TABLES)
+        written = chain(tables, chain.from_iterable(map(self._files, photos)))
         given = [(f"--{name}", os.fspath(p)) for name, p in written if p not in (None, "-")]
         check_files(given, options.overwrite or self._has_lines, folders=("--words",))
         if self._has_lines:
@@ -135,8 +130,7 @@ class Outputs:
     def add(self, drawn: Drawn) -> str:
         """Write what is beside a photo and its JSON line; collect its record for the tables.
 
-        Returns why it failed or what could not be written, which the record has as well; "" if all
-        went well.
+        Returns why it failed or what could not be written, as the record has it; "" if all is well.
         """
         item, problems = drawn.item, [*drawn.problems]
         if drawn.page:
@@ -155,8 +149,8 @@ class Outputs:
                 record["files"] = written
         if error := "; ".join(problems):
             record["error"] = error
-        record |= {"model": self._options.model}
-        record |= _state(self._photos.get(item.name, item.name))
+        source = self._photos.get(item.name, item.name)
+        record |= {"model": self._options.model, **_state(source)}
         path = self._options.jsonl
         if path == "-":
             sys.stdout.write(files.json_text(record, indent=None))
@@ -172,7 +166,7 @@ class Outputs:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
         if self._descriptions:
             self._descriptions.close()
-        given = ((name, getattr(self._options, name)) for name in (*_TABLES, "html"))
+        given = ((name, getattr(self._options, name)) for name in _TABLES)
         written = [(name, Path(path)) for name, path in given if path]
         _, problems = files.write_each(written, self._finish)
         if problems:
@@ -230,8 +224,7 @@ class Outputs:
     def _keep_finished(self) -> None:
         """Find the photos of an earlier run that need no caption, and take up its records.
 
-        Such a photo has the same size, time of change and files as in its last line, without an
-        error. Lines of others stay until new ones replace them: a killed run loses none.
+        Lines of the others stay until new ones replace them: a killed run loses none.
         """
         path = self._options.jsonl
         origin = os.path.normpath(self._options.model), self._options.language
@@ -257,6 +250,7 @@ class Outputs:
             _write_lines(temporary, _latest(self._options.jsonl))
 
     def _is_finished(self, photo: str, record: Record) -> bool:
+        """Whether the photo has the size and time of its record, and its files are there."""
         written, state = record.get("files", {}), _state(self._photos[photo])
         wanted = self._files(photo)
         if self._descriptions:
@@ -291,8 +285,7 @@ def _names_a_file(path: str) -> bool:
 def output_names(photos: Iterable[str]) -> dict[str, str]:
     """The path of every photo below the folder that holds all of them, without its suffix.
 
-    Photos that would have the name of another, with or without its suffix, keep their suffix. Names
-    that differ in case alone count as one, as on many file systems. `-` is standard input.
+    Photos whose names differ in suffix or case alone keep it; `-` is standard input.
     """
     folders = [os.path.dirname(os.path.abspath(photo)) for photo in photos if photo != "-"]
     top = os.path.commonpath(folders) if folders else ""

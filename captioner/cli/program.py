@@ -23,13 +23,11 @@ def script_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
-    """Run `main`; returns the exit code.
+    """Run `main`; returns the exit code. Standard output is UTF-8 unless it is a terminal.
 
-    0, or the result of `main`: success. 2: `UserError`, printed after the program's `name` on
-    standard error, or standard output cannot be written. 130: Ctrl-C or SIGTERM, both raised as
-    `KeyboardInterrupt`; a second SIGTERM kills the process. 141: broken pipe.
-
-    Standard output is UTF-8 unless it is a terminal.
+    The result of `main`, or 0. 2: `UserError`, printed after the program's `name`, or standard
+    output cannot be written. 130: Ctrl-C or SIGTERM, both raised as `KeyboardInterrupt`; a second
+    SIGTERM kills the process. 141: broken pipe.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -37,8 +35,7 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         raise KeyboardInterrupt
 
     for stream in (sys.stdout, sys.stderr):
-        # File names may be invalid in the stream's encoding.
-        if hasattr(stream, "reconfigure"):
+        if hasattr(stream, "reconfigure"):  # File names may be invalid in its encoding.
             encoding = "utf-8" if stream is sys.stdout and not stream.isatty() else None
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
     before = signal.signal(signal.SIGTERM, interrupt)
@@ -53,8 +50,7 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         report(str(error) or "interrupted", name)
         return 128 + signal.SIGINT
     except OSError as error:
-        # Without a file name: other files are named in a `UserError`.
-        if error.errno not in _UNWRITTEN or error.filename is not None:
+        if error.errno not in _UNWRITTEN or error.filename is not None:  # Of another file.
             raise
         # Python flushes what is left at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

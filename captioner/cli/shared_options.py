@@ -41,10 +41,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors show its own usage and what may have been meant.
-
-    PATHs may stand between options.
-    """
+    """A parser whose errors say what may have been meant; PATHs may stand between options."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, or end the program for arguments that are not known."""
@@ -124,10 +121,7 @@ def check_data_set(arguments: argparse.Namespace) -> None:
 def add_machine(
     parser: argparse.ArgumentParser, batch: str = "", batch_size: int = 0, precision: bool = True
 ) -> None:
-    """Add the group of --device and, for models in use, --precision and --batch-size.
-
-    batch: what --batch-size counts, "" for neither option. batch_size: its default.
-    """
+    """Add --device and, if `batch` says what --batch-size counts, that and --precision."""
     add = add_group(parser, "machine")
     add("--device", "DEVICE", "cpu, cuda, cuda:N, mps or auto", default="auto")
     if batch and precision:
@@ -140,9 +134,9 @@ def add_machine(
 def add_search(
     parser: argparse.ArgumentParser, kind: type[SearchOptions], explained_in: str = ""
 ) -> None:
-    """Add an option, by default None, for every field of a search.
+    """Add an option for every field of a search.
 
-    explained_in: the command whose help lists the options; --n-best is left out.
+    explained_in: the command whose help lists them all; --n-best is left out.
     """
     where = f"--beam, --sample and more: see captioner {explained_in} --help"
     title = "search (defaults: the model's own)"

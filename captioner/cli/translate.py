@@ -7,10 +7,10 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
@@ -23,7 +23,6 @@ from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
     from captioner.render.alignment import Alignment
-    from captioner.translate.translation import Translation
 
 DESCRIPTION = """\
 Translates text line by line, from standard input or a file.
@@ -108,12 +107,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
     from captioner.models import load_translator
 
-    file, path, is_one = _open(arguments.file), None, False
+    file, path, is_one, is_json = _open(arguments.file), None, False, False
     if arguments.alignment is not None:
         from captioner.render.save import PLOT_SUFFIXES, check_suffix
 
         path = Path(arguments.alignment)
         check_suffix(path, (*_AT_ONCE, *PLOT_SUFFIXES))
+        is_json = path.suffix.lower() == ".json"
         is_one = path.suffix.lower() in _AT_ONCE
         paths = [path] if is_one else [path, path.with_stem(f"{path.stem}-2")]
         shared.check_files([("--alignment", str(each)) for each in paths], arguments.overwrite)
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines, again = tee(_lines(file))
     shown = "standard input" if arguments.file == "-" else arguments.file
     failed = False
-    aligned: list[tuple[str, str, Translation, Alignment]] = []
+    aligned: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
         sentences = (line for line, _ in lines)
@@ -151,13 +151,21 @@ def run(arguments: argparse.Namespace) -> int:
                     continue
                 pieces = arguments.pieces
                 alignment = translation.by_token() if pieces else translation.by_word()
-                if is_one:
-                    aligned.append((line, error, translation, alignment))
-                else:
+                if not is_one:
                     _draw_alignment(path, number, alignment, error)
+                elif is_json:
+                    unread = {"score": None, "log_probability": None, "error": error}
+                    record = {"source": line, **translation.to_dict()}
+                    aligned.append(record | unread if error else record)
+                else:
+                    aligned.append((f"({error})" if error else translation.text, alignment))
         finally:  # Also when interrupted.
-            if path and is_one:
-                _write_alignments(path, aligned)
+            if path and is_json:
+                write_json(path, aligned)
+            elif path and aligned:
+                from captioner.render.alignment import alignment_page
+
+                write_text(path, alignment_page(aligned))
     return 2 if failed else 0
 
 
@@ -217,24 +225,3 @@ def _draw_alignment(path: Path, number: int, alignment: Alignment, error: str) -
         report(f"there is no picture {picture} of line {number}: {reason}")
     elif missing := " ".join(save_heat_map(picture, alignment)):
         report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
-
-
-def _write_alignments(
-    path: Path, aligned: Sequence[tuple[str, str, Translation, Alignment]]
-) -> None:
-    """Write alignments as JSON or as a page.
-
-    aligned: lines, why they could not be read, their translations, and these by word or token.
-    """
-    if path.suffix.lower() == ".json":
-        unread = {"score": None, "log_probability": None}
-        records = []
-        for line, error, translation, _ in aligned:
-            failure = {**unread, "error": error} if error else {}
-            records.append({"source": line, **translation.to_dict(), **failure})
-        write_json(path, records)
-    elif aligned:
-        from captioner.render.alignment import alignment_page
-
-        items = [(f"({error})" if error else each.text, shown) for _, error, each, shown in aligned]
-        write_text(path, alignment_page(items))

@@ -35,7 +35,6 @@ def load(
 
     To train or save a model, use `load_model` of `captioner.caption.folder` instead.
     """
-    # Imported here: they import torch.
     from captioner.caption.folder import load_model
     from captioner.devices import choose_device, choose_precision, use_fast_kernels
 
@@ -51,10 +50,7 @@ def load_translator(
     device: torch.device | str = "cpu",
     precision: str = "float32",
 ) -> Translator:
-    """Load a translator: the packaged one by default, another by name or folder.
-
-    device, precision: as for `load`.
-    """
+    """Load a translator: the packaged one by default, another as `load` does."""
     from captioner.devices import choose_device, choose_precision, use_fast_kernels
     from captioner.translate.translator import load_translator as load_from
 
@@ -74,8 +70,7 @@ def load_translation(
 ) -> Translate:
     """Load a translator, once, and return the function that translates captions with it.
 
-    language: a tag, such as "de" or "de-CH". translator: by default the packaged one into the
-        language. device, precision: as for `load`.
+    language: a tag, such as "de" or "de-CH". translator: by default the packaged one into it.
     """
     from captioner.translate.translated_captions import check_aligns, translate_captions
 

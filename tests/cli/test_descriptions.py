@@ -219,7 +219,7 @@ def test_photos_get_xmp_and_iptc_and_nothing_else_changes(
     photo = save_noise(tmp_path / f"the photo.{suffix}")
     before = pixels(photo)
     for description in (DOG, CAT, DOG, DOG):  # What captioner wrote is replaced.
-        assert embedder.embed(str(photo), description)
+        assert embedder.embed(photo, description)
         assert (pixels(photo) == before).all()
         assert photo.stat().st_mtime == 1e9
     assert list(tmp_path.iterdir()) == [photo]
@@ -241,14 +241,14 @@ def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
     photo = save_noise(tmp_path / "a.jpg")
     words = {"Caption-Abstract": "Unser Rex", "City": "Zürich", "Keywords": "dog"}
     edit("-XMP-xmp:Rating=4", *(f"-IPTC:{name}={word}" for name, word in words.items()), photo)
-    assert not embedder.embed(str(photo), DOG)
-    assert not embedder.embed(str(photo), CAT)  # The keyword "dog" is the user's.
+    assert not embedder.embed(photo, DOG)
+    assert not embedder.embed(photo, CAT)  # The keyword "dog" is the user's.
     found = exiftool(photo)
     kept = {"IPTC:Caption-Abstract": "Unser Rex", "IPTC:City": "Zürich", "XMP-xmp:Rating": 4}
     kept |= {"IPTC:Keywords": ["dog", "cat"], "XMP-dc:Subject": "cat"}
     assert found.items() >= kept.items()
     assert "XMP-dc:Description" not in found
-    assert embedder.embed(str(photo), CAT, overwrite=True)
+    assert embedder.embed(photo, CAT, overwrite=True)
     assert exiftool(photo)["IPTC:Caption-Abstract"] == "a cat"
 
 
@@ -260,9 +260,9 @@ def test_a_photo_that_cannot_be_written_is_left_alone(tmp_path: Path, embedder: 
     for path, reason in ((photo, "Writing of BMP files"), (deep, "XMP in several parts")):
         before = path.read_bytes()
         with pytest.raises(UserError, match=reason):
-            embedder.embed(str(path), DOG)
+            embedder.embed(path, DOG)
         assert path.read_bytes() == before
-    assert embedder.embed(str(save_noise(tmp_path / "b.jpg")), DOG)
+    assert embedder.embed(save_noise(tmp_path / "b.jpg"), DOG)
 
 
 @pytest.mark.exiftool
