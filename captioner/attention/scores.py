@@ -85,10 +85,7 @@ class AdditiveScore(Score):
         return self.key_projection(values)  # type: ignore[no-any-return]
 
     def forward(self, query: Tensor, memory: Memory) -> Tensor:
-        """Queries (..., Q, H) and a memory -> scores (..., Q, L).
-
-        On a CPU without a gradient by `captioner.cpu.additive_scores`.
-        """
+        """Queries (..., Q, H) and a memory -> scores (..., Q, L)."""
         keys = memory.keys
         projected = self.query_projection(query)  # (..., Q, A)
         if keys.dim() == 3 and not torch.is_grad_enabled() and cpu.enabled(keys.device):

@@ -40,10 +40,7 @@ class ConfidenceWeights(Config):
 
 
 class Confidence(Config):
-    """Gives captions their confidence; the section `confidence` of a calibrated model's config.
-
-    It is calibrated for the best caption of the model's own search.
-    """
+    """The section `confidence` of a calibrated model, for the best captions of its own search."""
 
     weights: ConfidenceWeights
     unsure_below: Probability = Field(0.25, description="captions of less confidence are unsure")
@@ -62,13 +59,10 @@ def without_familiarity(values: Any) -> Any:
 
     Their confidence then takes every photo as ordinary.
     """
-    if not isinstance(values, Mapping) or "familiarity" not in values:
+    if not isinstance(values, Mapping):
         return values
-    kept = {name: value for name, value in values.items() if name != "familiarity"}
-    if isinstance(weights := kept.get("weights"), Mapping):
-        gone = ("unusualness", "oddness")
-        kept["weights"] = {name: value for name, value in weights.items() if name not in gone}
-    return kept
+    gone = ("familiarity", "unusualness", "oddness")
+    return {name: without_familiarity(each) for name, each in values.items() if name not in gone}
 
 
 def regressors(captions: Sequence[Caption]) -> Array:
@@ -78,12 +72,11 @@ def regressors(captions: Sequence[Caption]) -> Array:
     """
     rows = []
     for caption in captions:
-        mean = caption.log_probability / (len(caption.words) + 1)
-        terms = caption.word_log_probabilities
-        words = zip(caption.words, terms, strict=True)
-        content = [term for word, term in words if word not in FUNCTION_WORDS] or [mean]
-        content_mean = sum(content) / len(content)
-        rows.append((mean, content_mean, min(terms, default=mean), len(caption.words)))
+        words, terms = caption.words, caption.word_log_probabilities
+        mean = caption.log_probability / (len(words) + 1)
+        pairs = zip(words, terms, strict=True)
+        content = [term for word, term in pairs if word not in FUNCTION_WORDS] or [mean]
+        rows.append((mean, sum(content) / len(content), min(terms, default=mean), len(words)))
     return numpy.array(rows, dtype=float).reshape(len(rows), 4)
 
 

@@ -47,7 +47,7 @@ _NGRAMS = {ORDER: "ngrams", 3: "trigrams"}
 """The tensor of n-grams by their order."""
 
 _FAMILIARITY = "confidence.familiarity."
-"""Prefix of tensors that calibrated models of version 0.2.0 have and that are not used."""
+"""Prefix of tensors of calibrated models of version 0.2.0, which are not used."""
 KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {
     "lstm": (ShowAttendTellDecoder, DecoderConfig),
     "transformer": (TransformerDecoder, TransformerDecoderConfig),

@@ -49,7 +49,7 @@ class Prepared(NamedTuple):
     pixels: numpy.ndarray[Any, Any]
 
     def captioned(self, caption: Caption) -> Captioned:
-        """The photo with the caption that was found for it."""
+        """The photo with its caption."""
         return Captioned(self.name, caption.of_photo(self.photo, self.region))
 
 
@@ -171,7 +171,6 @@ class PhotoCaptioner(ABC):
         return shape_as_given(photos, one, results, on_error)
 
     def _translation(self, language: str | None) -> Translate | None:
-        """What translates captions; None for English."""
         tag = language and language_tag(language, "language")
         if tag is None or is_english(tag):
             return None

@@ -1,8 +1,4 @@
-"""The losses whose gradient is that of REINFORCE, by draws and their rewards.
-
-Hard attention, which draws the places it looks at; and self-critical training, which rewards
-captions by the metric that scores them.
-"""
+"""The losses with the gradient of REINFORCE: hard attention, and self-critical training."""
 
 from __future__ import annotations
 

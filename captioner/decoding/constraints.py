@@ -81,7 +81,7 @@ class Constraints:
         log_probabilities.scatter_(-1, tokens, likeliest.masked_fill(~is_known, BLOCKED))
 
     def _has(self, keys: Tensor) -> Tensor:
-        """Whether each key is among `ngrams`, in the shape of `keys`."""
+        """Whether each key is among `ngrams`."""
         assert self.ngrams is not None
         place = torch.searchsorted(self.ngrams, keys).clamp(max=len(self.ngrams) - 1)
         return self.ngrams[place] == keys

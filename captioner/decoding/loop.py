@@ -17,15 +17,11 @@ from captioner.errors import UserError
 
 
 class Choice(NamedTuple):
-    """The rows that continue, (B, K') each.
+    """The rows that continue, (B, K') each."""
 
-    parents: the old row that each continues, an index into K. tokens: its next token. live:
-    boolean, False for padding rows.
-    """
-
-    parents: Tensor
-    tokens: Tensor
-    live: Tensor
+    parents: Tensor  # The old row that each continues, an index into K.
+    tokens: Tensor  # The next.
+    live: Tensor  # Boolean, False for padding rows.
 
 
 @dataclass(frozen=True)

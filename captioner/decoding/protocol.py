@@ -61,10 +61,7 @@ class SequenceDecoder(nn.Module, Decoder):
 
     @abstractmethod
     def run(self, tokens: Tensor, state: Any) -> tuple[TeacherForced, Any]:
-        """Input tokens (B, K, T) and the state before them -> outputs and the state after them.
-
-        What does not depend on the previous step is computed for all steps together.
-        """
+        """Input tokens (B, K, T) and the state before them -> outputs and the state after them."""
 
     def step(self, tokens: Tensor, state: object) -> Step:
         """Last tokens (B, K) and the state before them -> logits, state and weights."""

@@ -199,10 +199,7 @@ def quantised(weight: numpy.ndarray[Any, Any]) -> tuple[Any, Any]:
 
 @contextmanager
 def _plain_and_quiet() -> Iterator[None]:
-    """Export plain torch code, without remarks for those who write exporters.
-
-    That of `captioner.cpu` chooses by the number of rows.
-    """
+    """Export plain torch code (`captioner.cpu` chooses by the number of rows), without warnings."""
     before = os.environ.get(cpu.SWITCH, "")
     os.environ[cpu.SWITCH] = "0"
     logging.disable(logging.WARNING)

@@ -32,14 +32,11 @@ class Hypothesis(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of `captioner.decoding.constraints.Constraints`, for arrays.
-
-    repeatable: (V,) boolean. ngrams: (N,) sorted keys, or None.
-    """
+    """The rules of `captioner.decoding.constraints.Constraints`, for arrays."""
 
     options: SearchOptions
-    repeatable: Array
-    ngrams: Array | None
+    repeatable: Array  # (V,), boolean.
+    ngrams: Array | None  # Sorted keys (N,).
 
     def block(self, terms: Array, history: Array) -> None:
         """Set log-probabilities (B, K, V) that the tokens so far (B, K, t) rule out to -inf."""
@@ -97,10 +94,7 @@ def beam_search(
     batch_size: int,
     rules: Rules,
 ) -> list[list[Hypothesis]]:
-    """Decode B sources with a beam of `rules.options.beam`, best hypotheses first.
-
-    step: the last tokens (B, K) and the state before them.
-    """
+    """Decode B sources, best hypotheses first. step: takes the last tokens (B, K) and the state."""
     options = rules.options
     history = numpy.empty((batch_size, 1, 0), numpy.int64)  # (B, K, t)
     tokens = numpy.full((batch_size, 1), START)  # (B, K)
@@ -129,8 +123,7 @@ def beam_search(
 
         live = numpy.arange(keep) < options.beam - ended[:, None]  # (B, K')
         live &= scores > -math.inf
-        flat_terms = log_probabilities.reshape(flat.shape)
-        terms = numpy.take_along_axis(flat_terms, best, axis=-1)  # (B, K')
+        terms = numpy.take_along_axis(log_probabilities.reshape(flat.shape), best, axis=-1)
         path_terms = numpy.concatenate([of_parents(path_terms), terms[..., None]], axis=-1)
         seen = of_parents(weights)[..., None, :]  # (B, K', 1, L)
         maps = seen if maps is None else numpy.concatenate([of_parents(maps), seen], axis=-2)

@@ -60,8 +60,8 @@ def with_headers(app: ASGIApp) -> ASGIApp:
 class GuardedRoute(APIRoute):
     """A route that checks who asks, how many wait, how much comes and how long the answer takes.
 
-    `app.state` holds the service, the token, the `origins` of pages that may use the interface
-    besides the server's own, and how many POST requests are `waiting` for their answer.
+    `app.state` holds the service, the token, the allowed `origins` besides the server's own, and
+    how many POST requests are `waiting`.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -36,7 +36,6 @@ _DECODERS = 2
 _LONGEST_SIDE = 1000
 """Pixels of a photo to be drawn on."""
 
-
 _Job = tuple[Sequence[Any], tuple[SearchOptions, str, object], Future[list[Any]]]
 """Items, what those of a batch have in common, and the future of their results."""
 
@@ -63,8 +62,7 @@ class Batcher:
     ) -> Future[list[Any]]:
         """Queue items; returns the future of their results, which may be cancelled.
 
-        They share batches with those of the same search and language, unless they are samples: a
-        seed always gives the same ones.
+        Those of one search and language share batches, except samples, to depend on a seed alone.
         """
         done: Future[list[Any]] = Future()
         self.jobs.append((items, (search, language, search.sample and object()), done))
