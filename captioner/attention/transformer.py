@@ -58,18 +58,14 @@ class Residual(nn.Module):
 
 
 class LayerSizes(NamedTuple):
-    """Sizes and options of a layer.
+    """Sizes and options of a layer."""
 
-    size: H. heads: N. inner_size: of `FeedForward`. norm_first: of `Residual`. dropout: on the
-    output of each part. inner_dropout: on attention weights and inside `FeedForward`.
-    """
-
-    size: int
-    heads: int
-    inner_size: int
-    norm_first: bool
-    dropout: float
-    inner_dropout: float
+    size: int  # H
+    heads: int  # N
+    inner_size: int  # Of `FeedForward`.
+    norm_first: bool  # See `Residual`.
+    dropout: float  # On the output of each part.
+    inner_dropout: float  # On attention weights and inside `FeedForward`.
 
     def attention(self) -> MultiHeadAttention:
         """An attention of these sizes."""
@@ -145,17 +141,12 @@ class DecoderLayer(nn.Module):
 
 
 class StackState(NamedTuple):
-    """State of a stack after some tokens.
+    """State of a stack after the M tokens fed so far, of all rows together."""
 
-    memory: of B sources, values (B, S, H). sources: their keys and values for each layer,
-    (B, N, S, H / N). caches: those of the M tokens fed so far, of all rows, for each layer,
-    (B, N, M, H / N); none before the first. row_mask: (B, K, M), which of these belong to a row.
-    """
-
-    memory: Memory
-    sources: tuple[Memory, ...]
-    caches: tuple[Memory, ...]
-    row_mask: Tensor
+    memory: Memory  # Of B sources, values (B, S, H).
+    sources: tuple[Memory, ...]  # Their keys and values for each layer, (B, N, S, H / N).
+    caches: tuple[Memory, ...]  # The tokens', (B, N, M, H / N); none before the first.
+    row_mask: Tensor  # (B, K, M), which of the tokens belong to a row.
 
     @property
     def length(self) -> Tensor:

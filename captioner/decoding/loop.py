@@ -65,18 +65,14 @@ class BeamSearch:
 class Sampling:
     """Draws each next token from the model's distribution.
 
-    generator: the source of randomness. width: independent samples of a source.
-    temperature: divides the logits; below 1 sharpens, above 1 flattens.
-    top_k: keeps the k most probable tokens; 0 keeps all.
-    top_p: keeps the fewest tokens whose probabilities sum to at least p (Holtzman et al. 2020,
-        *The Curious Case of Neural Text Degeneration*, equation 2).
+    top_p: Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, equation 2.
     """
 
     generator: torch.Generator
-    width: int = 1
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+    width: int = 1  # Independent samples of a source.
+    temperature: float = 1.0  # Divides the logits; below 1 sharpens, above 1 flattens.
+    top_k: int = 0  # Keeps the k most probable tokens; 0 keeps all.
+    top_p: float = 1.0  # Keeps the fewest tokens whose probabilities sum to at least p.
     drops_finished: ClassVar[bool] = False
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
