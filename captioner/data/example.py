@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from captioner.errors import UserError, counted
-from captioner.text.plain_text import is_valid_unicode
+from captioner.text.languages import is_valid_unicode
 from captioner.text.tokenizer import tokenize
 
 if TYPE_CHECKING:

@@ -42,13 +42,10 @@ Observed = list[tuple[Caption, float]]
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """How reliable a confidence is on each validation split, by name, as from `_reliability`.
+    """How reliable a confidence is on each validation split, by name."""
 
-    nothing_unsure: the share of pictures of nothing that are unsure.
-    """
-
-    splits: dict[str, dict[str, Any]]
-    nothing_unsure: float
+    splits: dict[str, dict[str, Any]]  # As from `_reliability`.
+    nothing_unsure: float  # The share of pictures of nothing that are unsure.
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name, for JSON."""

@@ -108,14 +108,10 @@ def centre_prior(rows: int, columns: int) -> Floats:
 
 
 class TargetCells(NamedTuple):
-    """A target on the grid of a map, (rows, columns).
+    """A target on the grid of a map, (rows, columns)."""
 
-    coverage: the share of each cell's area, 0 to 1, that lies in the target.
-    centres: whether the cell's centre does.
-    """
-
-    coverage: Floats
-    centres: NDArray[np.bool_]
+    coverage: Floats  # The share of each cell's area, 0 to 1, that lies in the target.
+    centres: NDArray[np.bool_]  # Whether the cell's centre does.
 
 
 def target_cells(
@@ -298,18 +294,13 @@ def spread_table(found: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Scores of attention maps; None for those not asked for.
-
-    photos: how many were captioned. words: rows of `word_maps`, in order.
-    spread, grounded: as from `map_spread` and `grounded_maps`.
-    exact: the share of captions that equal one of the photo's.
-    """
+    """Scores of attention maps; None for those not asked for."""
 
     photos: int
-    words: list[dict[str, Any]]
-    spread: dict[str, Any]
-    grounded: dict[str, Any] | None
-    exact: float | None
+    words: list[dict[str, Any]]  # Rows of `word_maps`, in order.
+    spread: dict[str, Any]  # As from `map_spread`.
+    grounded: dict[str, Any] | None  # As from `grounded_maps`.
+    exact: float | None  # The share of captions that equal one of the photo's.
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, nested by kind."""

@@ -1,26 +1,71 @@
-"""The metrics of captions that need no Java; BLEU, ROUGE-L and CIDEr-D as the COCO evaluation's.
+"""The metrics of captions: those of the COCO evaluation, and word precision.
 
 Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Server*, section 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.evaluation.corpus import (
-    MAXIMUM_ORDER,
-    Corpus,
-    FloatArray,
-    IntArray,
-    Metric,
-    Tokens,
-)
+from captioner.evaluation import METRICS
+from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, IntArray, Metric, Tokens
 from captioner.text.languages import FUNCTION_WORDS
+
+
+def measure(
+    corpus: Corpus, metrics: Sequence[str], document_frequency: DocumentFrequency | None = None
+) -> list[Metric]:
+    """Some of `METRICS`, in their order. document_frequency: of CIDEr-D."""
+    by_name: dict[str, Callable[[Corpus], Metric]] = {
+        "BLEU": bleu,
+        "ROUGE-L": rouge_l,
+        "CIDEr-D": partial(cider_d, document_frequency=document_frequency),
+        "word-precision": word_precision,
+        "METEOR": meteor,
+        "SPICE": spice,
+    }
+    return [by_name[name](corpus) for name in METRICS if name in metrics]
+
+
+def check_metrics(metrics: Sequence[str]) -> None:
+    """Raise `UserError` for an unknown metric and one that cannot be run here.
+
+    Never downloads the language models of SPICE, of 400 MB.
+    """
+    for metric in metrics:
+        if metric not in METRICS:
+            raise UserError(f"metric {metric!r} is not one of {', '.join(METRICS)}")
+        if metric in ("METEOR", "SPICE"):
+            _check_java(metric)
+
+
+def _check_java(metric: str) -> None:
+    package = importlib.util.find_spec("pycocoevalcap")
+    if shutil.which("java") is None or package is None or not package.submodule_search_locations:
+        raise UserError(
+            f'{metric} needs the package pycocoevalcap (pip install "captioner[java]") and the '
+            "program java"
+        )
+    library = Path(package.submodule_search_locations[0], "spice", "lib")
+    models = library / "stanford-corenlp-3.6.0-models.jar"
+    if metric == "SPICE" and not models.is_file():
+        raise UserError(
+            f"SPICE needs {models}; "
+            '"python -m pycocoevalcap.spice.get_stanford_models" downloads it (400 MB)'
+        )
+
 
 # The COCO evaluation adds these to avoid dividing by zero and a score of exactly 0; part of its
 # definition.
@@ -250,3 +295,61 @@ def _stem(word: str) -> str:
     from nltk.stem.snowball import EnglishStemmer
 
     return str(EnglishStemmer().stem(word))
+
+
+_JAVA_OPTIONS = "-Dfile.encoding=UTF-8 -Duser.language=en -Duser.country=US"
+"""Without these METEOR reads ASCII only, and hangs in locales with a decimal comma."""
+
+
+def meteor(corpus: Corpus) -> Metric:
+    """METEOR 1.5, English: the program's own sum, which cannot be resampled.
+
+    Denkowski and Lavie 2014, *Meteor Universal: Language Specific Translation Evaluation for Any
+    Target Language*.
+    """
+    from pycocoevalcap.meteor.meteor import Meteor
+
+    options = os.environ.get("JAVA_TOOL_OPTIONS")
+    os.environ["JAVA_TOOL_OPTIONS"] = _JAVA_OPTIONS
+    try:
+        scorer = Meteor()  # Starts the program.
+    finally:
+        del os.environ["JAVA_TOOL_OPTIONS"]
+        if options is not None:
+            os.environ["JAVA_TOOL_OPTIONS"] = options
+    try:
+        score, per_image = _score("METEOR", scorer, corpus)
+    finally:
+        for stream in (scorer.meteor_p.stdin, scorer.meteor_p.stdout, scorer.meteor_p.stderr):
+            with contextlib.suppress(OSError):
+                stream.close()
+        if scorer.lock.locked():  # After an error; its destructor would wait for it for ever.
+            scorer.lock.release()
+    no_terms = np.empty((corpus.images, 0))
+    return Metric(("METEOR",), np.array(per_image), no_terms, lambda totals: np.array([score]))
+
+
+def spice(corpus: Corpus) -> Metric:
+    """The mean F-measure of scene graphs.
+
+    Anderson et al. 2016, *SPICE: Semantic Propositional Image Caption Evaluation*.
+    """
+    from pycocoevalcap.spice.spice import Spice
+
+    _, per_image = _score("SPICE", Spice(), corpus)
+    return Metric.mean("SPICE", np.array([each["All"]["f"] for each in per_image]))
+
+
+def _score(metric: str, scorer: Any, corpus: Corpus) -> tuple[float, list[Any]]:
+    """The score and the scores (I,) by a class of the COCO evaluation's package, of our tokens."""
+
+    def line(words: Tokens) -> str:  # METEOR separates captions by |||, and reads lines.
+        return " ".join(" ".join(words).replace("|||", " ").split())
+
+    captions = {image: [line(words)] for image, words in enumerate(corpus.captions)}
+    truth = {image: [line(words) for words in each] for image, each in enumerate(corpus.references)}
+    try:
+        score, per_image = scorer.compute_score(truth, captions)
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        raise UserError(f"{metric}'s Java program failed: {error}") from None
+    return float(score), list(per_image)

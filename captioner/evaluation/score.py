@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,9 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_examples
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
+from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS
 from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
-from captioner.evaluation.metrics import DocumentFrequency, bleu, cider_d, rouge_l, word_precision
+from captioner.evaluation.metrics import DocumentFrequency, check_metrics, measure
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
 from captioner.evaluation.wording import chair, fluency, text_diversity
 from captioner.files import read_json, write_json
@@ -131,15 +129,7 @@ def evaluate_captions(
             raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
     truth = (map(tokenize_unsplit, of_image) for of_image in references)
     corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
-    by_name: dict[str, Callable[[Corpus], Metric]] = {
-        "BLEU": bleu,
-        "ROUGE-L": rouge_l,
-        "CIDEr-D": partial(cider_d, document_frequency=document_frequency),
-        "word-precision": word_precision,
-        "METEOR": meteor,
-        "SPICE": spice,
-    }
-    found = [score(corpus) for name, score in by_name.items() if name in metrics]
+    found = measure(corpus, metrics, document_frequency)
     details: dict[str, Any] = {}
     for metric in found:
         details |= metric.details
@@ -147,15 +137,6 @@ def evaluate_captions(
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
     return CaptionScores(names, hypotheses, corpus, found, details)
-
-
-def check_metrics(metrics: Sequence[str]) -> None:
-    """Raise `UserError` for an unknown metric and one that cannot be run here."""
-    for metric in metrics:
-        if metric not in METRICS:
-            raise UserError(f"metric {metric!r} is not one of {', '.join(METRICS)}")
-        if metric in ("METEOR", "SPICE"):
-            check_java_metric(metric)
 
 
 @dataclass

@@ -33,37 +33,30 @@ _LONGEST_SIDE = 1000
 
 @dataclass(frozen=True)
 class PageCaption:
-    """One caption of a photo: T words and their maps (T, rows, columns).
-
-    doubt: shown below it, such as "not sure". language: its tag. confidence: shown in colour.
-    """
+    """One caption of a photo: T words and their maps (T, rows, columns)."""
 
     words: Sequence[str]
     attention: npt.ArrayLike
-    doubt: str = ""
+    doubt: str = ""  # Shown below it, such as "not sure".
     language: str = "en"
-    confidence: float | None = None
+    confidence: float | None = None  # Shown in colour.
 
 
 @dataclass(frozen=True)
 class PageItem:
     """One photo of the page with its captions. Made by `PageItem.of`.
 
-    address: the photo as a `data:` address. size: its width and height in pixels.
-    captions: without their maps.
     viewer_data: JSON that `captionViewer` reads: the region of the maps, as fractions of the
         photo's sides, and for each caption its maps (T, rows * columns), in units of `UNIT`.
-    name: the line under the photo. folder: the heading above its photos.
-    path: its file, from the page's folder, for the table of edited captions; without it, `name`.
     """
 
-    address: str
-    size: tuple[int, int]
-    captions: Sequence[PageCaption]
+    address: str  # The photo as a `data:` address.
+    size: tuple[int, int]  # Width and height in pixels.
+    captions: Sequence[PageCaption]  # Without their maps.
     viewer_data: str
-    name: str = ""
-    path: str = ""
-    folder: str = ""
+    name: str = ""  # The line under the photo.
+    path: str = ""  # From the page's folder, for the table of edited captions; or else `name`.
+    folder: str = ""  # The heading above its photos.
 
     @classmethod
     def of(

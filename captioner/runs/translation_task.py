@@ -21,7 +21,7 @@ from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
-from captioner.text.plain_text import Capitals
+from captioner.text.languages import Capitals
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.translate.model import TranslationLoss, TranslationObjective

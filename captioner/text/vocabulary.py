@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
-from captioner.text.plain_text import is_valid_unicode, plain_text
+from captioner.text.languages import is_valid_unicode, plain_text
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
 """The words at indices 0 to 3 of every vocabulary."""

@@ -28,7 +28,7 @@ from captioner.files import read_json, write_json, write_text
 from captioner.outcomes import outcomes_of, shape_as_given
 from captioner.schema import Config, Count, from_mapping, to_mapping
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
-from captioner.text.plain_text import Capitals, as_sentence, unescape_entities
+from captioner.text.languages import Capitals, as_sentence, unescape_entities
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
 from captioner.translate import recurrent_models as recurrent

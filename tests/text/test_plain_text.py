@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.text.languages import is_function_word, is_noun, language_tag
-from captioner.text.plain_text import as_sentence, plain_text, unescape_entities
+from captioner.text.languages import (
+    as_sentence,
+    is_function_word,
+    is_noun,
+    language_tag,
+    plain_text,
+    unescape_entities,
+)
 from captioner.text.tokenizer import tokenize
 
 

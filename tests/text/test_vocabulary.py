@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
-from captioner.text.languages import language_tag
-from captioner.text.plain_text import plain_text
+from captioner.text.languages import language_tag, plain_text
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.text.vocabulary import (
     SPECIAL_WORDS,
