@@ -56,13 +56,9 @@ French and German ones."""
 class CaptionTask:
     """Trains a captioner; see `captioner.runs.run.Task`."""
 
-    def __init__(self, recipe: CaptioningRecipe) -> None:
-        self.recipe = recipe
-        self.data: list[str] = []
-
-    def read(self, folder: Path, resumed: bool) -> None:
+    def __init__(self, recipe: CaptioningRecipe, folder: Path, resumed: bool) -> None:
         """Read photos, captions and boxes, and make the captioner with its first weights."""
-        recipe = self.recipe
+        self.recipe, self.data = recipe, list[str]()
         self.train, validation, problems = read_training(recipe.data)
         self.validation = validation[: recipe.validation.images or None]
         captions = list(chain.from_iterable(each.words for each in self.train))
@@ -77,7 +73,7 @@ class CaptionTask:
         for name, split in (("training", self.train), ("validation", self.validation)):
             count = counted(sum(len(each.captions) for each in split), "caption")
             self.data.append(f"{name}: {counted(len(split), 'photo')}, {count}")
-        self.data += [*problems, self._words(vocabulary, start)]
+        self.data += [*problems, _origin_of(vocabulary, start, str(recipe.start_from))]
         longest = recipe.data.maximum_length
         if too_long := sum(len(words) > longest for words in captions):
             self.data.append(f"{counted(too_long, 'caption')} cut to {longest} words")
@@ -91,7 +87,14 @@ class CaptionTask:
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
         )
-        self._use_word_vectors(resumed)
+        if (config := recipe.word_vectors) is not None:
+            embedding = decoder.embedding.weight.requires_grad_(not config.freeze)
+            if not resumed:  # A checkpoint has them.
+                size = recipe.decoder.embedding_size
+                indices, vectors = read_word_vectors(config.file, vocabulary, size)
+                embedding.data[indices] = vectors
+                absent = f"{len(vocabulary) - len(SPECIAL_WORDS) - len(indices):,} not found"
+                print(f"word vectors: {len(indices):,} words found in {config.file}, {absent}")
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
             self.captioner.ngrams = known_ngrams(start, vocabulary, captions)
@@ -104,20 +107,6 @@ class CaptionTask:
         if recipe.data.instances is not None:
             self.instances = CocoInstances([recipe.data.instances])
             self.instances.known_categories(read_synonyms())
-
-    def _use_word_vectors(self, resumed: bool) -> None:
-        """Initialise the embeddings, if wanted; a checkpoint has them."""
-        config, vocabulary = self.recipe.word_vectors, self.captioner.vocabulary
-        if config is None:
-            return
-        embedding = self.captioner.decoder.embedding.weight.requires_grad_(not config.freeze)
-        if not resumed:
-            size = self.recipe.decoder.embedding_size
-            indices, vectors = read_word_vectors(config.file, vocabulary, size)
-            with torch.no_grad():
-                embedding[indices] = vectors
-            absent = f"{len(vocabulary) - len(SPECIAL_WORDS) - len(indices):,} not found"
-            print(f"word vectors: {len(indices):,} words found in {config.file}, {absent}")
 
     def _make_loss(self) -> CaptioningLoss:
         """The recipe's loss; the first stages of a trained encoder are frozen."""
@@ -136,28 +125,35 @@ class CaptionTask:
         reward = caption_reward(references, words, objective.self_critical, texts)
         return SelfCriticalLoss(decoder, objective, reward, encoder)
 
-    def _words(self, vocabulary: Vocabulary, start: Captioner | None) -> str:
-        if start is None:
-            return f"vocabulary: {len(vocabulary):,} words"
-        if not vocabulary.extends(start.vocabulary):
-            return (
-                f"vocabulary: {len(vocabulary):,} words of the captions alone: "
-                f"{self.recipe.start_from} knows less than a third of what they say, so that "
-                "another language is learned, better from a thousand captions or more"
-            )
-        known = len(start.vocabulary)
-        new = vocabulary.words[known:]
-        listed = ", ".join(new[:8]) + ", ..." * (len(new) > 8)
-        said = f" and {len(new):,} new: {listed}" if new else ""
-        return f"vocabulary: {known:,} words of {self.recipe.start_from}{said}"
-
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
-        """Compute annotation vectors and make the batches."""
+        """Compute annotation vectors and make the batches.
+
+        Drops photos that could not be read; with photos in the step all are taken, and an
+        unreadable one ends the run.
+        """
         recipe, captioner = self.recipe, self.captioner.to(engine.device)
         self.loss.to(engine.device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
-        photos, train_rows = self._make_rows(folder, engine)
+        workers = loading_workers(engine.device, engine.local_world_size)
+        splits = {"train": self.train, "validation": self.validation}
+        photos, self.order = (list(range(len(examples))) for examples in splits.values())
+        train_rows: StoredRows | PixelRows
+        if recipe.photos_in_step:
+            precision = "float32" if recipe.encoder.train else recipe.features.precision
+            read_by = recipe.preprocessing, captioner.encoder, recipe.augmentation, precision
+            train_rows = PixelRows(self.train, *read_by, workers)
+            self.rows: StoredRows | PixelRows = PixelRows(self.validation, *read_by, workers)
+        else:
+            stores = feature_stores(recipe, captioner.encoder, splits, engine, folder)
+            train, validation = stores["train"], stores["validation"]
+            photos = [row for row in photos if row not in train.unreadable]
+            self.order = [row for row in self.order if row not in validation.unreadable]
+            self.validation = [self.validation[row] for row in self.order]
+            workers = min(2, workers)  # Stored rows need no more.
+            dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
+            train_rows = StoredRows(train, dtype, workers)
+            self.rows = StoredRows(validation, workers=workers)
         standardisation = captioner.decoder.standardisation
         with engine.fail_together(), torch.no_grad():
             if not photos or len(self.validation) < 2:
@@ -172,33 +168,6 @@ class CaptionTask:
                 standardisation.fit(replace(train_rows, workers=0).annotations(cut(few, 32)))
         what = self.train, photos, captioner.vocabulary, train_rows, recipe
         self.batches = CaptionBatches(*what, self.instances, captioner.map_shape)
-
-    def _make_rows(self, folder: Path, engine: Engine) -> tuple[list[int], StoredRows | PixelRows]:
-        """The training photos that could be read, and their rows.
-
-        Sets the validation photos that could be read, `rows`, their reader, and `order`, their
-        rows. With photos in the step all are taken: an unreadable photo ends the run.
-        """
-        recipe, encoder = self.recipe, self.captioner.encoder
-        workers = loading_workers(engine.device, engine.local_world_size)
-        splits = {"train": self.train, "validation": self.validation}
-        self.rows: StoredRows | PixelRows
-        if recipe.photos_in_step:
-            precision = "float32" if recipe.encoder.train else recipe.features.precision
-            settings = recipe.preprocessing, encoder, recipe.augmentation, precision, workers
-            rows, self.rows = (PixelRows(examples, *settings) for examples in splits.values())
-            self.order = list(range(len(self.validation)))
-            return list(range(len(self.train))), rows
-        stores = feature_stores(recipe, encoder, splits, engine, folder)
-        photos, self.order = (
-            [row for row in range(len(examples)) if row not in stores[name].unreadable]
-            for name, examples in splits.items()
-        )
-        self.validation = [self.validation[row] for row in self.order]
-        workers = min(2, workers)  # Stored rows need no more.
-        self.rows = StoredRows(stores["validation"], workers=workers)
-        dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
-        return photos, StoredRows(stores["train"], dtype, workers)
 
     @property
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -226,28 +195,28 @@ class CaptionTask:
         for file in (RESULTS, START_RESULTS) if epoch == 0 else (RESULTS,):
             write_results(folder / file, dict(zip(names, captions, strict=True)))
 
-    def doubt_of_gain(self, folder: Path) -> str:
-        """A sentence if chance explains what the best epoch gained over the start; else ""."""
-        if not (folder / START_RESULTS).exists():
-            return ""
-        references = [each.captions for each in self.validation]
-        before, after = (
-            evaluate_captions([said[each.name] for each in self.validation], references)
-            for said in (read_results(folder / name) for name in (START_RESULTS, RESULTS))
-        )
-        found = compare(after.metrics, before.metrics)
-        wanted = self.recipe.validation.score
-        name = wanted if wanted in found else "CIDEr-D"
-        gain, words = found[name], found["word-precision"]
-        is_few = len(references) < FEW_IMAGES
-        if gain["difference"] > 0 and gain["p_bootstrap"] < 1 - CONFIDENCE and not is_few:
-            return ""
-        evidence = "too few photos for a test" if is_few else f"p {gain['p_bootstrap']:.2f}"
-        return (
-            f"nothing was gained that {counted(len(references), 'validation photo')} can show: "
-            f"{name} {gain['second']:.3f} at the start and {gain['first']:.3f} now ({evidence}), "
-            f"true words {words['second']:.3f} and {words['first']:.3f}"
-        )
+
+def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> str:
+    """A sentence if chance explains what a run's best epoch gained over its start; else ""."""
+    if not (folder / START_RESULTS).exists():
+        return ""
+    references = [each.captions for each in validation]
+    before, after = (
+        evaluate_captions([said[each.name] for each in validation], references)
+        for said in (read_results(folder / name) for name in (START_RESULTS, RESULTS))
+    )
+    found = compare(after.metrics, before.metrics)
+    name = score if score in found else "CIDEr-D"
+    gain, words = found[name], found["word-precision"]
+    is_few = len(references) < FEW_IMAGES
+    if gain["difference"] > 0 and gain["p_bootstrap"] < 1 - CONFIDENCE and not is_few:
+        return ""
+    evidence = "too few photos for a test" if is_few else f"p {gain['p_bootstrap']:.2f}"
+    return (
+        f"nothing was gained that {counted(len(references), 'validation photo')} can show: "
+        f"{name} {gain['second']:.3f} at the start and {gain['first']:.3f} now ({evidence}), "
+        f"true words {words['second']:.3f} and {words['first']:.3f}"
+    )
 
 
 def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
@@ -277,6 +246,22 @@ def first_words(
     if sum(is_known) < LEAST_KNOWN * len(is_known):
         return Vocabulary.build(captions, minimum_count)
     return start.extended(captions, minimum_count)
+
+
+def _origin_of(vocabulary: Vocabulary, start: Captioner | None, name: str) -> str:
+    """A sentence on the words: those of `start`, which `name` gives, and new ones."""
+    if start is None:
+        return f"vocabulary: {len(vocabulary):,} words"
+    if not vocabulary.extends(start.vocabulary):
+        return (
+            f"vocabulary: {len(vocabulary):,} words of the captions alone: {name} knows less than "
+            "a third of what they say, so that another language is learned, better from a "
+            "thousand captions or more"
+        )
+    known = len(start.vocabulary)
+    new = vocabulary.words[known:]
+    listed = ", ".join(new[:8]) + ", ..." * (len(new) > 8)
+    return f"vocabulary: {known:,} words of {name}" + f" and {len(new):,} new: {listed}" * bool(new)
 
 
 def known_ngrams(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -94,112 +94,97 @@ def feature_stores(
     digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
     own = f"{recipe.encoder.name.replace('/', '-')}-{preprocessing.size}-{digest}"
     folder = features.folder or run / "features" / own
-    rows, columns = encoder.map_shape(preprocessing.size, preprocessing.size)
+    height, width = encoder.map_shape(preprocessing.size, preprocessing.size)
     records = {
         name: StoreRecord(
             **origin,
             images=[each.name for each in examples],
-            shape=(rows * columns, encoder.annotation_size),
+            shape=(height * width, encoder.annotation_size),
             mirrored=features.mirror and name == "train",
         )
         for name, examples in splits.items()
     }
     encoder = encoder.for_inference(getattr(torch, features.precision))
+    workers = loading_workers(engine.device, engine.local_world_size)
     with engine.fail_together():
         for name, record in records.items():
-            _fill(folder / name, record, recipe, splits[name], encoder, engine)
+            with StoreWriter(folder / name, record, engine.rank, engine.world_size) as writer:
+                if not (batches := writer.missing(features.batch_size)):
+                    continue
+                load = Loader(partial(_load_for_store, recipe, splits[name]), workers)
+                count = sum(map(len, batches))
+                bar = progress_bar(f"features, {name}", count, "images", 0, engine.is_main)
+                with bar as progress, closing(load(batches)) as loaded:
+                    for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
+                        pixels = pixels.to(engine.device, non_blocking=True)
+                        vectors = encoder.encode(preprocessing.normalise(pixels))
+                        writer.write(rows, vectors, unreadable)
+                        progress.update(len(rows))
     with engine.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
-            if store.unreadable:
-                reason = _why_unreadable(splits[name], store)
-                if recipe.data.on_problem == "refuse":
-                    reason += "; set data.on_problem to skip, or delete it"
-                    raise UserError(f"feature store {store.folder} lacks photos: {reason}")
-                photos = {row % len(splits[name]) for row in store.unreadable}
-                count = counted(len(photos), "photo")
-                print(f"left out {count} that could not be read, the first: {reason}")
+            if not store.unreadable:
+                continue
+            photos = {row % len(splits[name]) for row in store.unreadable}
+            first = splits[name][min(photos)]
+            reason = f"{first.name}, which can be read now"
+            try:
+                load_image(first.path)
+            except UserError as error:
+                reason = str(error)
+            if recipe.data.on_problem == "refuse":
+                reason += "; set data.on_problem to skip, or delete it"
+                raise UserError(f"feature store {store.folder} lacks photos: {reason}")
+            count = counted(len(photos), "photo")
+            print(f"left out {count} that could not be read, the first: {reason}")
     return stores
 
 
-def _fill(
-    folder: Path,
-    record: StoreRecord,
-    recipe: CaptioningRecipe,
-    examples: Sequence[Example],
-    encoder: Encoder,
-    engine: Engine,
-) -> None:
-    preprocessing = recipe.preprocessing
-    workers = loading_workers(engine.device, engine.local_world_size)
+def _load_for_store(
+    recipe: CaptioningRecipe, examples: Sequence[Example], rows: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """Photos (B, 3, size, size), uint8, and the rows whose photos are unreadable, and black.
 
-    def load(rows: Sequence[int]) -> tuple[Tensor, list[int]]:
-        """Photos (B, 3, size, size), uint8, and the rows whose photos are unreadable, and black.
-
-        The photos of rows from N on are mirrored.
-        """
-        photos, reasons = [], {}
-        for row in rows:
-            photo = Image.new("RGB", (1, 1))
-            try:
-                photo = preprocessing.load(examples[row % len(examples)].path)
-            except UserError as error:
-                reasons[row] = str(error)
-            photos.append(preprocessing.pixels(photo))
-        if reasons and recipe.data.on_problem == "refuse":
-            advice = "--set data.on_problem=skip leaves such photos out"
-            raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
-        pixels = torch.from_numpy(numpy.stack(photos))  # (B, 3, size, size)
-        is_mirrored = torch.tensor([row >= len(examples) for row in rows])  # (B,)
-        pixels[is_mirrored] = pixels[is_mirrored].flip(-1)
-        return pixels, list(reasons)
-
-    with StoreWriter(folder, record, engine.rank, engine.world_size) as writer:
-        if not (batches := writer.missing(recipe.features.batch_size)):
-            return
-        what, count = f"features, {folder.name}", sum(map(len, batches))
-        bar = progress_bar(what, count, "images", 0, engine.is_main)
-        with bar as progress, closing(Loader(load, workers)(batches)) as loaded:
-            for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
-                pixels = pixels.to(engine.device, non_blocking=True)
-                vectors = encoder.encode(preprocessing.normalise(pixels))
-                writer.write(rows, vectors, unreadable)
-                progress.update(len(rows))
+    The photos of rows from N on are mirrored.
+    """
+    photos, reasons = [], {}
+    for row in rows:
+        photo = Image.new("RGB", (1, 1))
+        try:
+            photo = recipe.preprocessing.load(examples[row % len(examples)].path)
+        except UserError as error:
+            reasons[row] = str(error)
+        pixels = recipe.preprocessing.pixels(photo)  # (3, size, size)
+        photos.append(pixels[..., ::-1] if row >= len(examples) else pixels)
+    if reasons and recipe.data.on_problem == "refuse":
+        advice = "--set data.on_problem=skip leaves such photos out"
+        raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
+    return torch.from_numpy(numpy.stack(photos)), list(reasons)
 
 
-def extract_features(recipe: CaptioningRecipe, engine: Engine) -> dict[str, FeatureStore]:
-    """Fill the stores in `features.folder`; prints what is left out and how many images are in."""
+def extract_features(
+    recipe: CaptioningRecipe, engine: Engine, encoder: Encoder | None = None
+) -> dict[str, FeatureStore]:
+    """Fill the stores in `features.folder`; prints what is left out and how many images are in.
+
+    encoder: in place of the recipe's.
+    """
     with engine.fail_together():
-        splits = examples_to_store(recipe)
+        if recipe.photos_in_step or recipe.features.folder is None:
+            raise UserError(
+                "there is no folder for features: give --out, or a config with features.folder, "
+                "whose features.store is true and encoder.train false"
+            )
+        train, validation, problems = read_training(recipe.data)
+        print("".join(f"{sentence}\n" for sentence in problems), end="")
         torch.manual_seed(recipe.training.seed)  # As in training.
-        encoder = encoder_of(recipe).to(engine.device)
+        encoder = (encoder or encoder_of(recipe)).to(engine.device)
+    splits = {"train": train, "validation": validation[: recipe.validation.images or None]}
     stores = feature_stores(recipe, encoder, splits, engine)
     for name, store in stores.items():
         count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")
     return stores
-
-
-def examples_to_store(recipe: CaptioningRecipe) -> dict[str, list[Example]]:
-    """The photos of `train` and `validation`; prints what was left out of the data."""
-    if recipe.photos_in_step or recipe.features.folder is None:
-        raise UserError(
-            "there is no folder for features: give --out, or a config with features.folder, whose "
-            "features.store is true and encoder.train false"
-        )
-    train, validation, problems = read_training(recipe.data)
-    print("".join(f"{sentence}\n" for sentence in problems), end="")
-    return {"train": train, "validation": validation[: recipe.validation.images or None]}
-
-
-def _why_unreadable(examples: Sequence[Example], store: FeatureStore) -> str:
-    """Why the first photo that a store lacks cannot be read."""
-    example = examples[min(store.unreadable) % len(examples)]
-    try:
-        load_image(example.path)
-    except UserError as error:
-        return str(error)
-    return f"{example.name}, which can be read now"
 
 
 class Rows:

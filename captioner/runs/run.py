@@ -19,7 +19,7 @@ from captioner.errors import UserError
 from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL
 from captioner.runs.batches import cut
-from captioner.runs.caption_task import CaptionTask
+from captioner.runs.caption_task import CaptionTask, doubt_of_gain
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TranslationRecipe, TranslationTask
 from captioner.schema import flat, from_mapping, to_mapping
@@ -47,8 +47,8 @@ Recipe = CaptioningRecipe | TranslationRecipe
 Task = CaptionTask | TranslationTask
 """A model with its data.
 
-`read` reads the data and makes the model, before the run's folder is locked; `prepare` makes the
-batches. `loss` is trained on `batches`, by the optimiser's `parameter_groups`. `generate` gives
+It reads the data when it is made, before the run's folder is locked; `prepare` makes the batches.
+`loss` is trained on `batches`, by the optimiser's `parameter_groups`. `generate` gives
 texts for batches of the validation data, whose numbers are in `order`, and `score` their scores;
 `save` writes the model, its scores and the texts. `data` describes the data for the model card.
 """
@@ -67,15 +67,14 @@ def train_run(
     device: under `torchrun`, the type of device; each process takes its own.
     """
     folder = Path(folder)
-    kind: Any = CaptionTask if isinstance(recipe, CaptioningRecipe) else TranslationTask
-    task: Task = kind(recipe)
+    make: Any = CaptionTask if isinstance(recipe, CaptioningRecipe) else TranslationTask
     with Engine(device) as engine, ExitStack() as stack:
         with engine.fail_together():
             check_folder(recipe, folder, resume, engine)
             resumed = resume and (folder / CHECKPOINT).exists()
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
-            task.read(folder, resumed)
+            task: Task = make(recipe, folder, resumed)
         with engine.fail_together():
             if engine.is_main:
                 stack.enter_context(lock(folder / ".lock", f"run {folder}"))
@@ -167,7 +166,7 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
     if isinstance(task, CaptionTask):
-        if best["epoch"] and (doubt := task.doubt_of_gain(folder)):
+        if best["epoch"] and (doubt := doubt_of_gain(folder, task.validation, score)):
             print(doubt)
         if task.recipe.data.format != "shapes":
             print("it has no confidence yet; captioner calibrate fits one")

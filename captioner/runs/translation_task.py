@@ -159,14 +159,10 @@ class TranslationTask:
 
     parameter_groups: list[dict[str, Any]] | None = None
 
-    def __init__(self, recipe: TranslationRecipe) -> None:
-        self.recipe = recipe
-
-    def read(self, folder: Path, resumed: bool) -> None:
+    def __init__(self, recipe: TranslationRecipe, folder: Path, resumed: bool) -> None:
         """Read the text, learn the vocabularies and make the translator with its first weights."""
         sacrebleu_metrics()  # Its package may be missing.
-        recipe = self.recipe
-        start = None
+        self.recipe, start = recipe, None
         texts = read_texts(recipe.data)
         (training, _), (validation, _) = texts
         self.validation = validation[: recipe.validation.sentences or None]

@@ -68,19 +68,14 @@ def learning_rate_factor(
     if config.schedule == "inverse_square_root":
         return math.sqrt(max(1, config.warmup_steps) / (step + 1))
     if config.schedule == "plateau":
-        return float(config.decay_factor ** _plateaus(scores, config.decay_patience))
+        best, waited, plateaus = -math.inf, 0, 0
+        for score in scores:
+            waited = 0 if score > best else waited + 1
+            best = max(best, score)
+            if waited == config.decay_patience:
+                plateaus, waited = plateaus + 1, 0
+        return float(config.decay_factor**plateaus)
     return 1.0
-
-
-def _plateaus(scores: Sequence[float], patience: int) -> int:
-    """Number of times that `patience` scores in a row did not improve."""
-    best, waited, plateaus = -math.inf, 0, 0
-    for score in scores:
-        waited = 0 if score > best else waited + 1
-        best = max(best, score)
-        if waited == patience:
-            plateaus, waited = plateaus + 1, 0
-    return plateaus
 
 
 class Average:

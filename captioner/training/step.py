@@ -146,23 +146,22 @@ class Stepper:
         """The loss of the last part of this process, which a GPU is waited for."""
         return float(self._last_loss)
 
-    def check(self) -> None:
-        """Stop all processes if a gradient or weight is not finite, or exceeds `LARGEST_WEIGHT`."""
-        failure = self._see_reports()
-        with self.engine.fail_together():
-            if failure is None and not self._has_sound_weights():
-                failure = self._lost(f"a weight {_NOT_FINITE}", self.position.step - 1)
-            if failure:
-                raise failure
-
     def save_to_position(self) -> None:
         """Write the sums and the scale to the position, for a checkpoint."""
         self.position.totals = self.sums()
         self.position.scaling = self._scaler.state_dict()  # Empty but for float16.
 
     def sums(self) -> dict[str, float]:
-        """The sums of the steps' reports over all processes, each step's a mean; see `check`."""
-        self.check()
+        """The sums of the steps' reports over all processes, each step's a mean.
+
+        Stops all of them if a gradient or weight is not finite, or exceeds `LARGEST_WEIGHT`.
+        """
+        failure = self._see_reports()
+        with self.engine.fail_together():
+            if failure is None and not self._has_sound_weights():
+                failure = self._lost(f"a weight {_NOT_FINITE}", self.position.step - 1)
+            if failure:
+                raise failure
         values = torch.tensor(list(self._sums.values()), dtype=torch.float64)
         return dict(zip(self._sums, self.engine.sum(values).tolist(), strict=True))
 

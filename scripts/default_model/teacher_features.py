@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from captioner.cli.program import run_program, script_parser
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import encoder_of, examples_to_store, feature_stores
+from captioner.runs.features import encoder_of, extract_features, read_training
 from captioner.runs.read_recipe import read_recipe
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
@@ -72,7 +72,7 @@ def fill_with_network(recipe: CaptioningRecipe, network: Callable[[Tensor], Tens
         torch.manual_seed(0)
         write_tensors(weights, make_encoder(recipe.encoder.config).state_dict())
     encoder = NetworkEncoder(recipe, network)
-    feature_stores(recipe, encoder, examples_to_store(recipe), Engine())
+    extract_features(recipe, Engine(), encoder)
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def main() -> None:
     recipe = read_recipe(arguments.config, arguments.changes)
     precision = recipe.features.precision
     if not arguments.scales.exists():
-        paths = [Path(str(each.path)) for each in examples_to_store(recipe)["train"]]
+        paths = [Path(str(each.path)) for each in read_training(recipe.data)[0]]
         sample = random.Random(0).sample(paths, min(SAMPLE, len(paths)))
         loaded = batches(load_photos(sample))
         TeacherMaps(arguments.teachers, precision).fit(loaded, arguments.scales)

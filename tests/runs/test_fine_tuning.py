@@ -22,7 +22,13 @@ from captioner.decoding.constraints import ngram_keys
 from captioner.errors import UserError
 from captioner.evaluation.score import write_results
 from captioner.model_folders import model_folder
-from captioner.runs.caption_task import CaptionTask, copy_weights, first_words, known_ngrams
+from captioner.runs.caption_task import (
+    CaptionTask,
+    copy_weights,
+    doubt_of_gain,
+    first_words,
+    known_ngrams,
+)
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.features import read_training
 from captioner.runs.read_recipe import captioning_recipe, read_any_recipe, with_model_sections
@@ -138,19 +144,16 @@ def test_one_command_fine_tunes_a_model_on_a_table(
     assert "training: 8 photos" in capsys.readouterr().out
 
 
-def test_a_gain_that_chance_explains_is_doubted(table: Path, tmp_path: Path) -> None:
-    recipe = read_any_recipe(table)
-    assert isinstance(recipe, CaptioningRecipe)
-    task = CaptionTask(recipe)
+def test_a_gain_that_chance_explains_is_doubted(tmp_path: Path) -> None:
     people = {number: f"a dog on the red sofa number {number}" for number in range(40)}
-    task.validation = [Example(number, tmp_path, (text,)) for number, text in people.items()]
-    assert task.doubt_of_gain(tmp_path) == ""  # There was no start.
+    photos = [Example(number, tmp_path, (text,)) for number, text in people.items()]
+    assert doubt_of_gain(tmp_path, photos, "CIDEr-D") == ""  # There was no start.
     worse = dict.fromkeys(people, "a cat in water")
 
     def doubt(start: dict[int, str], best: dict[int, str]) -> str:
         write_results(tmp_path / "start_results.json", start)
         write_results(tmp_path / "results.json", best)
-        return task.doubt_of_gain(tmp_path)
+        return doubt_of_gain(tmp_path, photos, "CIDEr-D")
 
     assert doubt({**people, 39: worse[39]}, people) != ""
     assert doubt({n: (people if n < 20 else worse)[n] for n in people}, people) == ""
@@ -186,8 +189,7 @@ def test_captions_in_another_language_bring_their_own_words_and_ngrams(
     table.write_text(text, encoding="utf-8")
     recipe = read_any_recipe(table, [f"start_from={run}"])
     assert isinstance(recipe, CaptioningRecipe)
-    task = CaptionTask(recipe)
-    task.read(tmp_path, resumed=False)
+    task = CaptionTask(recipe, tmp_path, resumed=False)
     printed = capsys.readouterr().out
     assert f"vocabulary: 8 words of the captions alone: {run} knows less than a third" in printed
     model, start = task.captioner, load_model(run / "model")
