@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from captioner.caption.losses import CaptioningBatch
 from captioner.data.example import Example
-from captioner.data.instances import CocoInstances, Synonyms, read_synonyms
+from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import SentencePair
-from captioner.errors import UserError
 from captioner.evaluation.maps import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.features import Loader, Rows
 from captioner.text import TextVocabulary
 from captioner.text.token_batches import (
     PairExample,
@@ -32,12 +30,10 @@ from captioner.text.token_batches import (
 from captioner.text.vocabulary import Vocabulary
 from captioner.training.step import seed_of
 
-if TYPE_CHECKING:  # It loads its photos by `Loader`.
-    from captioner.runs.features import Rows
-
 _BATCHES_SORTED_TOGETHER = 100  # Leaves little padding, and the order random.
 
-Key = TypeVar("Key")
+_coco_synonyms = cache(read_synonyms)
+
 Item = TypeVar("Item")
 
 
@@ -160,13 +156,9 @@ class CaptionBatches(DividedBatches):
         places = numpy.zeros((len(captions), steps, math.prod(self.map_shape)), numpy.float32)
         for number, (row, tokens) in enumerate(zip(rows, captions, strict=True)):
             words = [self.vocabulary.words[token] for token in tokens]
-            for first, last, category in self._synonyms.mentions(words):
+            for first, last, category in _coco_synonyms().mentions(words):
                 places[number, first:last] = self._coverage(row, category)
         return torch.from_numpy(places)
-
-    @cached_property
-    def _synonyms(self) -> Synonyms:
-        return read_synonyms()
 
     @cache  # noqa: B019 - 1 KB each, about 0.3 GB for COCO with L = 196, and for the whole run.
     def _coverage(self, row: int, category: str) -> numpy.ndarray[Any, Any] | float:
@@ -217,10 +209,7 @@ def encode_pairs(
     target: TextVocabulary,
     maximum_length: int,
 ) -> tuple[list[PairExample], list[int]]:
-    """Encode sentence pairs; a side longer than `maximum_length` is cut to so many tokens.
-
-    Returns them, and the lines of those that were cut.
-    """
+    """Encode sentence pairs, each side cut to `maximum_length`; also the lines of those cut."""
     examples, cut = list[PairExample](), list[int]()
     for pair in pairs:
         sides = source.split(pair.source), target.split(pair.target)
@@ -237,12 +226,10 @@ def batches_by_photo(
     generator: torch.Generator,
     lengths: Sequence[int] | None = None,
 ) -> list[list[int]]:
-    """Divide examples into batches that keep a photo's captions together, in random order.
+    """One epoch's batches of examples, a photo's side by side, in random order: their indices.
 
-    A photo is then read once for all its captions, except where a batch ends between them.
     rows: the photo of each example. batch_size: examples a batch; one batch may have fewer.
-    lengths: words of each example, by which they are sorted within 100 batches, whose photos the
-        disk is read for once. Returns one epoch's batches, as indices into `rows`.
+    lengths: words of each example, by which they are sorted within 100 batches.
     """
     of_photo: dict[int, list[int]] = {}
     for example, row in enumerate(rows):
@@ -259,10 +246,9 @@ def batches_by_photo(
 def batches_by_tokens(
     lengths: Sequence[int], tokens: int, generator: torch.Generator
 ) -> list[list[int]]:
-    """Divide examples into batches of at most `tokens` tokens, padding included, in random order.
+    """One epoch's batches of at most `tokens` tokens with padding, in random order: their indices.
 
-    lengths: tokens of each example; a longer one gets its own batch. Returns one epoch's batches of
-    indices into `lengths`: as many in every epoch, as the cuts depend on the lengths alone.
+    lengths: tokens of each example; a longer one gets its own batch. Every epoch has as many.
     """
     batches: list[list[int]] = []
     for example in sorted(_shuffled(range(len(lengths)), generator), key=lengths.__getitem__):
@@ -280,47 +266,3 @@ def _shuffled(items: Sequence[Item], generator: torch.Generator) -> list[Item]:
 def cut(items: list[Item], size: int) -> list[list[Item]]:
     """The items, so many at a time."""
     return [items[start : start + size] for start in range(0, len(items), size)]
-
-
-class Loader(Generic[Key, Item]):
-    """Loads items ahead, in processes that wait for the next epoch: forked once, not every epoch.
-
-    load: depends on the key alone, since it runs in any process.
-    workers: processes that load an item ahead each, into pinned memory if there is a GPU; 0, and on
-        Windows, which cannot fork: load in this process. Eight with 32 photos of 224 pixels each
-        share 39 MB, of the 64 MB that Docker gives.
-    """
-
-    def __init__(self, load: Callable[[Key], Item], workers: int = 0) -> None:
-        workers = workers if hasattr(os, "fork") else 0
-        self._keys: list[Key] = []
-        self._loader = DataLoader(
-            _Items(load),
-            batch_size=None,
-            sampler=self._keys,
-            num_workers=workers,
-            multiprocessing_context="fork" if workers else None,
-            prefetch_factor=1 if workers else None,
-            persistent_workers=workers > 0,
-            pin_memory=workers > 0 and torch.cuda.is_available(),
-            generator=torch.Generator(),  # The default is the global one, dropout's.
-        )
-
-    def __call__(self, keys: Iterable[Key]) -> Generator[Item, None, None]:
-        """The items of the keys, in order; one call at a time."""
-        self._keys[:] = keys
-        for item in self._loader:
-            if isinstance(item, UserError):
-                raise item
-            yield item
-
-
-class _Items(Dataset[Any]):
-    def __init__(self, load: Callable[[Any], Any]) -> None:
-        self._load = load
-
-    def __getitem__(self, key: Any) -> Any:
-        try:
-            return self._load(key)
-        except UserError as error:  # Raised here, it would carry the worker's traceback.
-            return error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -15,15 +15,17 @@ from torch import Tensor
 from captioner.caption.base import read_word_vectors
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, make_decoder, save_model
-from captioner.caption.losses import CaptioningLoss
+from captioner.caption.losses import CaptioningLoss, SelfCriticalConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
-from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
+from captioner.caption.reinforce import HardAttentionLoss, Reward, SelfCriticalLoss
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.metrics import DocumentFrequency, cider_d, content_stems
 from captioner.evaluation.score import evaluate_captions, read_results, write_results
 from captioner.evaluation.significance import FEW_IMAGES, compare
 from captioner.files import write_json
@@ -32,7 +34,6 @@ from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, cut
 from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
 from captioner.runs.features import PixelRows, StoredRows, encoder_of, feature_stores, read_training
-from captioner.runs.rewards import caption_reward
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -51,6 +52,9 @@ LEAST_KNOWN = 1 / 3
 """Captions are in another language if a model knows a smaller share of their words than this. The
 packaged model knows 93 to 95 % of the words of English captions (COCO, Multi30k), and 5 to 8 % of
 French and German ones."""
+
+Worth = Callable[[int, Sequence[int]], float]
+"""The worth of a caption, as word indices, of the photo of a row."""
 
 
 class CaptionTask:
@@ -238,10 +242,7 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
 def first_words(
     start: Vocabulary, captions: Sequence[Sequence[str]], minimum_count: int
 ) -> Vocabulary:
-    """The words of a model to start from, and new ones of training captions.
-
-    captions: tokenised. Of another language, see `LEAST_KNOWN`, their words alone.
-    """
+    """The words of a model, and new ones of captions; of another language, theirs alone."""
     is_known = [word in start for word in chain(*captions)]
     if sum(is_known) < LEAST_KNOWN * len(is_known):
         return Vocabulary.build(captions, minimum_count)
@@ -267,11 +268,10 @@ def _origin_of(vocabulary: Vocabulary, start: Captioner | None, name: str) -> st
 def known_ngrams(
     start: Captioner, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
 ) -> Tensor | None:
-    """The n-grams of a model to start from, and those of training captions: keys (N,), sorted.
+    """The n-grams of a model to start from, and of training captions: keys (N,), sorted, or None.
 
     Words that a training caption has together do not clash. vocabulary: from `first_words`; of
-    another language, the n-grams are those of the captions alone. captions: tokenised. None where
-    `start` knows none.
+    another language, the n-grams are those of the captions alone.
     """
     if start.ngrams is None:
         return None
@@ -324,3 +324,69 @@ def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> 
         # Equal up to a saved model's rounding to float16.
         if not torch.allclose(ours[name].double(), tensor.double(), rtol=1e-3, atol=1e-6):
             raise UserError(f"{other}: tensor {name!r} differs")
+
+
+def caption_reward(
+    references: Sequence[Sequence[Sequence[str]]],
+    vocabulary: Vocabulary,
+    config: SelfCriticalConfig,
+    texts: Iterable[Sequence[str]] = (),
+) -> Reward:
+    """CIDEr-D, and true content words and fluency where they have a weight.
+
+    The end counts as a word of CIDEr-D, so that it matters whether a caption was finished.
+    references: tokenised, of each photo, also words outside the vocabulary. texts: tokenised
+    captions without photos.
+    """
+    end = vocabulary.words[Vocabulary.end]
+    truth = [[[*words, end] for words in captions] for captions in references]
+    frequency = DocumentFrequency.from_references(truth)
+    weighed: list[tuple[float, Worth]] = []
+    if (weight := config.content_words_weight) > 0:
+        weighed.append((weight, content_words_worth(references, vocabulary)))
+    if (weight := config.fluency_weight) > 0:
+        people = PeoplesNgrams([*chain.from_iterable(references), *texts])
+        weighed.append((weight, fluency_worth(people, vocabulary)))
+
+    def reward(rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+        photos = zip(rows.tolist(), captions, strict=True)
+        pairs = [(row, caption) for row, of_photo in photos for caption in of_photo]
+        said = [[vocabulary.words[token] for token in caption] for _, caption in pairs]
+        corpus = Corpus(said, [truth[row] for row, _ in pairs])
+        rewards = torch.from_numpy(cider_d(corpus, frequency).per_image).float()  # (B * K,)
+        for weight, worth in weighed:
+            rewards += weight * torch.tensor([worth(row, caption) for row, caption in pairs])
+        return rewards.view(len(captions), -1)  # (B, K)
+
+    return reward
+
+
+def content_words_worth(
+    references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary
+) -> Worth:
+    """The number of a caption's content words that a reference has, less those that none has.
+
+    Each stem counts once; see `captioner.evaluation.metrics`.
+    """
+    stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
+    known = [{s for words in captions for s in content_stems(words)} for captions in references]
+
+    def worth(row: int, caption: Sequence[int]) -> float:
+        said = {stem for token in caption for stem in stem_of[token]}
+        return 2.0 * len(said & known[row]) - len(said)
+
+    return worth
+
+
+def fluency_worth(people: PeoplesNgrams, vocabulary: Vocabulary) -> Worth:
+    """Minus the share of a caption's bigrams and trigrams that nobody wrote.
+
+    An article before a plural or a mass noun counts as two of them.
+    """
+
+    def worth(row: int, caption: Sequence[int]) -> float:
+        words = [vocabulary.words[token] for token in caption if token != Vocabulary.end]
+        wrong = len(people.unseen(words)) + 2 * len(people.misplaced_articles(words))
+        return -wrong / (2 * len(words) + 1)
+
+    return worth

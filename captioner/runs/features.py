@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from captioner.data.example import Example, Problems
 from captioner.data.readers import read_splits
@@ -23,7 +25,6 @@ from captioner.devices import autocast
 from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
-from captioner.runs.batches import Loader
 from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine
@@ -32,6 +33,9 @@ from captioner.vision.encoders import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Augmentation, Preprocessing
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 
 
 def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[str]]:
@@ -112,8 +116,8 @@ def feature_stores(
                 if not (batches := writer.missing(features.batch_size)):
                     continue
                 load = Loader(partial(_load_for_store, recipe, splits[name]), workers)
-                count = sum(map(len, batches))
-                bar = progress_bar(f"features, {name}", count, "images", 0, engine.is_main)
+                total = sum(map(len, batches))
+                bar = progress_bar(f"features, {name}", total, "images", 0, engine.is_main)
                 with bar as progress, closing(load(batches)) as loaded:
                     for rows, (pixels, unreadable) in zip(batches, loaded, strict=True):
                         pixels = pixels.to(engine.device, non_blocking=True)
@@ -185,6 +189,50 @@ def extract_features(
         count = store.record.rows - len(store.unreadable)
         print(f"{name}: {counted(count, 'image')} in {store.folder}")
     return stores
+
+
+class Loader(Generic[Key, Item]):
+    """Loads items ahead, in processes that wait for the next epoch: forked once, not every epoch.
+
+    load: depends on the key alone, since it runs in any process.
+    workers: processes that load an item ahead each, into pinned memory if there is a GPU; 0, and on
+        Windows, which cannot fork: load in this process. Eight with 32 photos of 224 pixels each
+        share 39 MB, of the 64 MB that Docker gives.
+    """
+
+    def __init__(self, load: Callable[[Key], Item], workers: int = 0) -> None:
+        workers = workers if hasattr(os, "fork") else 0
+        self._keys: list[Key] = []
+        self._loader = DataLoader(
+            _Items(load),
+            batch_size=None,
+            sampler=self._keys,
+            num_workers=workers,
+            multiprocessing_context="fork" if workers else None,
+            prefetch_factor=1 if workers else None,
+            persistent_workers=workers > 0,
+            pin_memory=workers > 0 and torch.cuda.is_available(),
+            generator=torch.Generator(),  # The default is the global one, dropout's.
+        )
+
+    def __call__(self, keys: Iterable[Key]) -> Generator[Item, None, None]:
+        """The items of the keys, in order; one call at a time."""
+        self._keys[:] = keys
+        for item in self._loader:
+            if isinstance(item, UserError):
+                raise item
+            yield item
+
+
+class _Items(Dataset[Any]):
+    def __init__(self, load: Callable[[Any], Any]) -> None:
+        self._load = load
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return self._load(key)
+        except UserError as error:  # Raised here, it would carry the worker's traceback.
+            return error
 
 
 class Rows:

@@ -42,8 +42,7 @@ def read_any_recipe(
 ) -> CaptioningRecipe | TranslationRecipe:
     """Read and validate a YAML config of a captioner or, with `task: translate`, a translator.
 
-    path: also photos and captions that `format_of` knows, which is `FINE_TUNING` on them.
-    changes: see `read_recipe`.
+    path: also photos and captions, for `FINE_TUNING`. changes: see `read_recipe`.
     """
     if (format := format_of(Path(path))) is not None:
         mapping = deepcopy(FINE_TUNING) | {"data": {"format": format, "annotations": str(path)}}
@@ -76,9 +75,8 @@ def captioning_recipe(mapping: Any, where: str) -> CaptioningRecipe:
 def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     """Fill the encoder, decoder, preprocessing and search of a config, given as plain values.
 
-    Fields left out come from the model of `start_from`. Those of encoder and preprocessing come
-    from the model that `encoder.weights` names. Without a model, or with a file, nothing changes,
-    nor does an encoder of another name or a decoder of another kind.
+    Fields left out come from the model of `start_from`, or of `encoder.weights`; not those of an
+    encoder of another name or a decoder of another kind.
     """
     eyes, names = mapping.get("encoder", {}).get("weights"), ["encoder", "preprocessing"]
     start = mapping.get("start_from")
@@ -97,10 +95,9 @@ def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_encoder_sections(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Fill the preprocessing and `decoder.memory_size` of a config, given as plain values.
+    """Fill the preprocessing and `decoder.memory_size` of a config from its encoder's weights.
 
-    Fields left out are those of the encoder's published weights; `resize_shorter` is in proportion
-    to `size`.
+    `resize_shorter` is in proportion to `size`.
     """
     sections = "encoder", "decoder", "preprocessing"
     encoder, decoder, preprocessing = (mapping.get(name, {}) for name in sections)

@@ -60,10 +60,10 @@ def train_run(
     """Train by a recipe; returns the folder of the best model.
 
     folder: receives `config.json`, the vocabulary, the checkpoint, the log, and `model/` with the
-        best model so far, its scores and its card; also a captioner's `features/` and
-        `results.json`, or a translator's `translations.txt`.
-    resume: continue from the folder's checkpoint, if there is one; only fields in `CHANGEABLE` may
-        differ. Without it, a folder with a checkpoint is refused.
+        best model so far; also a captioner's `features/` and `results.json`, or a translator's
+        `translations.txt`.
+    resume: continue from the folder's checkpoint, if there is one, with the recipe it was made by
+        but for `CHANGEABLE`.
     device: under `torchrun`, the type of device; each process takes its own.
     """
     folder = Path(folder)
@@ -148,8 +148,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
 def compile_parts(model: nn.Module) -> None:
     """Have torch compile attention, Transformer layers and the encoder, at their first call.
 
-    A step spends its time there. Not the whole model: a loop over the words of captions would be
-    compiled anew for every length. On a GPU additive attention becomes one kernel in place of four.
+    Not the whole model: a loop over words would be compiled anew for every length. On a GPU
+    additive attention becomes one kernel in place of four.
     """
     for module in model.modules():
         if isinstance(module, Attention | EncoderLayer | DecoderLayer | Encoder):

@@ -47,10 +47,7 @@ def save_checkpoint(
     average: Mapping[str, Tensor],
     random_states: Sequence[dict[str, Tensor]],
 ) -> None:
-    """Write weights, optimiser state, random states and position; atomically.
-
-    average: averaged weights by name, if any. random_states: those of all processes, by rank.
-    """
+    """Write a run's state; atomically. random_states: those of all processes, by rank."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items()}
@@ -75,10 +72,7 @@ def load_checkpoint(
     rank: int = 0,
     world_size: int = 1,
 ) -> Position:
-    """Load a checkpoint into a model, its optimiser and `average`, and set the random state.
-
-    A run of another number of processes would draw other random numbers, and is refused.
-    """
+    """Load a checkpoint into a model, its optimiser and `average`, and set the random state."""
     position, tensors = read_checkpoint(path, world_size)
     other_model = f"checkpoint {path} belongs to another model"
     fill(model, tensors, other_model, "model.")

@@ -23,9 +23,9 @@ Value = TypeVar("Value")
 class Engine:
     """The processes of a run, seen from one of them; each has its own device.
 
-    Without torchrun, this process alone, on the given device. Under torchrun, one of several, which
-    connect when an engine is made and disconnect when it is left. On GPUs each takes the GPU of its
-    local rank. All processes must call the collective methods, in the same order.
+    Without torchrun, this process alone, on the given device. Under torchrun, processes connect
+    when an engine is made and disconnect when it is left; each takes the GPU of its local rank.
+    All must call the collective methods, in the same order.
 
     rank: of this process, from 0. world_size: all processes; local_world_size: on its machine.
     """

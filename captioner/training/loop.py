@@ -39,13 +39,11 @@ SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hour
 
 @dataclass(frozen=True)
 class Validation:
-    """Validation between epochs.
+    """Validation between epochs, in evaluation mode and without gradients.
 
-    run: returns scores by name; the model is in evaluation mode, without gradients. All processes
-        call it, with the same weights; the scores of process 0 count.
-    score: the name of the deciding score; higher is better.
+    run: returns scores by name. All processes call it; the scores of process 0 count.
+    score: the deciding one; higher is better. before: also before the first step, as epoch 0.
     save_best: saves the best model so far, with its scores and epoch; process 0 calls it.
-    before: whether to validate before the first step too, as epoch 0.
     """
 
     run: Callable[[], dict[str, float]]
@@ -71,18 +69,16 @@ def train(
     """Train a model; returns the position at which the run ended.
 
     model: has `loss(batch)`, which gives scalars to report: `loss` is the mean over the examples.
-        The log has their means over the steps of an epoch.
     folder: for `last.safetensors` (the checkpoint) and `log.jsonl`. Several machines must share it.
     resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
         run: bit for bit on a CPU with one or two processes, up to rounding with more.
     optimizer: in place of that of the config, over all parameters that require a gradient.
-    engine: the processes that train together; default: this one, on the model's device. All of
-        them call this with the same model, data and config; process 0 prints and writes.
+    engine: the processes that train together, with the same model, data and config; default: this
+        one, on the model's device.
 
     The caller seeds torch before making the model. Dropout draws from torch's global generator,
     whose state is part of the checkpoint; each process has its own.
-    Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint. If one of
-    several processes raises an error, the others exit when they leave the engine.
+    Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
     """
     engine = engine or Engine(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)

@@ -93,7 +93,6 @@ class Average:
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._parameters = trained if decay > 0 else {}
         self.tensors = {name: p.detach().clone() for name, p in self._parameters.items()}
-        """The averages, by parameter name."""
 
     def update(self, step: int) -> None:
         """Add the weights after step number `step`, counted from 0."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from captioner.data.parallel import SentencePair
 from captioner.errors import UserError
-from captioner.runs.batches import Loader, batches_by_photo, batches_by_tokens, encode_pairs
+from captioner.runs.batches import batches_by_photo, batches_by_tokens, encode_pairs
+from captioner.runs.features import Loader
 from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import WordVocabulary
 

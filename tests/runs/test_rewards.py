@@ -9,7 +9,7 @@ import torch
 from captioner.caption.losses import SelfCriticalConfig
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.metrics import DocumentFrequency, cider_d
-from captioner.runs.rewards import caption_reward, content_words_worth, fluency_worth
+from captioner.runs.caption_task import caption_reward, content_words_worth, fluency_worth
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 
