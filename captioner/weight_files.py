@@ -50,9 +50,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             if not tensor.sum(dtype=torch.float64).isfinite():  # Faster than `isfinite` of all.
                 raise UserError(f"model weights {path}: tensor {name!r} holds NaN or infinity")
     elif digest != _digest(tensors):
-        raise UserError(
-            f"model weights {path} are damaged (their digest is another); copy the model again"
-        )
+        problem = "are damaged (their digest is another); copy the model again"
+        raise UserError(f"model weights {path} {problem}")
     return tensors
 
 

@@ -23,16 +23,12 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.preprocessing import Preprocessing
 
-Refused = Callable[[Sequence[str]], str]
-"""The fixture `refused`: the sentence that answers the arguments of a command."""
-
+Refused = Callable[[Sequence[str]], str]  # The types of fixtures.
 Give = Callable[[bytes], None]
-"""The fixture `give`: puts bytes on standard input."""
-
 Output = pytest.CaptureFixture[str]
-"""The fixture `capsys`."""
-
 Patch = pytest.MonkeyPatch
+
+CAPTION = ["caption", "--model", "tiny-model"]
 
 WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
 
@@ -108,11 +104,7 @@ def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> 
 def publish_weights(
     monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, state: dict[str, Tensor]
 ) -> Path:
-    """Put weights into torchvision's folder as if they were those it publishes for a VGG.
-
-    The real files, of half a gigabyte, cannot be had in a test. Only what torchvision says of them
-    changes, their address, which ends in the digest; that of this file is its own, and is checked.
-    """
+    """Put weights into torchvision's folder as if it published them, under their own digest."""
     from torchvision.models import get_model_weights  # Heavy, so not at the top.
 
     entry: Any = get_model_weights(name)

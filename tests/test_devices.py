@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 import torch
@@ -38,17 +39,13 @@ def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, r
 
 
 @pytest.mark.parametrize("use", [use_fast_kernels, Engine])
+@pytest.mark.parametrize(("device", "is_fast"), [("cpu", False), ("cuda", True)])
 def test_a_gpu_uses_tf32_and_times_convolutions(
-    monkeypatch: pytest.MonkeyPatch, use: Callable[[torch.device], object]
+    monkeypatch: pytest.MonkeyPatch, use: Callable[..., object], device: str, is_fast: bool
 ) -> None:
-    before = torch.get_float32_matmul_precision()
+    set_precision = mock.Mock()
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", set_precision)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
-    try:
-        use(torch.device("cpu"))
-        assert torch.get_float32_matmul_precision() == before
-        assert not torch.backends.cudnn.benchmark
-        use(torch.device("cuda"))
-        assert torch.get_float32_matmul_precision() == "high"
-        assert torch.backends.cudnn.benchmark
-    finally:
-        torch.set_float32_matmul_precision(before)
+    use(torch.device(device))
+    assert set_precision.mock_calls == [mock.call("high")] * is_fast
+    assert torch.backends.cudnn.benchmark == is_fast

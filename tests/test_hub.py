@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -22,28 +21,17 @@ pytest.importorskip("huggingface_hub", reason="huggingface_hub is missing")
 Connect = Callable[..., None]  # The fixture `connect`.
 
 
-def modules() -> dict[str, ModuleType]:
-    """The modules of huggingface_hub that are imported."""
-    return {n: each for n, each in sys.modules.items() if n.partition(".")[0] == "huggingface_hub"}
-
-
 @pytest.fixture
-def connect(monkeypatch: Patch) -> Iterator[Connect]:
+def connect(monkeypatch: Patch) -> Connect:
     """Sets environment variables, which huggingface_hub reads again."""
-
-    def forget() -> None:
-        for name in modules():
-            del sys.modules[name]
 
     def connect(**variables: str) -> None:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        forget()
+        for name in [each for each in sys.modules if each.partition(".")[0] == "huggingface_hub"]:
+            monkeypatch.delitem(sys.modules, name)
 
-    imported = modules()
-    yield connect
-    forget()
-    sys.modules.update(imported)
+    return connect
 
 
 @pytest.fixture

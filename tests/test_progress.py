@@ -1,21 +1,13 @@
 """What progress shows, with a clock that is set by hand."""
 
-import pytest
+from samples import Output, Patch
 
 from captioner.progress import progress_bar
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time in seconds, as the one item of a list."""
-    now = [100.0]
-    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
-    return now
-
-
-def test_plain_lines_come_at_intervals_and_at_the_end(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plain_lines_come_at_intervals_and_at_the_end(monkeypatch: Patch, capsys: Output) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
     with progress_bar("features", 2025, "images") as progress:
         for _ in range(4):
             clock[0] += 6

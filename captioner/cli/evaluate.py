@@ -154,10 +154,7 @@ def run_maps(arguments: argparse.Namespace) -> int:
 
 
 def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **options: Any) -> int:
-    """Score a model on photos, report what was left out, write the files; 2 if something was.
-
-    options: of `score`. The `grounding` of generated pictures is their own.
-    """
+    """Score a model on photos, report what was left out, write the files; 2 if something was."""
     from captioner import load
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_examples

@@ -111,10 +111,10 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.open:
             import webbrowser
 
-            # A browser gives its camera to localhost only, not to the address for other devices.
-            is_for_all = arguments.host in ("0.0.0.0", "::")
-            here = f"http://localhost:{listener.socket.getsockname()[1]}/"
-            webbrowser.open(here if is_for_all else listener.address)
+            here = listener.address
+            if arguments.host in ("0.0.0.0", "::"):  # A browser gives its camera to localhost only.
+                here = f"http://localhost:{listener.socket.getsockname()[1]}/"
+            webbrowser.open(here)
         serve(app, listener, limits, arguments.access_log)
     print("captioner: ended", flush=True)
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from samples import Output, Patch, Refused, save_photo
+from samples import CAPTION, Output, Patch, Refused, save_photo
 
 from captioner.cli.main import main
 from captioner.evaluation.score import write_results
@@ -24,7 +24,6 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
 
 
 COMMAND = ["calibrate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
-CAPTION = ["caption", "--model", "tiny-model"]
 
 
 def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
@@ -49,11 +48,7 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
         f"{low['image']}: {low['caption']}  (not sure)",
         f"{high['image']}: {high['caption']}",
     ]
-    after = json.loads(Path("out.json").read_text())
-    assert [record["confidence"] for record in after] == pytest.approx(
-        [low["confidence"], high["confidence"]], abs=1e-4
-    )
-    assert [record["sure"] for record in after] == [False, True]
+    assert [each["sure"] for each in json.loads(Path("out.json").read_text())] == [False, True]
 
     # The sentence stands alone on standard output.
     alone = [*CAPTION, low["image"]]

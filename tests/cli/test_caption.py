@@ -11,14 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from samples import Give, Output, make_captioner, save_photo
+from samples import CAPTION, Give, Output, make_captioner, save_photo
 
 from captioner.caption.folder import save_model
 from captioner.cli.descriptions import write_xmp
 from captioner.cli.main import main
 from captioner.data.xmp import Description
 
-CAPTION = ["caption", "--model", "tiny-model"]
 BOTH = [*CAPTION, "a.png", "b.png"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import pytest
 from PIL import Image
-from samples import Output, Patch
+from samples import CAPTION, Output, Patch
 
 from captioner.caption.caption import Caption
 from captioner.caption.photos import Captioned
@@ -45,10 +45,6 @@ def exiftool(*arguments: str | Path) -> dict[str, Any]:
     (record,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     own = ("SourceFile", "XMP-captioner")
     return {name: value for name, value in record.items() if not name.startswith(own)}
-
-
-def edit(*arguments: str | Path) -> None:
-    subprocess.run(["exiftool", "-q", "-P", "-overwrite_original", *arguments], check=True)
 
 
 @pytest.mark.exiftool
@@ -90,9 +86,6 @@ def test_a_file_that_is_not_xmp_is_left_alone(content: str, sentence: str, tmp_p
     with pytest.raises(UserError, match=rf"photo\.xmp {sentence}"):
         write_xmp(path, Description("a dog", ["dog"]))
     assert path.read_text() == content
-
-
-CAPTION = ["caption", "--model", "tiny-model"]
 
 
 @pytest.mark.parametrize(
@@ -180,8 +173,6 @@ def test_a_dry_run_says_what_it_would_write_and_a_description_by_somebody_is_cou
     assert "Our Rex" in Path("a.xmp").read_text()
 
 
-# In photos.
-
 DOG = Description("ein Hund & eine Bö", ["dog", "not sure"], "de", 0.42)
 CAT = Description("a cat", ["cat"])
 
@@ -240,7 +231,8 @@ def test_photos_get_xmp_and_iptc_and_nothing_else_changes(
 def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
     photo = save_noise(tmp_path / "a.jpg")
     words = {"Caption-Abstract": "Unser Rex", "City": "Zürich", "Keywords": "dog"}
-    edit("-XMP-xmp:Rating=4", *(f"-IPTC:{name}={word}" for name, word in words.items()), photo)
+    edits = ["-XMP-xmp:Rating=4", *(f"-IPTC:{name}={word}" for name, word in words.items())]
+    subprocess.run(["exiftool", "-q", "-overwrite_original", *edits, photo], check=True)
     assert not embedder.embed(photo, DOG)
     assert not embedder.embed(photo, CAT)  # The keyword "dog" is the user's.
     found = exiftool(photo)
@@ -255,8 +247,8 @@ def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
 @pytest.mark.exiftool
 def test_a_photo_that_cannot_be_written_is_left_alone(tmp_path: Path, embedder: Embedder) -> None:
     photo, deep = save_noise(tmp_path / "a.bmp"), save_noise(tmp_path / "deep.jpg")
-    (tmp_path / "long.txt").write_text("x" * 100_000)
-    edit(f"-XMP-dc:Rights<={tmp_path / 'long.txt'}", deep)
+    long = f"-XMP-dc:Rights={'x' * 100_000}"
+    subprocess.run(["exiftool", "-q", "-overwrite_original", long, deep], check=True)
     for path, reason in ((photo, "Writing of BMP files"), (deep, "XMP in several parts")):
         before = path.read_bytes()
         with pytest.raises(UserError, match=reason):

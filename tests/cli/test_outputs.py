@@ -1,6 +1,7 @@
 """Tables, drawings and pages of captions: what is written, kept and resumed."""
 
 import csv
+import io
 import json
 import os
 from pathlib import Path
@@ -8,15 +9,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from pyarrow import parquet
-from samples import Output, Patch, photo_bytes, save_photo
+from samples import CAPTION, Output, Patch, photo_bytes, save_photo
 from shard_samples import write_tar
 
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs, output_names
 from captioner.files import file_lock
 from captioner.outcomes import Failed
-
-CAPTION = ["caption", "--model", "tiny-model"]
+from captioner.tables import csv_text
 
 
 @pytest.fixture
@@ -46,11 +46,8 @@ def test_everything_is_written(folder: Path) -> None:
     assert [record["image"] for record in records] == paths
     # Two photos of one name do not overwrite each other.
     for name, record in zip(("a/same", "b/same"), records, strict=True):
-        assert record["files"] == {
-            "overlay": f"overlays.v2/{name}.png",
-            "gif": f"gifs/{name}.gif",
-            "words": f"words/{name}",
-        }
+        written = {"overlay": f"overlays.v2/{name}.png", "gif": f"gifs/{name}.gif"}
+        assert record["files"] == {**written, "words": f"words/{name}"}
         assert Path(record["files"]["overlay"]).is_file()
         assert len(list(Path("words", name).iterdir())) == len(record["words"])
         with Image.open(record["files"]["gif"]) as gif:
@@ -59,9 +56,16 @@ def test_everything_is_written(folder: Path) -> None:
 
 
 def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> None:
-    places = {kind: f"out.{kind}" for kind in ("json", "jsonl", "csv")}
-    options = [part for kind, path in places.items() for part in (f"--{kind}", path)]
-    options += ["--csv-for", "excel"]
+    options = [
+        "--json",
+        "out.json",
+        "--jsonl",
+        "out.jsonl",
+        "--csv",
+        "out.csv",
+        "--csv-for",
+        "excel",
+    ]
     photos = {name: name for name in ("a.jpg", "b.jpg")}
     outputs = Outputs(build_parser().parse_args(["caption", *photos, *options]), photos)
     for number, photo in enumerate(photos, start=1):
@@ -148,7 +152,8 @@ def test_a_resumed_page_has_every_photo_and_the_rest_is_kept(folder: Path, capsy
 def test_a_table_that_another_process_writes_is_refused(
     option: str, folder: Path, capsys: Output
 ) -> None:
-    with file_lock("new/out.html"):
+    Path("linked.html").symlink_to("new/out.html")
+    with file_lock("linked.html"), file_lock(os.devnull), file_lock(os.devnull):
         assert caption(option, "new/out.html", "--overwrite") == 2
         assert "new/out.html is in use by another process" in capsys.readouterr().err
     assert caption(option, "new/out.html") == 0
@@ -221,3 +226,11 @@ def test_shards_are_resumed_and_drawn_and_a_broken_one_does_not_stop_the_others(
     missing = ["--model", "nowhere", "--parquet", "o.parquet", "--overwrite"]
     assert main(["caption", "photos/a.png", *missing]) == 2
     assert Path("o.parquet").read_bytes() == content
+
+
+def test_no_text_is_a_formula_and_every_other_value_stays() -> None:
+    names = ['=HYPERLINK("http://a")', "@SUM(1)", "+1", "-2+3", "\tx", "a=b", "it's", "a,b\nc"]
+    table = csv_text([{"image": name, "score": -1.5} for name in names])
+    expected = [f"'{name}" for name in names[:5]] + names[5:]
+    rows = [[name, "-1.5"] for name in expected]
+    assert [*csv.reader(io.StringIO(table))] == [["image", "score"], *rows]
