@@ -56,16 +56,8 @@ def test_everything_is_written(folder: Path) -> None:
 
 
 def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> None:
-    options = [
-        "--json",
-        "out.json",
-        "--jsonl",
-        "out.jsonl",
-        "--csv",
-        "out.csv",
-        "--csv-for",
-        "excel",
-    ]
+    tables = ["--json", "out.json", "--jsonl", "out.jsonl", "--csv", "out.csv"]
+    options = [*tables, "--csv-for", "excel"]
     photos = {name: name for name in ("a.jpg", "b.jpg")}
     outputs = Outputs(build_parser().parse_args(["caption", *photos, *options]), photos)
     for number, photo in enumerate(photos, start=1):
