@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from coco_samples import write_captions, write_instances
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from samples import make_captioner, save_photo
 
 from captioner.data.example import Example
@@ -92,20 +90,6 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(
 
 
 # Results files
-
-text = st.text(st.characters(exclude_categories=["Cs"]))
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    captions=st.dictionaries(st.integers(-(10**18), 10**18), text, min_size=1, max_size=5)
-    | st.dictionaries(text, text, min_size=1, max_size=5)
-)
-def test_what_is_written_is_read(tmp_path: Path, captions: dict[int | str, str]) -> None:
-    score.write_results(tmp_path / "results.json", captions)
-    read = read_results(tmp_path / "results.json")
-    assert list(read.items()) == [(str(image), text) for image, text in captions.items()]
-
 
 CAPTIONS = {1: "a dog runs", 2: "a cat sleeps on a mat", 3: "two birds", 4: "a horse"}
 REFERENCES = {
