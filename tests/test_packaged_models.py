@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import captioner
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.translations import evaluate_translations
 from captioner.model_folders import DEMO_PHOTO, model_folder, packaged_models
@@ -78,9 +78,8 @@ def test_its_captions_of_validation_photos(model: captioner.Captioner) -> None:
     On the former it beats the training caption that scores best on all 1,000, said of each.
     """
     folder = DATA / "flickr8k"
-    examples = read_examples(
-        "flickr8k", folder / "Flickr8k.token.txt", folder / "images", str(folder / "val.txt")
-    )[:100]
+    files = folder / "Flickr8k.token.txt", folder / "images"
+    examples = read_splits("flickr8k", *files, [str(folder / "val.txt")])[0][:100]
     captions = [caption.text for caption in model.caption([each.path for each in examples])]
     constant = scores_of(["the black and white dog is running through the water"] * 100, examples)
     scores = scores_of(captions, examples)
@@ -88,7 +87,7 @@ def test_its_captions_of_validation_photos(model: captioner.Captioner) -> None:
     assert scores["BLEU-4"] > constant["BLEU-4"]
     assert len(set(captions)) > 50
     folder = DATA / "everyday"
-    examples = read_examples("coco", folder / "captions_val.json", folder / "photos")
+    (examples,) = read_splits("coco", folder / "captions_val.json", folder / "photos")
     captions = [caption.text for caption in model.caption([each.path for each in examples])]
     scores = evaluate_captions(captions, [each.captions for each in examples]).to_dict()
     assert scores["CIDEr-D"] > 0.8

@@ -156,9 +156,9 @@ def run_maps(arguments: argparse.Namespace) -> int:
 def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **options: Any) -> int:
     """Score a model on photos, report what was left out, write the files; 2 if something was."""
     from captioner import load
+    from captioner.data import shapes
     from captioner.data.example import Example, Problems
-    from captioner.data.readers import read_examples
-    from captioner.data.shapes import shapes_examples, shapes_grounding, unseen_shapes
+    from captioner.data.readers import read_splits
     from captioner.vision.images import find_images
 
     if arguments.count is not None and arguments.count < 1:
@@ -166,14 +166,15 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
     model = load(pinned(arguments.model), arguments.device, arguments.precision)
     problems, is_generated = Problems(arguments.on_problem), arguments.format == "shapes"
     if is_generated:
-        pictures = unseen_shapes(model.preprocessing.size, arguments.count or 500)
-        photos = shapes_examples(pictures)
+        size = shapes.ShapesConfig(image_size=model.preprocessing.size)
+        pictures = shapes.generate(arguments.count or 500, shapes.UNSEEN_SEED, size)
+        photos = shapes.shapes_examples(pictures)
         if "grounding" in options:
             names = [each.image_id for each in photos]
-            options["grounding"] = shapes_grounding(dict(zip(names, pictures, strict=True)))
+            options["grounding"] = shapes.shapes_grounding(dict(zip(names, pictures, strict=True)))
     elif arguments.annotations:
-        source = (arguments.annotations, arguments.images, arguments.split)
-        photos = read_examples(arguments.format, *source, problems)[: arguments.count]
+        source = (arguments.annotations, arguments.images, [arguments.split])
+        photos = read_splits(arguments.format, *source, problems)[0][: arguments.count]
     else:
         files = find_images([arguments.images])[: arguments.count]
         photos = [Example(str(file), file) for file in files]

@@ -111,7 +111,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 
     from captioner.caption.folder import save_confidence
     from captioner.data.example import Problems
-    from captioner.data.readers import read_examples
+    from captioner.data.readers import read_splits
     from captioner.evaluation.calibration import calibrate
     from captioner.evaluation.score import read_results
     from captioner.models import load
@@ -120,7 +120,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     splits = (arguments.training_split, *arguments.split)
     problems = {split: Problems(arguments.on_problem) for split in splits}
     source = (arguments.format, arguments.annotations, arguments.images)
-    examples = {split: read_examples(*source, split, each) for split, each in problems.items()}
+    examples = {split: read_splits(*source, [split], each)[0] for split, each in problems.items()}
     for sentence in dict.fromkeys(chain.from_iterable(p.sentences for p in problems.values())):
         report(sentence)
     results = folder.parent / RESULTS  # Of the photos that chose the epoch, in a run.

@@ -36,12 +36,9 @@ _SEED = 0  # Of the drawn splits.
 
 @dataclass(frozen=True)
 class Example:
-    """A photo and its captions, stripped; none of a photo that is only to be captioned.
+    """A photo and its captions, stripped; none of a photo that is only to be captioned."""
 
-    image_id: COCO's id, else the file name. path: the file, or the photo in a shard or generated.
-    """
-
-    image_id: ImageId
+    image_id: ImageId  # COCO's, else the file name.
     path: Path | ShardMember | Image.Image
     captions: tuple[str, ...] = ()
 
@@ -60,18 +57,15 @@ class Example:
 class Problems:
     """The problems of one source: sentences by kind, such as "line 12 has no words".
 
-    on_problem: for `settle`. skipping: the options that skip them, for its refusal.
-    source: the file's name, set by the reader. notes: which splits were drawn, which photos a
-    folder has. by_captioner: whether captions count that captioner wrote in a folder.
     draws_splits: `train` and `val` of a source without splits; otherwise either is all of it.
     """
 
     on_problem: OnProblem = "refuse"
-    source: str = ""
-    skipping: str = f"--on-problem skip, {IN_TRAINING},"
-    by_captioner: bool = False
+    source: str = ""  # The file's name, set by the reader.
+    skipping: str = f"--on-problem skip, {IN_TRAINING},"  # The advice of a refusal.
+    by_captioner: bool = False  # Whether captions count that captioner wrote in a folder.
     draws_splits: bool = True
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # Such as which splits were drawn.
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, kind: str, sentence: str) -> None:
@@ -97,9 +91,8 @@ class Problems:
         for kind, sentences in self.kinds.items():
             count = len(sentences)
             if count > 1:  # The first noun: "images without a split".
-                kind = re.sub(
-                    "image|caption|line|sentence|shard|description", r"\g<0>s", kind, count=1
-                )
+                nouns = "image|caption|line|sentence|shard|description"
+                kind = re.sub(nouns, r"\g<0>s", kind, count=1)
             listed = sentences[:_LISTED_OF_EACH_KIND]
             if more := count - len(listed):
                 listed.append(f"and {more:,} more")
@@ -112,25 +105,18 @@ class Problems:
 
 @dataclass
 class _Photo:
-    """record: its name, for messages. split: None if the source has no splits.
-
-    name: by which it is drawn for validation; by default the id. captions: each with its record.
-    """
-
     image_id: ImageId
-    record: str
+    record: str  # Its name, for messages.
     path: Path | ShardMember
-    split: str | None
-    name: str
-    captions: list[tuple[str, str]] = field(default_factory=list)
+    split: str | None  # None if the source has no splits.
+    name: str  # By which it is drawn for validation.
+    captions: list[tuple[str, str]] = field(default_factory=list)  # Each with its record.
 
 
 class Collector:
     """Joins the photos and captions of a source, and counts what is wrong with them.
 
-    Ids are the same if they are as text: 1 and "1".
-
-    check_files: whether the photos must exist.
+    Ids are compared as text: 1 is "1". check_files: whether the photos must exist.
     """
 
     def __init__(self, problems: Problems, check_files: bool = True) -> None:
@@ -210,8 +196,8 @@ class Collector:
     def _draw_splits(self) -> None:
         """Draw a tenth of the photos for validation: 50 at least, but at most a quarter.
 
-        Two in any case, and none of fewer than four. They are drawn by a hash of their names, so
-        that most keep their split when others are added.
+        Two in any case, and none of fewer than four. Drawn by a hash of their names, most keep
+        their split when others are added.
         """
 
         def drawn_by(photo: _Photo) -> bytes:
@@ -222,11 +208,10 @@ class Collector:
         count = count if len(photos) >= 4 else 0
         for place, photo in enumerate(photos):
             photo.split = VALIDATION if place < count else TRAIN
-        few = "" if count else " (validation takes 4 at least)"
-        self.problems.notes.append(
-            f"{self.problems.source} has no splits: {count:,} of its {len(photos):,} photos"
-            f"{few}, drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
-        )
+        of_all = f"{count:,} of its {len(photos):,} photos"
+        of_all += "" if count else " (validation takes 4 at least)"
+        drawn = f"drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
+        self.problems.notes.append(f"{self.problems.source} has no splits: {of_all}, {drawn}")
 
     def _exists(self, photo: _Photo) -> bool:
         """Whether a photo is there, as those that a shard lists are, or need not be."""

@@ -37,7 +37,6 @@ _IRREGULAR_ENDINGS = (
 )
 
 Phrase = tuple[str, ...]
-
 Mention = tuple[int, int, str]  # First word, last word (excluded), category.
 
 Box = tuple[float, float, float, float]
@@ -46,27 +45,20 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Target:
-    """The part of a picture that a word names: the union of its boxes and its mask, one or both.
+    """The part of a picture that a word names: the union of its boxes and its mask, one or both."""
 
-    size: width and height of the annotated picture in pixels. mask: (height, width), True inside.
-    """
-
-    size: tuple[int, int]
+    size: tuple[int, int]  # Width and height of the annotated picture in pixels.
     boxes: tuple[Box, ...] = ()
-    mask: NDArray[np.bool_] | None = None
+    mask: NDArray[np.bool_] | None = None  # (height, width), True inside.
 
 
 @dataclass(frozen=True)
 class Grounding:
-    """Finds the targets of the words of captions.
-
-    images: those that are annotated. targets: of each of T words of a caption; None if the word
-    names nothing, or the photo is not annotated.
-    """
+    """Finds the targets of a caption's words, None of a word that names nothing."""
 
     source: str
-    images: Container[ImageId]
-    targets: Callable[[ImageId, Sequence[str]], list[Target | None]]
+    images: Container[ImageId]  # The annotated ones.
+    targets: Callable[[ImageId, Sequence[str]], list[Target | None]]  # Of each of T words.
 
 
 class Synonyms:
@@ -77,7 +69,6 @@ class Synonyms:
         # Words of the longest phrase, by first word.
         self._longest = {each[0]: len(each) for each in sorted(phrases, key=len)}
         self.categories = tuple(filter(None, dict.fromkeys(phrases.values())))
-        """In the order of the list."""
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
         """The mentions of a tokenized caption, from left to right; the longest phrase wins."""
@@ -88,8 +79,8 @@ class Synonyms:
                 phrase = tuple(words[first : first + length])
                 if phrase in self._phrases:
                     last = first + len(phrase)
-                    category = self._phrases[phrase]
-                    mentions += [] if category is None else [(first, last, category)]
+                    if category := self._phrases[phrase]:
+                        mentions.append((first, last, category))
                     break
         return mentions
 
@@ -123,33 +114,25 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
             phrases[phrase] = category
     if not categories:
         raise UserError(f"word list {file} has no category")
-    return Synonyms(_with_derived({**categories, **phrases}))
-
-
-def _with_derived(listed: Mapping[Phrase, str | None]) -> dict[Phrase, str | None]:
-    """The listed phrases and their derived forms."""
-    phrases = dict(listed)
-    for phrase, category in listed.items():
+    known = {**categories, **phrases}
+    derived = dict(known)
+    for phrase, category in known.items():
         several = [(*phrase[:-1], plural) for plural in plurals(phrase[-1])]
-        for form in (phrase, *(form for form in several if form not in listed)):
-            for derived in (form, ("".join(form),), ("-".join(form),)):
-                phrases.setdefault(derived, category)
-    return phrases
+        for form in (phrase, *(form for form in several if form not in known)):
+            for joined in (form, ("".join(form),), ("-".join(form),)):
+                derived.setdefault(joined, category)
+    return Synonyms(derived)
 
 
 def plurals(word: str) -> list[str]:
-    """The possible plurals of an English word, the regular one first.
-
-    A word with an irregular ending gets both, "mans" and "men", since "human" makes "humans".
-    """
+    """The possible plurals of an English word: "mans" and "men", since "human" makes "humans"."""
+    results = [word + "s"]
     if word.endswith(("s", "x", "z", "ch", "sh")):
         results = [word + "es"]
     elif word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
         results = [word[:-1] + "ies"]
     elif word.endswith("o"):
-        results = [word + "s", word + "es"]  # pianos, potatoes
-    else:
-        results = [word + "s"]
+        results.append(word + "es")  # pianos, potatoes
     for singular, plural in map(str.split, _IRREGULAR_ENDINGS.split(", ")):
         if word.endswith(singular):
             results.append(word.removesuffix(singular) + plural)
@@ -157,8 +140,6 @@ def plurals(word: str) -> list[str]:
 
 
 _Side = Annotated[int, Field(ge=1, le=20_000)]  # Pixels; masks are as large as the photo.
-
-_Box = Annotated[tuple[float, float, float, float], Field(strict=False)]
 
 
 class _Category(TypedDict):
@@ -177,7 +158,7 @@ class _Thing(TypedDict):
     id: Id
     image_id: Id
     category_id: Id
-    bbox: NotRequired[_Box]
+    bbox: NotRequired[Annotated[Box, Field(strict=False)]]  # Width and height, not right, bottom.
     segmentation: NotRequired[Any]  # Polygons or run lengths, checked when they are drawn.
 
 
@@ -255,7 +236,7 @@ class CocoInstances:
         return Target((width, height), tuple(boxes), union if union.any() else None)
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
-        """The categories in both the files and a word list; raises `UserError` if none is."""
+        """The categories in both the files and a word list, one at least."""
         if known := frozenset(synonyms.categories) & frozenset(self._categories.values()):
             return known
         raise UserError(f"the word list has none of the categories of {self}")

@@ -32,11 +32,7 @@ class SentencePair:
 def read_parallel(
     source: str | Path, target: str | Path, on_problem: OnProblem = "refuse"
 ) -> tuple[list[SentencePair], Problems]:
-    """Read two UTF-8 files with as many lines; .gz is unpacked.
-
-    on_problem: refuse or skip a pair with an empty side. Returns at least one pair, in file order,
-    and the problems of the skipped ones.
-    """
+    """Read two UTF-8 files with as many lines, and count the pairs with an empty side."""
     problems = Problems(on_problem, f"parallel text {source} and {target}", IN_TRAINING)
     pairs = []
     for line, (first, second) in enumerate(read_rows(source, target), start=1):
@@ -62,10 +58,7 @@ def read_rows(*files: str | Path) -> list[tuple[str, ...]]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file, without their ends; .gz is unpacked.
-
-    Lines end in LF or CRLF only: Unicode's other line ends may stand inside a sentence.
-    """
+    """The lines of a UTF-8 text file, which end in LF or CRLF only; .gz is unpacked."""
     content = text_bytes(path)
     try:
         lines = content.decode("utf-8-sig").split("\n")

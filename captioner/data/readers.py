@@ -22,7 +22,7 @@ from pydantic import FailFast
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
-from captioner.data.table import SUFFIXES, read_table
+from captioner.data.table import SUFFIXES, numbered_lines, read_table
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
@@ -51,24 +51,11 @@ def format_of(path: Path) -> str | None:
     return None
 
 
-def read_examples(
-    format: str | None,
-    annotations: str | os.PathLike[str],
-    images: str | os.PathLike[str] | None = None,
-    split: str | os.PathLike[str] | None = None,
-    problems: Problems | None = None,
-    check_files: bool = True,
-) -> list[Example]:
-    """Read one split of a data set on disk; see `read_splits`."""
-    wanted = None if split is None else os.fspath(split)
-    return read_splits(format, annotations, images, [wanted], problems, check_files)[0]
-
-
 def read_splits(
     format: str | None,
     annotations: str | os.PathLike[str],
-    images: str | os.PathLike[str] | None,
-    splits: Splits,
+    images: str | os.PathLike[str] | None = None,
+    splits: Splits = (None,),
     problems: Problems | None = None,
     check_files: bool = True,
 ) -> list[list[Example]]:
@@ -77,7 +64,6 @@ def read_splits(
     format: None for that of `format_of`, else coco. images: the folder of the photos; by default
         that of the annotations. check_files: whether the photos must exist.
     splits: None for all; `train` and `val` of a source without splits are drawn.
-    problems: counts those of the records, and says whether they are refused (default) or skipped.
     """
     file = Path(annotations)
     own_folder = file if file.is_dir() else file.parent
@@ -112,8 +98,7 @@ class _CaptionFile(Records):
 def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
     """Read caption files of COCO.
 
-    annotations: a JSON file, or a folder with `captions_SPLIT.json` or
-        `annotations/captions_SPLIT.json` for each split.
+    annotations: a JSON file, or a folder with `captions_SPLIT.json`, also in `annotations/`.
     images: the folder of the photos, or of `train2014`, `val2017` and so on.
     splits: train, val or test, or with the year, train2014. A file is one split, unless its name
         says none or several are asked for; its name may not say another.
@@ -126,9 +111,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
     for split in splits if is_folder else [_split_of(annotations, splits)]:
         names = [f"captions_{split}.json", f"annotations/captions_{split}.json"]
         file = _first_file(annotations, names) if is_folder else annotations
-        document = from_mapping(
-            _CaptionFile, read_json(file, "caption file"), f"caption file {file}"
-        )
+        content = read_json(file, "caption file")
+        document = from_mapping(_CaptionFile, content, f"caption file {file}")
         named = _SPLIT.findall(file.name)
         for image in document.images:
             found = _FOLDER.search(image["file_name"])
@@ -184,9 +168,8 @@ def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Co
             split = TRAIN
         path = folder_of(entry.get("filepath")) / file_name
         if collector.add_image(image_id, path, record, split):
-            for place, sentence in enumerate(entry["sentences"]):
-                name = f"sentence {place} of {record}"
-                collector.add_caption(image_id, sentence["raw"], name)
+            for place, each in enumerate(entry["sentences"]):
+                collector.add_caption(image_id, each["raw"], f"sentence {place} of {record}")
 
 
 def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
@@ -195,28 +178,27 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
     splits: a file with one image name a line; or train, val or test, with the list beside the token
         file (`Flickr_8k.trainImages.txt` or `train.txt`); None: every image.
 
-    `image_id` is the file name. Flickr8k's original has captions of
-    `2258277193_586949ec62.jpg.1`, a photo that does not exist and is in no split.
+    Flickr8k's has captions of `2258277193_586949ec62.jpg.1`, which does not exist, in no split.
     """
     problems = collector.problems
     problems.source = f"token file {annotations}"
-    lines = _lines(read_text(annotations, "token file"))
+    lines = numbered_lines(read_text(annotations, "token file"))
     for split in filter(None, splits):
         listed = Path(split)
         if split in _LISTS:
             names = [f"Flickr_8k.{_LISTS[split]}Images.txt", f"{split}.txt"]
             listed = _first_file(annotations.parent, names)
         problems.source += f" with split list {listed}"
-        for number, name in _lines(read_text(listed, "split list")):
+        for number, name in numbered_lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"
             collector.add_image(name.strip(), images / name.strip(), record, split)
     for number, line in lines:
         match = _LINE.fullmatch(line)
-        if match is None or not match["image"].strip():
+        name = match["image"].strip() if match else ""
+        if not match or not name:
             what = f"line {number} is not NAME#NUMBER, a tab and a caption"
             problems.add("ill-formed line", what)
             continue
-        name = match["image"].strip()
         if None in splits and name not in collector:
             collector.add_image(name, images / name, f"image {name} (line {number})")
         if name in collector:
@@ -229,12 +211,6 @@ def _first_file(folder: Path, names: Sequence[str]) -> Path:
     if found := next(filter(Path.is_file, candidates), None):
         return found
     raise UserError(f"there is neither {' nor '.join(map(str, candidates))}")
-
-
-def _lines(text: str) -> list[tuple[int, str]]:
-    # Not splitlines, which also splits a caption at U+2028 and the like.
-    numbered = enumerate(text.split("\n"), start=1)
-    return [(number, line) for number, line in numbered if line.strip()]
 
 
 def _image_folder(images: Path, *names: str | None) -> Path:

@@ -33,7 +33,7 @@ SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "cross")
 GAP = 0.04  # Smallest distance between the boxes of two objects, as a share of the side.
 MARGIN = 0.12  # How much larger the distance must be that decides which relation is named.
 TILT = 10.0  # Largest rotation of an object in degrees, either way.
-UNSEEN_SEED = 1_000_003  # Of `unseen_shapes`; not to be trained on.
+UNSEEN_SEED = 1_000_003  # Of pictures to evaluate on, which no training set has.
 
 _SUPERSAMPLING = 4  # antialiasing
 _ATTEMPTS = 10_000  # random layouts tried before giving up
@@ -117,10 +117,9 @@ def shapes_grounding(pictures: Mapping[ImageId, ShapesExample]) -> Grounding:
     """The objects of generated pictures, by image name."""
 
     def targets(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-        if image_id not in pictures:
-            return [None] * len(words)
-        picture = pictures[image_id]
-        return [box and Target(picture.image.size, (box,)) for box in picture.boxes_of(words)]
+        if picture := pictures.get(image_id):
+            return [box and Target(picture.image.size, (box,)) for box in picture.boxes_of(words)]
+        return [None] * len(words)
 
     return Grounding(f"the {len(pictures):,} generated pictures", pictures, targets)
 
@@ -155,11 +154,6 @@ def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
     return [Example(name, each.image, (each.caption,)) for name, each in named]
 
 
-def unseen_shapes(image_size: int, count: int) -> list[ShapesExample]:
-    """Generated pictures of image_size x image_size that no training set has."""
-    return generate(count, UNSEEN_SEED, ShapesConfig(image_size=image_size))
-
-
 def _draft(
     random: np.random.Generator, kind: int, config: ShapesConfig
 ) -> tuple[ShapesObject, Points]:
@@ -177,16 +171,14 @@ def _draft(
 
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
+    gaps, margins = [math.inf], [math.inf]
     for first, second in itertools.combinations(objects, 2):
         (left, top, right, bottom), other = first.box, second.box
-        gaps = other[0] - right, left - other[2], other[1] - bottom, top - other[3]
-        if max(gaps) < GAP * config.image_size:
-            return False
+        gaps.append(max(other[0] - right, left - other[2], other[1] - bottom, top - other[3]))
     for item, following in itertools.pairwise(objects):
         across, down = _distances(item.box, following.box)
-        if abs(abs(across) - abs(down)) < MARGIN * config.image_size:
-            return False
-    return True
+        margins.append(abs(abs(across) - abs(down)))
+    return min(gaps) >= GAP * config.image_size and min(margins) >= MARGIN * config.image_size
 
 
 def _distances(box: Box, other: Box) -> tuple[float, float]:
@@ -197,7 +189,7 @@ def _distances(box: Box, other: Box) -> tuple[float, float]:
 
 
 def _on_circle(corners: int, start: float = 0.0, radius: float = 1.0) -> list[list[float]]:
-    """Corners of a regular polygon around the origin, the first at the top (angle `start`)."""
+    """Corners of a regular polygon around the origin, the first at angle `start` from the top."""
     angles = [start + 2 * math.pi * index / corners for index in range(corners)]
     return [[math.sin(angle) * radius, -math.cos(angle) * radius] for angle in angles]
 

@@ -44,13 +44,11 @@ _COLUMNS = {
 
 
 class _Row(NamedTuple):
-    """record: its name, for messages. photo: in a shard, named `image`."""
-
-    record: str
+    record: str  # Its name, for messages.
     image: str
     captions: list[str]
     split: str | None = None
-    photo: ShardMember | None = None
+    photo: ShardMember | None = None  # In a shard, named `image`.
     is_by_captioner: bool = False
 
 
@@ -62,16 +60,15 @@ def read_table(
     annotations: a `.csv` or `.tsv` file with a header, separated by commas, semicolons or tabs; a
         `.jsonl` file with an object a line, or a `.json` file with a list of them. `_COLUMNS` has
         the names of the columns. A caption may be a list of them.
-    images: the folder of relative image paths.
 
     `image_id` is the path in the table, with slashes for backslashes, or `ShardMember.image_id`.
     """
-    problems, is_folder = collector.problems, annotations.is_dir()
+    problems = collector.problems
     kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
-    problems.source = f"{'folder' if is_folder else kind} {annotations}"
+    kind, rows = ("folder", _of_folder) if annotations.is_dir() else (kind, _rows)
+    problems.source = f"{kind} {annotations}"
     is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
-    rows = _of_folder(annotations, problems) if is_folder else _rows(annotations, problems)
-    for row in rows:
+    for row in rows(annotations, problems):
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
             record, path = f"image {row.image} ({row.record})", row.photo or images / row.image
@@ -97,7 +94,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     counts: Counter[str] = Counter()
     for photo in find_images([folder]):
         image, text = photo.relative_to(folder).as_posix(), photo.with_suffix(".txt")
-        lines = _lines(read_text(text)) if text.is_file() else []
+        lines = [line for _, line in numbered_lines(read_text(text))] if text.is_file() else []
         if lines:
             kind, rows_of[image] = "with a text beside them", [_Row(f"{text}", image, lines)]
         elif image in rows_of:
@@ -137,15 +134,15 @@ def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
             raise UserError(f"table {file} is not a list of rows")
         yield from ((f"record {number}", record) for number, record in enumerate(document))
     elif suffix == ".jsonl":
-        for line, content in enumerate(read_text(file, "table").split("\n"), start=1):
-            if content.strip():
-                yield f"line {line}", _parsed(content)
+        for line, content in numbered_lines(read_text(file, "table")):
+            yield f"line {line}", _parsed(content)
     else:
         yield from _of_csv(read_text(file, "table"), file, problems)
 
 
-def _lines(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line.strip()]
+def numbered_lines(text: str) -> list[tuple[int, str]]:
+    """The lines that are not empty; U+2028 and the like, at which splitlines splits, end none."""
+    return [each for each in enumerate(text.split("\n"), start=1) if each[1].strip()]
 
 
 def _parsed(content: str | bytes) -> Any:
@@ -220,21 +217,22 @@ def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
             yield f"the .json of {name}", None
             continue
         if text is not None:  # Bytes that are not UTF-8 are refused as half characters.
-            described["caption"] = _lines(text.read().decode("utf-8-sig", "surrogateescape"))
+            lines = numbered_lines(text.read().decode("utf-8-sig", "surrogateescape"))
+            described["caption"] = [line for _, line in lines]
         yield name, described | record
 
 
 def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
     """Where the descriptions of a photo are, their texts, and whether captioner wrote them.
 
-    The first counts most; those that cameras write are left out. Raises `UserError` for XMP that
-    cannot be read.
+    The first counts most; those that cameras write are left out.
     """
+    sources: list[tuple[str, XmpPacket, list[str]]] = []
     for sidecar in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
         if sidecar.is_file():
             with refuse_os_errors(f"cannot read {sidecar}"):
                 packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
-            yield from _found("with an XMP sidecar", packet, packet.description)
+            sources.append(("with an XMP sidecar", packet, [packet.description]))
     block, texts = None, []
     with suppress(Exception), opened(photo) as image:  # The reader of its pixels names damage.
         xmp = image.info.get("xmp")
@@ -244,13 +242,11 @@ def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
         exif = image.getexif().get(ExifTags.Base.ImageDescription, "")
         texts.append(_decoded(exif.encode("latin-1")))  # As Pillow decodes it.
     packet = XmpPacket(block, f"the XMP of {photo}")
-    yield from _found("described inside", packet, packet.description, *texts)
-
-
-def _found(place: str, packet: XmpPacket, *texts: str) -> Iterator[tuple[str, str, bool]]:
-    for text in map(str.strip, texts):
-        if text and not any(fnmatchcase(text.lower(), each) for each in _camera_descriptions()):
-            yield place, text, text in packet.own_texts("description")
+    sources.append(("described inside", packet, [packet.description, *texts]))
+    for place, packet, described in sources:
+        for text in map(str.strip, described):
+            if text and not any(fnmatchcase(text.lower(), each) for each in _camera_descriptions()):
+                yield place, text, text in packet.own_texts("description")
 
 
 def _decoded(content: bytes) -> str:

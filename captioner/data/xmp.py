@@ -24,10 +24,8 @@ _ITEM = f"{_RDF}li"
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
-_EMPTY = (
-    b'<x:xmpmeta xmlns:x="adobe:ns:meta/">'
-    b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'
-)
+_EMPTY = b"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>"""
 
 _BLOCK = b"""<?xpacket begin="\xef\xbb\xbf" id="W5M0MpCehiHzreSzNTczkc9d"?>
 %b
@@ -48,7 +46,6 @@ class XmpPacket:
     """An XMP packet, with what captioner wrote before told from all else, which is kept.
 
     content: of an XMP file; None makes a new packet. name: of its file, for messages.
-    Raises `UserError` if it is no XMP.
     """
 
     def __init__(self, content: bytes | None, name: str) -> None:
@@ -80,8 +77,7 @@ class XmpPacket:
         """Set `dc:description`, which is the default for all languages, and `dc:subject`.
 
         overwrite: replace a description that captioner did not write; otherwise it stays.
-        iptc_caption, iptc_keywords: beside the packet in a photo.
-        Returns whether the description was set.
+        iptc_caption, iptc_keywords: beside the packet in a photo. True: the description was set.
         """
         is_set = self._describe(description, overwrite, iptc_caption)
         self._set_keywords(description.keywords, iptc_keywords)
@@ -163,7 +159,7 @@ class XmpPacket:
             return found
         text, parent.text = (parent.text or "").strip(), None
         array = etree.SubElement(parent, f"{_RDF}{kind}")
-        _add(array, filter(None, [text]))
+        _add(array, [text] if text else [])
         return array
 
 

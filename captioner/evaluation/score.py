@@ -16,7 +16,7 @@ from captioner.caption.photos import caption_photos
 from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
-from captioner.data.readers import format_of, read_examples
+from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS
 from captioner.evaluation.corpus import Corpus, Metric
@@ -233,7 +233,8 @@ class Scorer:
     def read(self, file: str | Path, split: str | None) -> list[Example]:
         """The images and captions of a file in `format`; no photo needs to exist."""
         self.problems.append(Problems(self.on_problem))
-        return read_examples(self.format, file, None, split, self.problems[-1], check_files=False)
+        problems = self.problems[-1]
+        return read_splits(self.format, file, None, [split], problems, check_files=False)[0]
 
 
 def score_results(

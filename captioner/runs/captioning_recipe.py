@@ -203,7 +203,7 @@ class CaptioningRecipe(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        mirrors, augments = self.features.mirror, self.augmentation.changes
+        mirrors, augments = self.features.mirror, self.augmentation != Augmentation()
         if (mirrors and self.photos_in_step) or (augments and not self.photos_in_step):
             raise ValueError(
                 "augmentation is for photos that are read in every step, by encoder.train or "

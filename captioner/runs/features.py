@@ -302,7 +302,7 @@ class PixelRows(Rows):
         if len(chosen) == len(photos):
             chosen, photos = rows[part], None
         pixels: list[numpy.ndarray[Any, Any]] = []
-        is_changed = generator is not None and self.augmentation.changes
+        is_changed = generator is not None and self.augmentation != Augmentation()
         seed = int(torch.randint(2**62, (), generator=generator)) if is_changed else 0
         for row in chosen.tolist():
             photo = self.preprocessing.load(self.examples[row].path)

@@ -1,7 +1,6 @@
 """Decodes untrusted photos in other processes, with limits of time and memory.
 
-A crafted file holds its decoder for minutes, or crashes it. A process can be killed, a
-thread cannot.
+A crafted file holds or crashes its decoder: a process can be killed, a thread cannot.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ class DecodingPool:
             self._idle.put(decoder)
 
     def load(self, content: bytes, name: str, **options: int) -> Image.Image:
-        """Load a photo as `load_image` does, in an idle process, which is waited for.
-
-        Raises `UserError` also for a photo that takes too long or crashes its decoder.
-        """
+        """Load a photo as `load_image` does, in an idle process, which is waited for."""
         decoder = self._idle.get()
         try:
             answer, pixels = decoder.ask(content, {"name": name, **options}, self.seconds)

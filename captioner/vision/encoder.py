@@ -34,13 +34,10 @@ class EncoderConfig(Kinds):
 
 
 class Encoder(nn.Module, ABC):
-    """Turns photos into annotation vectors; the base of every family of encoders.
+    """Turns photos into annotation vectors; the base of every family of encoders."""
 
-    annotation_size: D. stages: how many parts `freeze` counts.
-    """
-
-    annotation_size: int
-    stages: ClassVar[int]
+    annotation_size: int  # D
+    stages: ClassVar[int]  # Parts that `freeze` counts.
     config: EncoderConfig
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -101,9 +98,9 @@ class Encoder(nn.Module, ABC):
 
     def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a file that are the encoder's, not a classifier's or a decoder's."""
-        names = {name: name.removeprefix("encoder.") for name in state}
-        modules = {name for name, _ in self.named_children()}
-        return {new: state[old] for old, new in names.items() if new.partition(".")[0] in modules}
+        own = {name.removeprefix("encoder."): tensor for name, tensor in state.items()}
+        modules = dict(self.named_children())
+        return {name: own[name] for name in own if name.partition(".")[0] in modules}
 
     def fold_batch_norm(self) -> Encoder:
         """The encoder for inference: batch normalisation is part of its convolutions' weights."""
@@ -115,10 +112,7 @@ class Encoder(nn.Module, ABC):
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:
-        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D), float32.
-
-        On a CPU a few photos at a time, whose feature maps its caches hold.
-        """
+        """Preprocessed photos (B, 3, size, size) -> annotation vectors (B, L, D), float32."""
         weight = next(self.parameters())
         pixels = pixels.to(weight, non_blocking=True, memory_format=torch.channels_last)
         return torch.cat([self(chunk).float() for chunk in cpu.in_chunks(pixels)])  # (B, L, D)
@@ -173,12 +167,10 @@ class VGGEncoder(Encoder):
     """A VGG without its last pooling and classifier, as in Xu et al. 2015, sections 3.1.1 and 4.3.
 
     Simonyan and Zisserman 2015, *Very Deep Convolutional Networks for Large-Scale Image
-    Recognition*, table 1. The convolutions have torchvision's names (`features.N.weight`).
-    Behind them, dilated ones let a vector know what lies around its place: the context module of
-    Yu and Koltun 2016, *Multi-Scale Context Aggregation by Dilated Convolutions*, section 3. They
-    begin as the identity (equation 4), also with weights that have none. Split convolutions are
-    those of Zhang et al. 2016, *Accelerating Very Deep Convolutional Networks for Classification
-    and Detection*, section 3.1.
+    Recognition*, table 1. The dilated convolutions behind are the context module of Yu and Koltun
+    2016, *Multi-Scale Context Aggregation by Dilated Convolutions*, section 3; they begin as the
+    identity (equation 4). Split convolutions: Zhang et al. 2016, *Accelerating Very Deep
+    Convolutional Networks for Classification and Detection*, section 3.1.
     """
 
     annotation_size = ANNOTATION_SIZE
@@ -204,20 +196,16 @@ class VGGEncoder(Encoder):
         return stages
 
     def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Those of a file; of a file without context, the context as it begins."""
+        """Also of a file without context, which is then as it begins."""
         own = super().own_tensors(state)
         if not any(name.startswith("context.") for name in own):
             own |= {f"context.{name}": value for name, value in self.context.state_dict().items()}
         return own
 
     def forward(self, images: Tensor) -> Tensor:
-        """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, 512).
-
-        L is 196 for 224x224. Xu et al. 2015, equation before (1): a = {a_1, ..., a_L}.
-        """
-        feature_map = self.context(self.features(images))  # (B, 512, height / 16, width / 16)
-        vectors: Tensor = feature_map.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
-        return vectors
+        """Images -> (B, L, 512), L = 196 for 224x224. Xu et al. 2015, equation before (1)."""
+        vectors: Tensor = self.context(self.features(images))  # (B, 512, height / 16, width / 16)
+        return vectors.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of the map: four poolings of two leave one for every 16 pixels."""
@@ -258,15 +246,15 @@ def _layers(config: VGGConfig) -> list[nn.Module]:
         if index > 0:
             layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
         for channels in stage:
+            kernel_size = 3
             if config.rank < 1 and index > 0:
                 middle = max(1, round(channels * config.rank))
                 first = nn.Conv2d(channels_in, middle, 3, padding=1, bias=False)
                 if not first.weight.is_meta:
                     nn.init.kaiming_normal_(first.weight, nonlinearity="linear")
                 layers.append(first)
-                layers += _convolution(config, middle, channels, kernel_size=1)
-            else:
-                layers += _convolution(config, channels_in, channels)
+                channels_in, kernel_size = middle, 1
+            layers += _convolution(config, channels_in, channels, kernel_size)
             channels_in = channels
     return layers
 

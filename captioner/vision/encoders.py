@@ -72,7 +72,7 @@ class NetworkEncoder(Encoder):
         """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, D)."""
+        """Images -> annotation vectors (B, L, D)."""
         return self._feature_map(images).flatten(start_dim=2).transpose(1, 2)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
@@ -81,9 +81,9 @@ class NetworkEncoder(Encoder):
 
     def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a file in the library's names, or of a model folder."""
-        names = {name: f"network.{name.removeprefix('encoder.network.')}" for name in state}
-        own = self.state_dict().keys()
-        return {new: state[old] for old, new in names.items() if new in own}
+        library = {name.removeprefix("encoder.network."): state[name] for name in state}
+        names = self.network.state_dict().keys()
+        return {f"network.{name}": library[name] for name in library if name in names}
 
     @torch.no_grad()
     def _measure(self, height: int, width: int) -> tuple[int, int, int]:
@@ -108,13 +108,12 @@ class TimmEncoder(NetworkEncoder):
             raise UserError(f"{self.config.name} has no spatial feature map")
         has_norm = hasattr(network, "norm")
         last = network.prune_intermediate_layers([-1], prune_norm=not has_norm)
-        self._options = {"indices": last, "norm": has_norm, "output_fmt": "NCHW"}
+        only = {"intermediates_only": True, "output_fmt": "NCHW"}
+        self._options = {"indices": last, "norm": has_norm, **only}
         return network
 
     def _feature_map(self, images: Tensor) -> Tensor:
-        maps: list[Tensor] = self.network.forward_intermediates(
-            images, intermediates_only=True, **self._options
-        )
+        maps: list[Tensor] = self.network.forward_intermediates(images, **self._options)
         return maps[0]
 
     @classmethod
@@ -214,8 +213,7 @@ def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
         raise UserError(f"{library} has no network {config.library_name!r}{nearest}")
 
 
-# Weights without a path. Pretrained and imagenet are the same: the published ones.
-PRETRAINED, IMAGENET, RANDOM = ("pretrained", "imagenet", "random")
+RANDOM = "random"  # Fresh weights, without a file.
 
 
 class Family(NamedTuple):
@@ -267,7 +265,7 @@ def build_encoder(config: EncoderConfig, weights: str) -> Encoder:
     encoder = make_encoder(config)
     if weights == RANDOM:
         return encoder.eval()
-    if weights in (PRETRAINED, IMAGENET):
+    if weights in ("pretrained", "imagenet"):  # The same: the published ones.
         state, source = encoder.pretrained_weights(), "the published weights"
     else:
         path = Path(weights)

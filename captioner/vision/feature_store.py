@@ -41,22 +41,18 @@ _FLUSH_SECONDS = 1.0
 
 
 class StoreRecord(Config):
-    """What a store holds and what made it.
+    """What a store holds and what made it."""
 
-    encoder: its configuration, the digest of its weights, the precision of its products. images: N
-    names. shape: (L, D). mirrored: rows N to 2N - 1 hold the same photos mirrored.
-    """
-
-    encoder: dict[str, Any]
+    encoder: dict[str, Any]  # Its configuration, digest and precision.
     preprocessing: dict[str, Any]
-    images: list[str]
-    shape: tuple[int, int] = Field(strict=False)
-    mirrored: bool = False
+    images: list[str]  # N names.
+    shape: tuple[int, int] = Field(strict=False)  # (L, D)
+    mirrored: bool = False  # Rows N to 2N - 1 hold the same photos mirrored.
     dtype: str = "float16"
 
     @property
     def rows(self) -> int:
-        """How many rows the store has."""
+        """The number of rows."""
         return len(self.images) * (1 + self.mirrored)
 
 
@@ -64,7 +60,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
     """Writes the rows of one process into a store; a context that flushes them at its end."""
 
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
-        """Create the store or go on with it, as process `rank` of `ranks`."""
+        """Create the store or go on with it."""
         if not (folder / RECORD).exists():
             with lock(folder / ".lock", f"feature store {folder}", wait=True):
                 if not (folder / RECORD).exists():
@@ -119,10 +115,12 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
 
 
 class FeatureStore:
-    """A finished store; without an open file: pickled, forked and read by several threads."""
+    """A finished store; without an open file: pickled, forked and read by several threads.
+
+    record: what the reader expects. unreadable: the rows of photos that could not be read.
+    """
 
     def __init__(self, folder: Path, record: StoreRecord | None = None) -> None:
-        """Open the finished store in `folder`. record: what the reader expects."""
         self.folder = folder
         self.record = _read_record(folder, record)
         states = _read_states(folder, self.record.rows)
@@ -132,13 +130,12 @@ class FeatureStore:
             raise UserError(f"feature store {folder} is unfinished: {done}; {advice}")
         _map_rows(folder, self.record)
         self.unreadable = frozenset(numpy.flatnonzero(states == _UNREADABLE).tolist())
-        """Rows of photos that could not be read."""
 
     def read(self, rows: Sequence[int] | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Annotation vectors of the given rows, in the given order: (B, L, D) of `dtype`."""
-        picked = numpy.asarray(rows, dtype=numpy.int64)  # (B,)
+        """Annotation vectors of rows, in the given order: (B, L, D) of `dtype`."""
         # Mapped anew each time: pages that were read count as memory of the process until then.
-        return torch.from_numpy(_map_rows(self.folder, self.record)[picked]).to(dtype)
+        picked = _map_rows(self.folder, self.record)[numpy.asarray(rows, numpy.int64)]
+        return torch.from_numpy(picked).to(dtype)
 
 
 def _create_store(folder: Path, record: StoreRecord) -> None:

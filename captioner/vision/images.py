@@ -50,10 +50,12 @@ _FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM
 # The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
 
+Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
+
 ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
 
+# By sample format and bits: types of TIFF greys that Pillow reads with the other sign.
 _TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
-"""Type by sample format and bits of TIFF greys that Pillow reads with the other sign."""
 
 _PILLOWS_LIMIT = threading.Lock()
 
@@ -71,9 +73,8 @@ def load_image(
 ) -> Image.Image:
     """Load a photo upright, in RGB, as a new image without metadata.
 
-    Applies the EXIF orientation, puts transparent images on white, scales greys of more than 8
-    bits and floats to 8 bits (see `_to_8_bits`), and takes the first frame of an animation (the
-    current one of a Pillow image).
+    Puts transparent images on white, scales greys of more than 8 bits and floats to 8 bits (see
+    `_to_8_bits`), and takes the first frame of an animation (the current one of a Pillow image).
 
     maximum_pixels: limit on width times height, checked before decoding. name: for errors.
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
@@ -130,8 +131,8 @@ def _image_of_array(array: Any, name: str) -> Image.Image:
     if values.dtype.kind == "f" and values.size and values.min() >= 0 and values.max() <= 1:
         values = (values * 255 + 0.5).astype(numpy.uint8)
     if values.dtype != numpy.uint8 or values.shape[2:] != (3,) or not values.size:
-        layout = "(H, W, 3), of a tensor (3, H, W), of uint8 or of floats in 0 to 1"
-        raise UserError(f"{given}, not {layout}")
+        layout = "of a tensor (3, H, W), of uint8 or of floats in 0 to 1"
+        raise UserError(f"{given}, not (H, W, 3), {layout}")
     return Image.fromarray(values)
 
 
@@ -256,16 +257,14 @@ def refuse(sentence: str) -> None:
 
 def find_images(
     paths: Iterable[str | os.PathLike[str]],
-    report: Callable[[str], None] = refuse,
+    report: Report = refuse,
     passed_over: Counter[str] | None = None,
 ) -> list[Path]:
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
-    in `IMAGE_SUFFIXES`, and those without one that begin as a photo does. A named file may have any
-    suffix; a path that does not exist is returned as it is, and fails on loading.
-
-    report: takes what is wrong with a pattern or a folder. passed_over: counts other files.
+    in `IMAGE_SUFFIXES`, and those without one that begin as a photo does. Other paths are returned
+    as they are, also those that do not exist. passed_over: counts other files.
     """
     counts = Counter() if passed_over is None else passed_over
     images: list[Path] = []
@@ -282,21 +281,16 @@ def find_images(
     return images
 
 
-def _images_below(
-    folder: str, report: Callable[[str], None], passed_over: Counter[str]
-) -> list[Path]:
+def _images_below(folder: str, report: Report, passed_over: Counter[str]) -> list[Path]:
     images: list[Path] = []
     errors: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=errors.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in folders:
-            inside = os.path.join(parent, name)
-            if os.path.islink(inside):
+        for inside in (Path(parent, name) for name in folders):
+            if inside.is_symlink():
                 report(f"folder {inside} is a symbolic link and was not entered")
-        for name in files:
-            path, suffix = Path(parent, name), os.path.splitext(name)[1].lower()
-            if name.startswith("."):
-                continue
+        for path in (Path(parent, name) for name in files if not name.startswith(".")):
+            suffix = path.suffix.lower()
             if suffix in IMAGE_SUFFIXES:
                 images.append(path)
             elif suffix in _KIND_OF:

@@ -115,11 +115,6 @@ class Augmentation(Config):
         description="farthest that brightness, contrast and saturation are multiplied away from 1",
     )
 
-    @property
-    def changes(self) -> bool:
-        """Whether any augmentation is on."""
-        return self != Augmentation()
-
     def __call__(self, photo: Image.Image, generator: torch.Generator) -> Image.Image:
         """Augment an RGB photo; a crop is not scaled back."""
         # Imported here: torchvision takes about as long to import as torch.

@@ -9,7 +9,7 @@ import os
 import re
 import tarfile
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.tables import pyarrow_library
-from captioner.vision.images import IMAGE_SUFFIXES, IS_ADDRESS, ImageSource, find_images
+from captioner.vision.images import IMAGE_SUFFIXES, IS_ADDRESS, ImageSource, Report, find_images
 
 SHARD_SUFFIXES = (".tar", ".parquet")
 
@@ -30,20 +30,15 @@ _NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
 _ROWS = 64  # Of Parquet, decoded together.
 
 Record = dict[str, Any]
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ShardMember:
-    """A photo, or a text beside it, in a shard; to `load_image` a binary file.
-
-    member: its name in a tar; its row in a Parquet file, from 0.
-    place: offset and size in a tar; row group and row in it in a Parquet file.
-    """
+    """A photo, or a text beside it, in a shard; to `load_image` a binary file."""
 
     shard: str
-    member: str
-    place: tuple[int, int]
+    member: str  # Its name in a tar; its row in a Parquet file, from 0.
+    place: tuple[int, int]  # Offset and size in a tar; row group and row in it in a Parquet file.
 
     @property
     def name(self) -> str:
@@ -109,9 +104,8 @@ _CELLS = _CellReader()
 def read_shards(pattern: str | os.PathLike[str], report: Report) -> Iterator[tuple[str, Record]]:
     """The name and the record of each photo in the shards that a pattern names, in order.
 
-    report: takes a sentence about a shard that cannot be read to its end. A record has the photo as
-    `image`: a `ShardMember`, or a path where Parquet has one. Beside it are the `.txt` and the
-    `.json` of the same name in a tar, and Parquet's columns of text.
+    A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
+    are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
     for path in map(os.fspath, find_images(numbered(os.fspath(pattern)), report)):
         read = _of_tar if path.lower().endswith(".tar") else _of_parquet
@@ -190,7 +184,7 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
 
 
 def _open_parquet(path: str) -> Any:
-    """A Parquet file that is read a megabyte at a time, not by row groups, which may be large."""
+    """A Parquet file, read a megabyte at a time: row groups may be large."""
     return pyarrow_library().parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 

@@ -28,7 +28,6 @@ from photos import folder_parser
 from captioner.cli.program import run_program
 from captioner.errors import UserError
 from captioner.files import read_text, write_text
-from captioner.vision.encoders import IMAGENET
 
 SCRIPTS = Path(__file__).resolve().parent
 CONFIGS = SCRIPTS.parents[1] / "configs"
@@ -39,7 +38,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = folder_parser(__doc__, out="folder of the runs")
     parser.add_argument(
         "--start-from",
-        default=IMAGENET,
+        default="imagenet",
         metavar="WEIGHTS",
         help="of the encoder: imagenet (the default), random, a weights file or a model folder",
     )

@@ -40,7 +40,7 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_model
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.program import run_program
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.progress import progress_bar
 from captioner.text.token_batches import collate_captions
 from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
@@ -209,7 +209,7 @@ def captions_to_read(
     captioner: Captioner, table: Path, photos: Sequence[Path], maps: Tensor
 ) -> list[list[list[int]]]:
     """Captions of each photo, as tokens: people's, else those found for its maps (N, 512, h, w)."""
-    examples = read_examples("table", table, split="train")
+    (examples,) = read_splits("table", table, splits=["train"])
     people = {each.name: each.words for each in examples}
     words = [people.get(str(photo.resolve()), []) for photo in photos]
     missing = [row for row, captions in enumerate(words) if not captions]

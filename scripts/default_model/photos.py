@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as transforms
 
 from captioner.cli.program import script_parser
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.progress import progress_bar
 from captioner.training.config import TrainingConfig
 from captioner.training.loop import Validation, train
@@ -43,14 +43,14 @@ class Folders:
 
     def flickr_captions(self, split: str) -> dict[Path, list[str]]:
         """Captions of Flickr8k's `train` or `val`, by photo, in the order of the list."""
-        files = (self.flickr / name for name in ("Flickr8k.token.txt", "images", f"{split}.txt"))
-        examples = read_examples("flickr8k", *files)
+        tokens, photos = self.flickr / "Flickr8k.token.txt", self.flickr / "images"
+        (examples,) = read_splits("flickr8k", tokens, photos, [str(self.flickr / f"{split}.txt")])
         return {Path(str(each.path)): list(each.captions) for each in examples}
 
     def everyday_captions(self, split: str) -> dict[Path, list[str]]:
         """Captions of the everyday photos of `train` or `val`, by photo."""
         file = self.everyday / f"captions_{split}.json"
-        examples = read_examples("coco", file, self.everyday / "photos")
+        (examples,) = read_splits("coco", file, self.everyday / "photos")
         return {Path(str(each.path)): list(each.captions) for each in examples}
 
     def training_photos(self) -> list[Path]:

@@ -28,7 +28,7 @@ from teachers import Detector
 
 from captioner.cli.program import run_program
 from captioner.data.parallel import read_lines
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.files import atomic_path, write_json, write_text
 from captioner.progress import progress_bar
 from captioner.text.tokenizer import tokenize
@@ -122,7 +122,7 @@ def write_texts(file: Path, captions: Path, held_out: Path | None) -> None:
     """
     kept_back = set()
     if held_out is not None:
-        examples = read_examples("coco", held_out, check_files=False)
+        examples = read_splits("coco", held_out, check_files=False)[0]
         kept_back = {tuple(tokenize(text)) for each in examples for text in each.captions}
     texts = filterfalse(NO_PHOTO.search, map(one_spelling, read_lines(captions)))
     kept = [text for text in texts if tuple(tokenize(text)) not in kept_back]

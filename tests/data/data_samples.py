@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.example import Example, OnProblem, Problems
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
@@ -19,7 +19,8 @@ def read(
     check_files: bool = True,
 ) -> tuple[list[Example], Problems]:
     problems = Problems(on_problem)
-    return read_examples(format, annotations, images, split, problems, check_files), problems
+    splits = read_splits(format, annotations, images, [split], problems, check_files)
+    return splits[0], problems
 
 
 def write_json(path: Path, value: Any) -> Path:

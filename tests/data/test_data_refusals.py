@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from captioner.data.example import Problems
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_parallel
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.data.shapes import ShapesConfig, generate_example
 from captioner.errors import UserError
 
@@ -61,7 +61,7 @@ def read(kind: str | None, file: Path, split: str | None = None) -> object:
         return CocoInstances([file]).target(1, "dog")
     if kind == "synonyms":
         return read_synonyms(file)
-    return read_examples(kind, file, None, split, Problems("skip"), check_files=False)
+    return read_splits(kind, file, None, [split], Problems("skip"), check_files=False)
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)

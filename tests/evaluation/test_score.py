@@ -9,7 +9,7 @@ from coco_samples import write_captions, write_instances
 from samples import make_captioner, save_photo
 
 from captioner.data.example import Example
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.errors import UserError
 from captioner.evaluation import score
 from captioner.evaluation.corpus import Corpus
@@ -66,7 +66,7 @@ def examples(tmp_path: Path) -> list[Example]:
         rows += [f"{number}.png,a brown dog runs", f"{number}.png,two red dogs number {number}"]
     (tmp_path / "3.png").write_bytes(b"not a photo")
     (tmp_path / "captions.csv").write_text("\n".join(rows))
-    return read_examples("table", tmp_path / "captions.csv")
+    return read_splits("table", tmp_path / "captions.csv")[0]
 
 
 def test_a_photo_that_cannot_be_read_is_left_out_on_request(

@@ -17,7 +17,7 @@ from captioner.caption.folder import load_model, save_model
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.main import main
 from captioner.data.example import Example
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.decoding.constraints import ngram_keys
 from captioner.errors import UserError
 from captioner.evaluation.score import write_results
@@ -80,7 +80,7 @@ def test_a_folder_a_file_of_coco_and_shards_need_no_config(tmp_path: Path) -> No
         assert "has no splits: 2 of its 8 photos, drawn" in sentences[-1]
         drawn.append([each.path for each in validation])
         for split, own in (("train", train), ("val", validation)):
-            assert read_examples(None, path, split=split) == own
+            assert read_splits(None, path, splits=[split]) == [own]
     assert drawn[0] == drawn[1]
     assert len(drawn[2]) == 2
     write_captions(coco, {1: ["A dog"]})

@@ -28,7 +28,7 @@ from serve_samples import Running, far, running
 
 from captioner.caption.folder import load_model
 from captioner.cli.main import main
-from captioner.data.readers import read_examples
+from captioner.data.readers import read_splits
 from captioner.render.overlay import overlay
 
 pytestmark = needs_chromium
@@ -360,7 +360,7 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     expect(save).to_have_text("Save edits (2)")
     name, content = downloaded(page, save)
     (tmp_path / name).write_bytes(content)
-    edited = {each.path: each.captions for each in read_examples(None, tmp_path / "edits.csv")}
+    edited = {each.path: each.captions for each in read_splits(None, tmp_path / "edits.csv")[0]}
     assert edited == {photos[0]: ('My "red", big dog',), photos[2]: (caption,)}
     page.fill("#search", "4.png")
     expect(items.first).to_be_hidden()
