@@ -108,9 +108,8 @@ def source_lengths(memory: Memory) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Scaled dot-product attention in N heads. Vaswani et al. 2017, section 3.2.2.
 
-    query_size: H, also the size of the result. memory_size: D of the memory's values.
-    heads: N, a divisor of the query size, which they share.
-    dropout: probability, of the attention weights.
+    query_size: H, also of the result. memory_size: D. heads: N, a divisor of H. dropout: of the
+    attention weights.
     """
 
     def __init__(self, query_size: int, memory_size: int, heads: int, dropout: float = 0.0) -> None:

@@ -20,9 +20,7 @@ class Attended(NamedTuple):
     weights: Tensor  # (B, Q, L), rows of sum one; less if `LocalAttention` favours its centre.
     scores: Tensor  # (B, Q, L), before masking and normalisation.
     positions: Tensor | None = None  # (B, Q), drawn by hard selection; None for soft.
-    log_weights: Tensor | None = (
-        None  # (B, Q, L), float32 at least, before rounding; None for soft.
-    )
+    log_weights: Tensor | None = None  # (B, Q, L), unrounded, float32 at least; None for soft.
 
     @property
     def log_probability(self) -> Tensor:

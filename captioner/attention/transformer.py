@@ -18,10 +18,7 @@ from captioner.attention.memory import Memory
 
 
 class FeedForward(nn.Module):
-    """max(0, x W_1 + b_1) W_2 + b_2, at each position. Section 3.3.
-
-    size: H. inner_size: of the hidden layer. dropout: probability on the hidden layer.
-    """
+    """max(0, x W_1 + b_1) W_2 + b_2, at each position. Section 3.3."""
 
     def __init__(self, size: int, inner_size: int, dropout: float) -> None:
         super().__init__()

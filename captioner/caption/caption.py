@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
 """Tokens of the Penn Treebank written without a space before them."""
-DRAWN_SIDE = 1024
-"""Pixels of a photo's side that suffice for every drawing."""
+DRAWN_SIDE = 1024  # Pixels of a photo's side that suffice for every drawing.
 
 
 def sentence(words: Sequence[str]) -> str:

@@ -43,9 +43,7 @@ from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 VOCABULARY = "vocabulary.json"
-_NGRAMS = {ORDER: "ngrams", 3: "trigrams"}
-"""The tensor of n-grams by their order."""
-
+_NGRAMS = {ORDER: "ngrams", 3: "trigrams"}  # Tensors, by the order of their n-grams.
 _FAMILIARITY = "confidence.familiarity."
 """Prefix of tensors of calibrated models of version 0.2.0, which are not used."""
 KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {

@@ -54,16 +54,13 @@ class Prepared(NamedTuple):
 
 
 class PhotoCaptioner(ABC):
-    """Captions photos, however its networks are computed. search: the default options.
-
-    load_translation: gives what translates captions into a language; of `captioner.load`.
-    """
+    """Captions photos, however its networks are computed."""
 
     preprocessing: Preprocessing
-    search: SearchOptions
+    search: SearchOptions  # The default options.
     vocabulary: Vocabulary
     confidence: Confidence | None
-    load_translation: Callable[[str], Translate] | None = None
+    load_translation: Callable[[str], Translate] | None = None  # For a language, if there is any.
 
     @property
     @abstractmethod

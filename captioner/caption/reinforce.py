@@ -38,13 +38,11 @@ class HardAttentionLoss(CaptioningLoss):
     - The entropy is that of each word's distribution over positions, given the earlier draws.
     - Semi-sampling is drawn once a caption. A caption with expected values has no draw, no score
       function and no part in the baseline: its gradient is that of soft attention.
-
-    baseline: a buffer, so that checkpoints contain it.
     """
 
     selection = "hard"
     decoder: ShowAttendTellDecoder
-    baseline: Tensor
+    baseline: Tensor  # A buffer, so that checkpoints contain it.
 
     def __init__(self, decoder: ShowAttendTellDecoder, *others: Any) -> None:
         super().__init__(decoder, *others)

@@ -21,13 +21,11 @@ Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # Of a result.
 ORDER = 4
 """Of the n-grams to which a search keeps. Triples allow "playing on a basketball", since people
 write "playing on a" and "on a basketball court"."""
-LIKELIEST = 64
-"""Tokens of a step that are looked up among the known n-grams."""
+LIKELIEST = 64  # Tokens of a step that are looked up among the known n-grams.
 IMPOSSIBLE = -1e4
 """Floor on an end token's log-probability where nothing else is left; finite, so that the
 hypothesis can be ranked and saved as JSON."""
-SAMPLING = ("temperature", "top_k", "top_p", "seed")
-"""The options that need `sample`."""
+SAMPLING = ("temperature", "top_k", "top_p", "seed")  # The options that need `sample`.
 
 
 class SearchOptions(Config):

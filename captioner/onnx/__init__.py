@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from captioner.onnx.captioner import OnnxCaptioner
 
 FORMAT = "captioner-onnx-1"
-DESCRIPTION = "captioner.json"
-"""The file that describes the graphs of a folder."""
-
+DESCRIPTION = "captioner.json"  # The file that describes the graphs of a folder.
 NGRAMS = "ngrams.bin"
 
 

@@ -21,8 +21,7 @@ from captioner.schema import Config, from_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
-_CHUNK = 2
-"""Photos that are encoded at a time, whose feature maps a CPU's caches hold."""
+_CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
 
 
 class Description(Config):

@@ -47,8 +47,7 @@ OPSET = 18
 MOST_WORDS = 9_741
 """With more, the key of an n-gram would not fit the numbers of JavaScript: 9,741^4 < 2^53."""
 
-_LEAST_ELEMENTS = 4_096
-"""Smaller tensors, such as a first convolution, stay float32, and so do biases."""
+_LEAST_ELEMENTS = 4_096  # Smaller tensors stay float32, and so do biases.
 
 
 class _Start(nn.Module):

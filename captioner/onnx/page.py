@@ -15,9 +15,7 @@ from captioner.files import read_json, read_text, write_bytes, write_text
 from captioner.onnx import DESCRIPTION
 from captioner.render.page import static_file, viewer_script
 
-RUNTIME = "onnxruntime-web@1.22.0"
-"""The npm package that runs the graphs in the browser. MIT licence."""
-
+RUNTIME = "onnxruntime-web@1.22.0"  # Runs the graphs in the browser. MIT licence.
 _RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 
 _STATIC = Path(__file__).parent / "static"

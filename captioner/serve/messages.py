@@ -20,8 +20,7 @@ from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import original_size
 
-_PLACES = 5
-"""Decimal places of a weight of a map; 14x14 of them still add up to 1 within 0.001."""
+_PLACES = 5  # Decimals of a weight of a map; 14x14 of them still add up to 1 within 0.001.
 
 
 def _optional(**options: Any) -> Any:

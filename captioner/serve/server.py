@@ -45,9 +45,8 @@ def listen(host: str, port: int) -> Listener:
     machine = socket.gethostname()
     named = f"[{host}]" if is_version_6 else host
     reached = _own_address() if own in ("0.0.0.0", "::") else named
-    return Listener(
-        opened, f"http://{reached}:{port}/", (named, reached, machine, f"{machine}.local")
-    )
+    names = (named, reached, machine, f"{machine}.local")
+    return Listener(opened, f"http://{reached}:{port}/", names)
 
 
 def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvicorn.Config:

@@ -27,14 +27,9 @@ from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import original_size
 
-UNDETERMINED = "und"
-"""The tag of a language that is not known (ISO 639-2)."""
-
-_DECODERS = 2
-"""Photos decoded at a time, which bounds the memory of decoding."""
-
-_LONGEST_SIDE = 1000
-"""Pixels of a photo to be drawn on."""
+UNDETERMINED = "und"  # The tag of a language that is not known (ISO 639-2).
+_DECODERS = 2  # Photos decoded at a time, which bounds the memory of decoding.
+_LONGEST_SIDE = 1000  # Pixels of a photo to be drawn on.
 
 _Job = tuple[Sequence[Any], tuple[SearchOptions, str, object], Future[list[Any]]]
 """Items, what those of a batch have in common, and the future of their results."""

@@ -90,11 +90,7 @@ def test_local_attention_by_hand() -> None:
     torch.testing.assert_close(predicted(query, third)[0], 3 * torch.sigmoid(energy))
 
 
-# Multi-head.
-
 B, Q, L, H, N = 2, 4, 6, 8, 2
-
-
 OF_FIRST = torch.tensor([[True] * 4 + [False] * 2, [True] * 6])
 CAUSAL = torch.ones(Q, L, dtype=torch.bool).tril()
 

@@ -16,27 +16,16 @@ ROW = st.lists(st.integers(4, SIZE - 1), min_size=6, max_size=6)
 @given(
     history=st.lists(ROW, min_size=2, max_size=2),
     length=st.integers(0, 6),
-    minimum=st.integers(0, 4),
-    maximum=st.integers(4, 6),
-    ngrams=st.integers(0, 3),
-    distance=st.integers(0, 5),
+    options=st.builds(
+        SearchOptions,
+        minimum_length=st.integers(0, 4),
+        maximum_length=st.integers(4, 6),
+        block_ngrams=st.integers(0, 3),
+        repeat_distance=st.integers(0, 5),
+    ),
     keys=st.none() | st.sets(st.integers(0, SIZE**4 - 1), min_size=1, max_size=800),
 )
-def test_rules_are_those_of_constraints(
-    history: list[list[int]],
-    length: int,
-    minimum: int,
-    maximum: int,
-    ngrams: int,
-    distance: int,
-    keys: set[int] | None,
-) -> None:
-    options = SearchOptions(
-        minimum_length=minimum,
-        maximum_length=maximum,
-        block_ngrams=ngrams,
-        repeat_distance=distance,
-    )
+def test_rules_are_those_of_constraints(history, length, options, keys) -> None:
     known = None if keys is None else numpy.array(sorted(keys))
     tokens = numpy.array(history, numpy.int64)[:, :length].reshape(1, 2, length)
     terms = numpy.log(numpy.random.default_rng(len(history)).dirichlet(numpy.ones(SIZE), (1, 2)))

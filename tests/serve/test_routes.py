@@ -44,10 +44,12 @@ def test_captions_are_those_of_the_captioner(client: httpx.Client) -> None:
         assert photo["region"] == pytest.approx(expected.region)
 
 
-def test_the_search_is_the_one_asked_for(client: httpx.Client) -> None:
+def test_the_search_is_the_one_asked_for_and_a_seed_gives_the_same_samples(
+    client: httpx.Client,
+) -> None:
     model = make_captioner()
     (photo,) = caption(client, files(3), beam="4", n_best="2", maximum_length="4", maps="false")
-    search = {"beam": 4, "n_best": 2, "minimum_length": 2, "maximum_length": 4}
+    search: Any = {"beam": 4, "n_best": 2, "minimum_length": 2, "maximum_length": 4}
     (direct,) = model.caption([photo_bytes(3)], **search)
     texts = [each["caption"] for each in photo["captions"]]
     assert texts == [direct.text, direct.alternatives[0].text]
@@ -57,13 +59,10 @@ def test_the_search_is_the_one_asked_for(client: httpx.Client) -> None:
     own = client.get("/api/model").json()["captioner"]["search"]
     given = {name: str(own[name]) for name in own if name not in SAMPLING}
     assert caption(client, files(0), **given) == caption(client, files(0))
-
-
-def test_a_seed_gives_the_same_samples(client: httpx.Client) -> None:
     asked = {"sample": "true", "temperature": "3", "seed": "7", "n_best": "2"}
     (found,) = caption(client, files(0), **asked)
-    search: Any = {"sample": True, "temperature": 3, "seed": 7, "n_best": 2}
-    as_directly(found, make_captioner().caption(photo_bytes(0), **search))
+    search = {"sample": True, "temperature": 3, "seed": 7, "n_best": 2}
+    as_directly(found, model.caption(photo_bytes(0), **search))
 
 
 def test_captions_are_translated_and_keep_the_original(client: httpx.Client) -> None:
