@@ -40,8 +40,7 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
 class CaptionScores:
     """The scores of I captions against their references.
 
-    image_ids: names. corpus: of the captions and their references.
-    metrics: in the order of `METRICS`.
+    image_ids: names. corpus: of the captions and references. metrics: in the order of `METRICS`.
     details: by name, in JSON beside the scores. Always the number of `images` and of further ones
         with references, `references_without_caption`; of BLEU, lengths in words; if asked for,
         `document_frequency` with its number of `images`, `diversity`, `fluency`, `hallucination`,
@@ -113,8 +112,7 @@ def evaluate_captions(
     hypotheses, references: in the same order of images. A caption may be empty; an image has at
         least one reference.
     document_frequency: of CIDEr-D; by default counted over the references of these images.
-    metrics: some of `METRICS`.
-    images: names, by default numbers from 0.
+    metrics: some of `METRICS`. images: names, by default numbers from 0.
     """
     check_metrics(metrics)
     if not len(hypotheses) == len(references) > 0:

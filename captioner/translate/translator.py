@@ -335,10 +335,8 @@ def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabula
 
 def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
     """Read the source's and the target's vocabulary; joint ones are the same object."""
-    if joint:
-        vocabulary = _load(folder / _JOINT)
-        return vocabulary, vocabulary
-    return _load(folder / "source.json"), _load(folder / "target.json")
+    source = _load(folder / (_JOINT if joint else "source.json"))
+    return source, source if joint else _load(folder / "target.json")
 
 
 def _load(path: Path) -> TextVocabulary:
