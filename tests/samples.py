@@ -1,10 +1,12 @@
-"""A captioner small enough to be made for each test, and photos for it."""
+"""Small captioners and translators, photos, shards, and files of COCO."""
 
 import hashlib
 import io
+import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tarfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.decoding.options import SearchOptions
-from captioner.text.vocabulary import Vocabulary
+from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.schema import from_mapping
+from captioner.text.vocabulary import Vocabulary, WordVocabulary
+from captioner.translate.translator import TranslationModelConfig, Translator
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.preprocessing import Preprocessing
 
@@ -127,3 +131,91 @@ def imported(code: str, *names: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stderr.split()
+
+
+def write_captions(
+    path: Path, captions: Mapping[int, Sequence[str]], file_name: str = "{}.png"
+) -> Path:
+    """Write the captions of each photo, numbered in order."""
+    pairs = [(number, text) for number, texts in captions.items() for text in texts]
+    document = {
+        "info": {},
+        "images": [{"id": number, "file_name": file_name.format(number)} for number in captions],
+        "annotations": [
+            {"id": place, "image_id": number, "caption": text}
+            for place, (number, text) in enumerate(pairs)
+        ],
+    }
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def write_instances(
+    path: Path,
+    things: Mapping[int, Sequence[str]],
+    categories: Sequence[str],
+    size: tuple[int, int] = (9, 9),
+    box: Sequence[int] | None = None,
+    file_name: str = "{}.png",
+) -> Path:
+    """Write what is in each photo, all of it in one box, by default the whole photo."""
+    pairs = [(number, name) for number, names in things.items() for name in names]
+    numbers = {name: number for number, name in enumerate(categories, start=1)}
+    document = {
+        "images": [
+            {"id": n, "file_name": file_name.format(n), "width": size[0], "height": size[1]}
+            for n in things
+        ],
+        "annotations": [
+            {
+                **{"id": place, "image_id": number, "category_id": numbers[name]},
+                **{"bbox": list(box or (0, 0, *size)), "iscrowd": 0},
+            }
+            for place, (number, name) in enumerate(pairs)
+        ],
+        "categories": [{"id": number, "name": name} for name, number in numbers.items()],
+    }
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def write_tar(path: Path, members: Mapping[str, bytes]) -> Path:
+    """Write a tar of files, by name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def write_parquet(path: Path, columns: Mapping[str, list[Any]], rows_of_group: int = 3) -> Path:
+    """Write a table in row groups."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pyarrow.table(dict(columns)), path, row_group_size=rows_of_group)
+    return path
+
+
+_GRU = {"cell": "gru", "embedding_size": 8, "hidden_size": 8, "layers": 1}
+_TRANSFORMER = {"embedding_size": 8, "heads": 2, "inner_size": 8, "encoder_layers": 1}
+CONFIGS = {
+    name: from_mapping(TranslationModelConfig, fields, name)
+    for name, fields in {
+        "luong": {"luong": {**_GRU, "score": "dot"}},
+        "plain": {"sequence_to_sequence": _GRU},
+        "transformer": {"transformer": {**_TRANSFORMER, "decoder_layers": 2}},
+    }.items()
+}
+
+
+def make_translator(sentences: Iterable[str], name: str = "luong") -> Translator:
+    """A translator with its initial weights, of six tokens at most, that knows these words."""
+    words = WordVocabulary.learn(sentences, 1)
+    torch.manual_seed(0)
+    model = CONFIGS[name].make(len(words), len(words))
+    search = TranslationSearch(beam=3, maximum_length=5)
+    return Translator(CONFIGS[name], model, words, words, 6, search)

@@ -12,12 +12,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import coco_samples
 import pytest
 from PIL import Image, ImageChops, ImageStat
-from samples import photo_bytes, save_photo
+from samples import photo_bytes, save_photo, write_captions, write_parquet, write_tar
 from serve.serve_samples import started
-from shard_samples import write_parquet, write_tar
 
 from captioner.cli.main import build_parser, main
 from captioner.runs.read_recipe import read_any_recipe
@@ -89,7 +87,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         rows.append(f"mine/{photo.name};a {kind} on the beach")
     (tmp_path / "mine.csv").write_text("\n".join(rows))
     references = {n: [f"a dog with number {n} runs"] for n in range(2)}
-    coco_samples.write_captions(tmp_path / "references.json", references, "{}.jpg")
+    write_captions(tmp_path / "references.json", references, "{}.jpg")
     for name, text, count in (
         ("results", "a dog with number {} sits", 2),
         ("one", "a dog with number {} sits", 1),

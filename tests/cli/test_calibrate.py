@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from samples import CAPTION, Output, Patch, Refused, save_photo
+from samples import CAPTION, Output, Patch, save_photo
 
 from captioner.cli.main import main
 from captioner.evaluation.score import write_results
@@ -57,13 +57,6 @@ def test_a_model_is_calibrated_and_then_says_when_it_is_not_sure(
     assert capsys.readouterr() == (f"{low['caption']}\n", doubt)
     assert main([*alone, "--format", "{doubt}, {confidence:.2f}"]) == 0
     assert capsys.readouterr() == (f"not sure, {low['confidence']:.2f}\n", "")
-
-
-def test_training_photos_are_refused_and_the_model_stays(folder: Path, refused: Refused) -> None:
-    before = Path("tiny-model/config.json").read_bytes()
-    said = refused([*COMMAND, "--split", "train"])
-    assert "train shares 40 photos with training" in said
-    assert Path("tiny-model/config.json").read_bytes() == before
 
 
 def test_photos_that_chose_the_epoch_are_reported(folder: Path, capsys: Output) -> None:

@@ -5,9 +5,16 @@ import shlex
 from pathlib import Path
 
 import pytest
-from coco_samples import write_captions
-from samples import Give, Output, Patch, Refused, make_captioner, save_photo
-from small_translators import make_translator
+from samples import (
+    Give,
+    Output,
+    Patch,
+    Refused,
+    make_captioner,
+    make_translator,
+    save_photo,
+    write_captions,
+)
 
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
@@ -89,6 +96,7 @@ OTHERS = [
     ("translate text --model plain --alignment a.json", "no meaning for a model without attention"),
     ("translate text --model plain --copy-unknown", "copy_unknown needs a model with attention"),
     ("evaluate-translator tiny-model text text", "is a captioner, not"),
+    (f"calibrate {MODEL} --split train", "train shares 1 photo with training"),
     (f"calibrate {MODEL} --unsure-below 3", "--unsure-below 3.0 is not between 0 and 1"),
     ("export tiny-model text", "FOLDER text is a file, not a folder"),
     ("serve --port 0 --model tiny-model --batch-size 0", "batch size 0 is not at least 1"),

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coco_samples import write_captions, write_instances
-from samples import Output, Patch, imported, save_photo
+from samples import Output, Patch, imported, save_photo, write_captions, write_instances
 
 from captioner.cli.main import main
 

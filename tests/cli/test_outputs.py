@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from pyarrow import parquet
-from samples import CAPTION, Output, Patch, photo_bytes, save_photo
-from shard_samples import write_tar
+from samples import CAPTION, Output, Patch, photo_bytes, save_photo, write_tar
 
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs, output_names

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from samples import Give, Output, Patch, Refused
-from small_translators import make_translator
+from samples import Give, Output, Patch, Refused, make_translator
 
 from captioner.cli.main import main
 from captioner.text.vocabulary import Vocabulary

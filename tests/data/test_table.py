@@ -7,7 +7,7 @@ import pytest
 from data_samples import captions, photos, read
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from shard_samples import write_parquet, write_tar
+from samples import write_parquet, write_tar
 
 from captioner.cli.descriptions import write_xmp
 from captioner.data.example import Problems

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_samples import write_captions, write_instances
-from samples import make_captioner, photo
+from samples import make_captioner, photo, write_captions, write_instances
 
 from captioner.data.example import Example
 from captioner.errors import UserError

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coco_samples import write_captions, write_instances
-from samples import make_captioner, save_photo
+from samples import make_captioner, save_photo, write_captions, write_instances
 
 from captioner.data.example import Example
 from captioner.data.readers import read_splits

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from coco_samples import write_instances
 from run_samples import Config, DrawnRows, recipe_of, whole_batches
+from samples import write_instances
 
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances

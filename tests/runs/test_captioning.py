@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import coco_samples
 import pytest
 import torch
 from run_samples import (
@@ -17,7 +16,7 @@ from run_samples import (
     save_encoder,
 )
 from safetensors.torch import load_file
-from samples import Output, Patch, save_photo
+from samples import Output, Patch, save_photo, write_captions
 
 import captioner
 from captioner.data.example import Example
@@ -200,7 +199,7 @@ def test_training_and_validation_captions_may_be_in_files_of_their_own(
     files = [tmp_path / name for name in names.split()]
     for file, numbers in zip(files, ([1, 2, 3, 4, 5], [6]), strict=True):
         photos = [save_photo(tmp_path / f"{number}.png", number) for number in numbers]
-        coco_samples.write_captions(file, {number: ["a dog"] for number in numbers})
+        write_captions(file, {number: ["a dog"] for number in numbers})
         if file.suffix == ".csv":
             file.write_text("\n".join(["image,caption", *(f"{path},a dog" for path in photos)]))
     found = {"annotations": files[0], "validation_annotations": files[1], "images": tmp_path}

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from coco_samples import write_captions
 from run_samples import assert_resumes, log_of
-from samples import Output, photo_bytes, save_photo
-from shard_samples import write_tar
+from samples import Output, photo_bytes, save_photo, write_captions, write_tar
 from torch.nn import functional
 
 import captioner

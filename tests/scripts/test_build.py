@@ -5,8 +5,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from coco_samples import write_captions
-from samples import save_photo
+from samples import save_photo, write_captions
 from scripts_samples import ROOT, run
 
 from captioner.caption.folder import load_model

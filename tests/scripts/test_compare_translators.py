@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import torch
+from samples import make_translator
 from scripts_samples import ROOT, run
-from small_translators import make_translator
 
 from captioner.evaluation.translations import score_translator
 from captioner.translate.translator import load_translator, save_translator

@@ -17,8 +17,7 @@ import samples
 import torch
 import uvicorn
 from PIL import Image
-from samples import photo_bytes
-from small_translators import CONFIGS
+from samples import CONFIGS, photo_bytes
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner

@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow
 import pytest
-from samples import photo_bytes
-from shard_samples import write_parquet, write_tar
+from samples import photo_bytes, write_parquet, write_tar
 
 from captioner.errors import UserError
 from captioner.vision.images import load_image
