@@ -81,15 +81,3 @@ def test_a_narrow_beam_equals_the_search_written_plainly(
             assert hypothesis.score == pytest.approx(score, abs=1e-3)
             if len(tokens) >= minimum:  # Else the end is not as likely as the model says.
                 assert_replayed(decoder, source, hypothesis)
-
-
-@pytest.mark.parametrize("width", [1, 3])
-def test_a_model_that_cannot_end_still_answers(width) -> None:
-    table = random_table(2, 5)
-    table[:, [END, 3]] = float("-inf")
-    (hypotheses,) = search(TableDecoder(table), memory_of(7), beam=width, maximum_length=6)
-    assert len(hypotheses) == width
-    for hypothesis in hypotheses:
-        assert len(hypothesis.tokens) == 6
-        assert 3 not in hypothesis.tokens  # Which the model rules out.
-        assert math.isfinite(hypothesis.log_probability)
