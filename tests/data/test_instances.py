@@ -84,11 +84,8 @@ def test_masks_are_those_of_pycocotools(tmp_path: Path) -> None:
     compressed = reference.encode(np.asfortranarray(mask))
     compressed["counts"] = compressed["counts"].decode("ascii")
     for segmentation in (polygons, uncompressed, compressed):
-        value = document()
-        value["annotations"] = [thing(1, 42, 18, segmentation=segmentation)]
-        file = write_json(tmp_path / "instances.json", value)
-        expected = COCO(file)
-        target = CocoInstances([file]).target(42, "dog")
+        target = read(tmp_path, thing(1, 42, 18, segmentation=segmentation)).target(42, "dog")
+        expected = COCO(tmp_path / "instances_val2014.json")
         assert np.array_equal(target.mask, expected.annToMask(expected.anns[1]) == 1)
 
 

@@ -3,13 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from captioner.data.parallel import (
-    SentencePair,
-    number_in_words,
-    number_pairs,
-    read_lines,
-    read_parallel,
-)
+from captioner.data.parallel import SentencePair, number_in_words, number_pairs, read_parallel
 from captioner.errors import UserError
 
 
@@ -28,11 +22,11 @@ def test_two_files_line_by_line(tmp_path: Path) -> None:
 def test_packed_files(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"one\ntwo\n"))
-    assert read_lines(path) == ["one", "two"]
+    assert [pair.target for pair in read_parallel(path, path)[0]] == ["one", "two"]
     for damaged in (gzip.compress(b"one\ntwo\n" * 99)[:-12], b"plain"):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"text file .*a\.gz(: Not a| is not a whole) gzip"):
-            read_lines(path)
+            read_parallel(path, path)
 
 
 NUMBERS = {

@@ -133,10 +133,8 @@ def tokens(folder: Path, *lines: str) -> Path:
 def test_captions_of_flickr_are_grouped_by_image_in_the_order_of_the_file(tmp_path: Path) -> None:
     lines = ["b.jpg#0\tA dog .", "a.jpg#0\tA # cat\tsits", "", "b.jpg#1\t It\u2028runs "]
     images = read("flickr8k", tokens(tmp_path, *lines), tmp_path)[0]
-    assert captions(images) == [
-        ("b.jpg", ("A dog .", "It\u2028runs")),
-        ("a.jpg", ("A # cat\tsits",)),
-    ]
+    expected = {"b.jpg": ("A dog .", "It\u2028runs"), "a.jpg": ("A # cat\tsits",)}
+    assert captions(images) == list(expected.items())
     assert images[0].path == tmp_path / "b.jpg"
 
 
@@ -178,9 +176,6 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
         problems.settle()
     advice = "--on-problem skip, in training --set data.on_problem=skip, leaves them out"
     assert str(caught.value) == f"table t.csv has {listed} ({advice})"
-
-
-# Real files.
 
 
 @pytest.mark.data

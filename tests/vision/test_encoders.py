@@ -174,9 +174,6 @@ def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(
         network("timm/test_resnet")
 
 
-# Weights.
-
-
 SMALL, FULL = VGGConfig(name="vgg11_bn", width=0.05), VGGConfig(name="vgg11")
 STATE = VGGEncoder(SMALL).state_dict()
 MEAN = "features.1.running_mean"

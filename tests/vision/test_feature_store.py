@@ -19,12 +19,8 @@ from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWrite
 
 SHAPE = (3, 4)
 IMAGES = [f"{number}.jpg" for number in range(20)]
-RECORD = StoreRecord(
-    encoder={"name": "vgg19", "weights": "a" * 64},
-    preprocessing={"size": 32},
-    images=IMAGES,
-    shape=SHAPE,
-)
+ENCODER = {"name": "vgg19", "weights": "a" * 64}
+RECORD = StoreRecord(encoder=ENCODER, preprocessing={"size": 32}, images=IMAGES, shape=SHAPE)
 
 
 def vectors(rows: Sequence[int]) -> Tensor:

@@ -107,9 +107,6 @@ def test_heic_photos_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> Non
         load_image(content, name="b.HEIC")
 
 
-# Modes.
-
-
 def row(values: list[Any], dtype: str = "uint8") -> Image.Image:
     return Image.fromarray(numpy.array([values], dtype=dtype))
 
@@ -179,9 +176,6 @@ def test_the_first_frame_of_an_animation(kind: str) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in (RED, BLUE)]
     content = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
     assert pixels(load_image(content))[8, 8] == pytest.approx(RED, abs=8)
-
-
-# Refusals.
 
 
 def refusal(source: Any, **options: Any) -> str:
