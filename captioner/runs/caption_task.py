@@ -364,10 +364,7 @@ def caption_reward(
 def content_words_worth(
     references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary
 ) -> Worth:
-    """The number of a caption's content words that a reference has, less those that none has.
-
-    Each stem counts once; see `captioner.evaluation.metrics`.
-    """
+    """The content stems of a caption that a reference has, less those that none has."""
     stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
     known = [{s for words in captions for s in content_stems(words)} for captions in references]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import captioner
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import StoredRows
+from captioner.runs.features import Rows
 from captioner.runs.run import Recipe, train_run
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping
@@ -49,7 +49,6 @@ def make_table(folder: Path, training: int = 6) -> dict[str, str]:
 
 
 def merged(config: Config, **changes: Any) -> Config:
-    """The config with sections put over its own, field by field."""
     found = dict(config)
     for name, value in changes.items():
         found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
@@ -90,17 +89,13 @@ def translation_recipe(**changes: Any) -> TranslationRecipe:
 
 
 def save_encoder(folder: Path) -> str:
-    """The file of random weights of `SMALL`'s encoder."""
     path = folder / "encoder.safetensors"
     save_file(VGGEncoder(VGGConfig(name="vgg11_bn", width=0.05)).state_dict(), path)
     return str(path)
 
 
-class DrawnRows(StoredRows):
-    """Rows of random numbers, without a store."""
-
-    def __init__(self) -> None:
-        pass
+class DrawnRows(Rows):
+    workers = 0
 
     def read(
         self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None
@@ -109,9 +104,8 @@ class DrawnRows(StoredRows):
 
 
 def write_config(folder: Path, config: Config) -> str:
-    """The path of a config; JSON is YAML."""
     path = folder / "config.yaml"
-    path.write_text(json.dumps(config), encoding="utf-8")
+    path.write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML.
     return str(path)
 
 
@@ -130,7 +124,6 @@ def start(*arguments: str, processes: int = 0) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """The exit code of a program, its output and its errors."""
     output, errors = process.communicate(timeout=300)
     return process.returncode, output, errors
 
@@ -142,15 +135,12 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 def assert_same_tensors(found: Path, expected: Path, name: str = "last.safetensors") -> None:
     """A file of two runs, bit for bit."""
     ours, theirs = load_file(found / name), load_file(expected / name)
-    assert ours.keys() == theirs.keys()
-    for key, tensor in ours.items():
-        assert torch.equal(tensor, theirs[key]), key
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
 def assert_resumes(
     recipe: Recipe, folder: Path, between: Callable[[], object] = lambda: None
 ) -> None:
-    """A run stopped after its first epoch and resumed is the run in one go."""
     whole, split = folder / "whole", folder / "split"
     train_run(recipe, whole)
     train_run(recipe.replace(training=recipe.training.replace(epochs=1)), split)

@@ -1,9 +1,11 @@
 """Whole runs of captioners, small: every road from data to a model folder."""
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from run_samples import (
@@ -19,14 +21,23 @@ from safetensors.torch import load_file
 from samples import Output, Patch, save_photo, write_captions
 
 import captioner
+from captioner.caption.losses import SelfCriticalConfig
 from captioner.data.example import Example
 from captioner.errors import UserError
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.metrics import DocumentFrequency, cider_d
 from captioner.runs import caption_task
-from captioner.runs.caption_task import scores_of
+from captioner.runs.caption_task import (
+    caption_reward,
+    content_words_worth,
+    fluency_worth,
+    scores_of,
+)
 from captioner.runs.captioning_recipe import DataConfig
 from captioner.runs.features import read_training
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.runs.run import train_run
+from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore
 
@@ -56,14 +67,14 @@ def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_pa
 def test_a_self_critical_run_starts_from_a_soft_one_of_the_same_kind(
     config: Config, tmp_path: Path
 ) -> None:
-    once = {"training": {"epochs": 1}}
-    decoder = {**TRANSFORMER, "standardise": True}
-    soft = captioning_recipe(merged({**config, "decoder": decoder}, **once), "recipe")
+    first = merged(config, training={"epochs": 1})
+    first["decoder"] = {**TRANSFORMER, "standardise": True}
+    soft = captioning_recipe(first, "recipe")
     train_run(soft, tmp_path / "soft")
-    without = {name: value for name, value in config.items() if name != "decoder"}
-    without["start_from"] = str(tmp_path / "soft")
+    del first["decoder"]
     critical = {"self_critical": {"samples": 3, "maximum_length": 6}}
-    recipe = captioning_recipe(merged(without, **once, objective=critical), "recipe")
+    then = {**first, "start_from": str(tmp_path / "soft"), "objective": critical}
+    recipe = captioning_recipe(then, "recipe")
     assert recipe.decoder == soft.decoder
     train_run(recipe, tmp_path / "critical")
     record = log_of(tmp_path / "critical")[-1]
@@ -183,8 +194,6 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(config: Config, tmp_
     with pytest.raises(UserError, match=r"2\.png"):
         train_run(recipe_of(config, encoder={"train": True}), tmp_path / "trained")
     train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "skipped")
-    store = FeatureStore(next(tmp_path.glob("skipped/features/*/train")))
-    assert [store.record.images[row] for row in store.unreadable] == ["2.png"]
     photo.write_bytes(good)  # Repaired, the refused run goes on with what it had.
     train_run(recipe_of(config), tmp_path / "refused", resume=True)
 
@@ -213,3 +222,50 @@ def test_exact_match_is_of_words_whatever_stands_between_them() -> None:
     examples = [Example(number, Path("a.png"), texts) for number, texts in enumerate(captions)]
     found = [["a man's hat", "it doesn't"], ["a man 's hat", "it does n't"], ["a man hat", "it"]]
     assert [scores_of(said, examples)["exact match"] for said in found] == [1.0, 1.0, 0.0]
+
+
+REFERENCES = [
+    [["a", "dog", "runs"], ["the", "dog", "runs", "fast"]],
+    [["a", "cat"]],
+    [["a", "dog", "and", "a", "cat"], ["dogs"], ["a", "dog", "and", "cats"]],
+]
+VOCABULARY = Vocabulary(["a", "dog", "runs", "cat", "and"])  # 4 to 8
+PLAIN = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig())
+
+
+def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
+    """An unknown word is none that a reference has, though references have unknown words."""
+    captions = [[[4, 5, 6, 2], [4, 5, 6]], [[2], [4, 3, 7, 2]]]
+    rows = torch.tensor([2, 0])
+    found = PLAIN(rows, captions)
+    texts = [[[*words, "<end>"] for words in image] for image in REFERENCES]
+    said = [["a", "dog", "runs", "<end>"], ["a", "dog", "runs"]]
+    said += [["<end>"], ["a", "<unk>", "cat", "<end>"]]
+    frequency = DocumentFrequency.from_references(texts)
+    expected = [
+        cider_d(Corpus([words], [texts[row]]), frequency).scores[0]
+        for words, row in zip(said, (2, 2, 0, 0), strict=True)
+    ]
+    np.testing.assert_allclose(found.flatten().numpy(), expected, rtol=1e-6)
+    assert float(found[0, 0]) != float(found[0, 1])
+
+
+def test_true_words_and_fluency_are_rewarded_beside_cider_d() -> None:
+    captions = [[[4, 5, 6, 2], [4, 7, 5, 8, 2]], [[4, 2], [3, 4, 7, 2]]]
+    pairs = [(row, caption) for row in (0, 1) for caption in captions[row]]
+    # Of photo 0 "dog" and "runs" are true, "cat" is not; an unknown word is no content word.
+    true_words = content_words_worth(REFERENCES, VOCABULARY)
+    assert [true_words(*pair) for pair in pairs] == [2, 0, 0, 1]
+    people = PeoplesNgrams([["a", "dog", "runs", "fast"], ["the", "dog", "runs"], ["a", "cat"]])
+    # "a dog runs" is two captions joined. Of "a cat dog and" nobody wrote anything from "cat dog"
+    # on: 3 of 5 bigrams and 3 of 4 trigrams; of "a" its end, as of both words; "<unk> a cat" has
+    # two bigrams and two trigrams of its own.
+    fluency = fluency_worth(people, VOCABULARY)
+    assert [fluency(*pair) for pair in pairs] == pytest.approx([0, -6 / 9, -2 / 3, -4 / 7])
+    config = SelfCriticalConfig(content_words_weight=0.5, fluency_weight=2.0)
+    text = ["a", "cat", "dog"]
+    fluency = fluency_worth(PeoplesNgrams([*chain.from_iterable(REFERENCES), text]), VOCABULARY)
+    beside = torch.tensor([0.5 * true_words(*pair) + 2.0 * fluency(*pair) for pair in pairs])
+    found = caption_reward(REFERENCES, VOCABULARY, config, [text])(torch.tensor([0, 1]), captions)
+    expected = PLAIN(torch.tensor([0, 1]), captions) + beside.view(2, 2)
+    torch.testing.assert_close(found, expected)

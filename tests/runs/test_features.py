@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from run_samples import SMALL, Config, ended, make_table, merged, recipe_of, start, write_config
+from run_samples import Config, ended, merged, recipe_of, start, write_config
 from samples import Output, Patch
 
 from captioner.errors import UserError
@@ -22,10 +22,10 @@ from captioner.vision.feature_store import FeatureStore
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
-    """A recipe of eight photos, six of them to train on, mirrored as well."""
+def config(config: Config, tmp_path: Path) -> Config:
+    """With photos to train on mirrored as well."""
     features = {"folder": str(tmp_path / "store"), "mirror": True, "batch_size": 2}
-    return {**SMALL, "data": make_table(tmp_path), "features": features}
+    return {**config, "features": features}
 
 
 def filled(config: Config, folder: Path) -> dict[str, FeatureStore]:
@@ -81,7 +81,6 @@ def test_a_finished_store_is_read_only_and_its_rows_are_mirrored_at_random(
 def test_photos_loaded_ahead_for_a_gpu_give_the_same_rows(
     config: Config, tmp_path: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
-    """What cannot be read is refused, or left out and reported."""
     alone = filled(config, tmp_path / "alone")
     monkeypatch.setattr(features, "loading_workers", lambda device, ranks: 2)
     assert_same_rows(filled(config, tmp_path / "ahead"), alone)

@@ -50,7 +50,6 @@ HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0
 def test_a_run_split_in_two_equals_one_in_one_go(
     config: Config, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    """Every draw, every average and the model of the best epoch are what they would have been."""
     assert_resumes(recipe_of(config, **changes), tmp_path)
 
 
@@ -131,10 +130,10 @@ def test_tensorboard_gets_scalars(config: Config, tmp_path: Path) -> None:
         assert scalars == [(each["step"], pytest.approx(each[name], rel=1e-5)) for each in log]
 
 
-LAYERS = {"embedding_size": 8, "heads": 2, "inner_size": 8, "dropout": 0.0}
+LAYERS = {"embedding_size": 8, "heads": 2, "inner_size": 8, "layers": 1, "dropout": 0.0}
 CHANGES: list[Config] = [
     {"model": luong(dropout=0.0)},
-    {"decoder": {**LAYERS, "kind": "transformer", "layers": 1}},
+    {"decoder": {"kind": "transformer", **LAYERS}},
 ]
 
 

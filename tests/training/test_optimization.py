@@ -47,11 +47,8 @@ def factors(steps: int, scores: list[float] | None = None, **options: Any) -> li
     return [learning_rate_factor(config, step, steps, scores or []) for step in range(steps)]
 
 
-def test_constant_after_a_warmup() -> None:
+def test_constant_after_a_warmup_or_cosine_to_zero_behind_the_last_step() -> None:
     assert factors(6, schedule="constant", warmup_steps=4) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
-
-
-def test_cosine_falls_from_one_to_zero_behind_the_last_step() -> None:
     expected = [1.0, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125)]
     assert factors(4, schedule="cosine") == pytest.approx(expected)
     assert learning_rate_factor(TrainingConfig(schedule="cosine"), 4, 4, []) == pytest.approx(0)
@@ -98,9 +95,7 @@ def test_the_average_by_hand() -> None:
         assert float(layer.weight.detach()) == expected
     assert float(layer.weight.detach()) == 2.0
     assert float(average.tensors["weight"]) == expected
-
-
-def test_frozen_weights_and_buffers_are_not_averaged() -> None:
+    # Neither frozen weights nor buffers are averaged.
     layers = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     layers[0].requires_grad_(False)
     assert set(Average(layers, 0.5).tensors) == {"1.weight", "1.bias"}

@@ -41,15 +41,6 @@ def test_two_processes_train_to_the_weights_of_one(
     assert (first["kept"], second["kept"]) == (len(validator.kept), 0)
 
 
-def test_parts_of_a_step_are_one_step(tmp_path: Path) -> None:
-    whole, _, _ = run(tmp_path / "whole", model=make_model(0.0))
-    parts, _, _ = run(tmp_path / "parts", model=make_model(0.0), accumulate=3)
-    for first, second in zip(whole.parameters(), parts.parameters(), strict=True):
-        torch.testing.assert_close(first, second)
-    for ours, expected in zip(log_of(tmp_path / "parts"), log_of(tmp_path / "whole"), strict=True):
-        assert ours == pytest.approx(expected, rel=1e-4)
-
-
 @pytest.mark.slow
 def test_a_signal_at_one_process_stops_both_at_the_same_step(two: Path) -> None:
     first, second = seen(two, "stopped")
@@ -65,10 +56,8 @@ def test_a_signal_at_one_process_stops_both_at_the_same_step(two: Path) -> None:
 @pytest.mark.slow
 def test_resumed_two_processes_end_where_they_would_have_ended(two: Path) -> None:
     (_, found), (_, expected) = (content_of(two / name) for name in ("stopped", "dropout"))
-    assert found.keys() == expected.keys()
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
     assert {"random.cpu", "random.cpu.1"} <= found.keys()
-    for name, tensor in found.items():
-        assert torch.equal(tensor, expected[name]), name
     assert not torch.equal(found["random.cpu"], found["random.cpu.1"])
     # The sums of a step's two halves, kept apart, are added up in another order.
     for ours, theirs in zip(log_of(two / "stopped"), log_of(two / "dropout"), strict=True):

@@ -27,7 +27,6 @@ EXAMPLES, BATCH, EPOCHS = 13, 4, 3
 """The last of the four batches of an epoch has one example: nothing for the second process."""
 
 STEPS = -(-EXAMPLES // BATCH)
-
 ALL_STEPS = [(epoch, number) for epoch in range(EPOCHS) for number in range(STEPS)]
 
 
@@ -87,8 +86,6 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 class Model(nn.Module):
-    """Two layers with dropout between them and a buffer."""
-
     def __init__(self, dropout: float = 0.3) -> None:
         super().__init__()
         self.layers = nn.Sequential(
@@ -144,7 +141,6 @@ def run(
     validator: Validator | None = None,
     engine: Engine | None = None,
     resume: bool = False,
-    before: bool = False,
     **options: Any,
 ) -> tuple[Model, Validator, Position]:
     """Train a new model, as a command that is started would."""
@@ -153,7 +149,7 @@ def run(
         validator = Validator(model, rank=0 if engine is None else engine.rank)
     plateau = {"epochs": EPOCHS, "batch_size": BATCH, "learning_rate": 0.05, "decay_patience": 1}
     config = TrainingConfig(**{**plateau, **options})
-    validation = Validation(validator.run, "score", validator.keep, before)
+    validation = Validation(validator.run, "score", validator.keep)
     data = Data() if data is None else data
     position = train(model, data, config, folder, validation, resume, engine=engine)
     return model, validator, position
@@ -164,7 +160,6 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def content_of(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The position and the tensors of a run's checkpoint."""
     path = folder / "last.safetensors"
     with safe_open(path, "pt") as file:
         return json.loads(file.metadata()["position"]), load_file(path)
@@ -180,7 +175,6 @@ def as_two(folder: Path) -> None:
 
 
 def ending(work: Callable[[], object]) -> str:
-    """How work ended: "done", or the error or exit."""
     try:
         work()
     except (UserError, Interrupted, SystemExit) as error:
