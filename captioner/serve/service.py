@@ -57,7 +57,7 @@ class Batcher:
     ) -> Future[list[Any]]:
         """Queue items; returns the future of their results, which may be cancelled.
 
-        Those of one search and language share batches, except samples, to depend on a seed alone.
+        Those of one search and language share batches. Samples do not: a seed gives the same ones.
         """
         done: Future[list[Any]] = Future()
         self.jobs.append((items, (search, language, search.sample and object()), done))
