@@ -48,7 +48,7 @@ def remove_temporaries(folder: Path, age: float = 3600.0) -> None:
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path to write to, which replaces `path` on a clean exit.
 
-    Both have a folder, made if missing, and a suffix in common. The file is flushed to disk before
+    Both are in one folder, made if missing, and have one suffix. The file is flushed to disk before
     it is renamed, and the folder after: a power loss leaves the old file or the new. Permissions
     and links stay; a link's target is replaced. Pipes and devices are written to.
     """

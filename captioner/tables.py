@@ -80,7 +80,7 @@ def pyarrow_library() -> Any:
 
 @contextmanager
 def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
-    """Yields a function that adds rows to a file, which replaces `path`; columns as in pyarrow."""
+    """Yields a function that adds rows to a file, which replaces `path`. types: pyarrow's names."""
     arrow = pyarrow_library()
     schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in types.items()])
     rows: list[Mapping[str, Any]] = []

@@ -36,7 +36,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a file; without a digest, NaN and infinity are a damage."""
+    """Read all tensors; refuses those of another digest and, without one, NaN and infinity."""
     if not path.is_file():
         raise UserError(f"model weights {path} do not exist")
     try:
