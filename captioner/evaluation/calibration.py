@@ -24,8 +24,8 @@ from captioner.caption.confidence import Confidence, fit_weights, regressors
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.metrics import word_precision
 from captioner.evaluation.score import caption_examples
+from captioner.evaluation.word_precision import word_precision
 from captioner.tables import Row, text_table
 
 NOTHING_SHARE = 0.02
@@ -42,10 +42,13 @@ Observed = list[tuple[Caption, float]]
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """How reliable a confidence is on each validation split, by name."""
+    """How reliable a confidence is on each validation split, by name, as from `_reliability`.
 
-    splits: dict[str, dict[str, Any]]  # As from `_reliability`.
-    nothing_unsure: float  # The share of pictures of nothing that are unsure.
+    nothing_unsure: the share of pictures of nothing that are unsure.
+    """
+
+    splits: dict[str, dict[str, Any]]
+    nothing_unsure: float
 
     def to_dict(self) -> dict[str, Any]:
         """Everything by name, for JSON."""

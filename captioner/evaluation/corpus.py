@@ -23,13 +23,19 @@ MAXIMUM_ORDER = 4
 
 @dataclass(frozen=True)
 class Metric:
-    """The M scores of I captions; those of all together depend on a sum over the images only."""
+    """The M scores of I captions; those of all together depend on a sum over the images only.
+
+    per_image: (I,), or (I, M): each image's own first score, or scores; NaN where it has none.
+    terms: (I, C), what each image adds to the sum; (I, 0) for scores that cannot be resampled.
+    of_totals: sums (..., C) over I images -> scores (..., M).
+    details: more of all captions together, by name.
+    """
 
     names: tuple[str, ...]
-    per_image: FloatArray  # (I,), or (I, M): an image's first score, or scores; NaN for none.
-    terms: FloatArray  # (I, C), what an image adds to the sum; (I, 0) if it cannot be resampled.
-    of_totals: Callable[[FloatArray], FloatArray]  # Sums (..., C) over I images -> (..., M).
-    details: dict[str, float] = field(default_factory=dict)  # More of all captions, by name.
+    per_image: FloatArray
+    terms: FloatArray
+    of_totals: Callable[[FloatArray], FloatArray]
+    details: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def mean(cls, name: str, per_image: FloatArray) -> Metric:
@@ -126,18 +132,23 @@ class Corpus:
 class Ngrams:
     """The n-grams of one length, G different ones, by sentence: E entries above 0.
 
+    sentence, ngram: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
+    number: (E,) how often the sentence has the n-gram. in_caption: (E,) how often its image's
+        caption has it.
     matches: (I,) the n-grams of each caption that a reference has; one counts at most as often as
         any one reference has it.
+    images: (G,) the number of images in whose references the n-gram occurs.
+    examples: (G,) a place in `Corpus.words` at which it begins.
     """
 
     order: int
-    sentence: IntArray  # (E,), sorted by n-gram, then by sentence
-    ngram: IntArray  # (E,), numbered from 0
-    number: IntArray  # (E,), how often the sentence has it
-    in_caption: IntArray  # (E,), how often the caption of the sentence's image has it
+    sentence: IntArray
+    ngram: IntArray
+    number: IntArray
+    in_caption: IntArray
     matches: IntArray
-    images: IntArray  # (G,), in whose references it occurs
-    examples: IntArray  # (G,), a place in `Corpus.words` at which it begins
+    images: IntArray
+    examples: IntArray
 
     def texts(self, corpus: Corpus) -> list[str]:
         """The n-grams (G,), words joined by a space."""

@@ -108,10 +108,14 @@ def centre_prior(rows: int, columns: int) -> Floats:
 
 
 class TargetCells(NamedTuple):
-    """A target on the grid of a map, (rows, columns)."""
+    """A target on the grid of a map, (rows, columns).
 
-    coverage: Floats  # The share of each cell's area, 0 to 1, that lies in the target.
-    centres: NDArray[np.bool_]  # Whether the cell's centre does.
+    coverage: the share of each cell's area, 0 to 1, that lies in the target.
+    centres: whether the cell's centre does.
+    """
+
+    coverage: Floats
+    centres: NDArray[np.bool_]
 
 
 def target_cells(
@@ -161,23 +165,9 @@ def _inside(target: Target, x: Floats, y: Floats) -> NDArray[np.bool_]:
     return inside
 
 
-_MASSES = ("mass", "share", "mass_centre_prior")
-_POINTING = ("pointing", "pointing_uniform", "pointing_centre_prior")
-_SHIFTED = ("mass_one_word_early", "mass_one_word_late")
-
-
-def word_maps(
-    image: ImageId,
-    words: Sequence[str],
-    attention: ArrayLike,
-    targets: Sequence[Target | None] | None,
-    photo_size: tuple[int, int],
-    region: Box,
-) -> list[dict[str, Any]]:
-    """Measure the maps (T, rows, columns) of the T words of a caption: a row a word, by name.
-
-    targets: of each word, or None. photo_size, region: width and height of the photo, and the part
-        of it that the maps cover, in pixels.
+@dataclass(frozen=True)
+class WordMap:
+    """One word of a caption and its map: a row of `captioner maps --csv`.
 
     image: the photo's name. position: of the word, from 0. entropy: of the map, in nats.
     target: "inside" or "outside" the part of the photo that the map covers, or "none". Without one
@@ -187,6 +177,35 @@ def word_maps(
         word's map; None if there is no such word or it has the same target ("red" and "circle" of
         "a red circle").
     """
+
+    image: ImageId
+    position: int
+    word: str
+    entropy: float
+    mass: float | None = None
+    share: float | None = None
+    mass_centre_prior: float | None = None
+    pointing: float | None = None
+    pointing_uniform: float | None = None
+    pointing_centre_prior: float | None = None
+    mass_one_word_early: float | None = None
+    mass_one_word_late: float | None = None
+    target: str = "none"
+
+
+def word_maps(
+    image: ImageId,
+    words: Sequence[str],
+    attention: ArrayLike,
+    targets: Sequence[Target | None] | None,
+    photo_size: tuple[int, int],
+    region: Box,
+) -> list[WordMap]:
+    """Measure the maps (T, rows, columns) of the T words of a caption.
+
+    targets: of each word, or None. photo_size, region: width and height of the photo, and the part
+        of it that the maps cover, in pixels.
+    """
     maps = np.asarray(attention, dtype=np.float64)
     rows, columns = maps.shape[1:]
     centre = centre_prior(rows, columns)
@@ -195,11 +214,10 @@ def word_maps(
     cells = [None if each is None else target_cells(each, *where) for each in targets]
     found = []
     for place, (word, nats) in enumerate(zip(words, entropy(maps).tolist(), strict=True)):
-        measures: dict[str, Any] = dict.fromkeys((*_MASSES, *_POINTING, *_SHIFTED))
-        measures["target"] = "none" if targets[place] is None else "outside"
+        measures: dict[str, Any] = {}
         if (own := cells[place]) is not None:
             masses = mass_inside(maps, own.coverage).tolist()  # (T,), of every word's map
-            measures |= {
+            measures = {
                 "target": "inside",
                 "mass": masses[place],
                 "share": float(own.coverage.mean()),
@@ -208,16 +226,18 @@ def word_maps(
                 "pointing_uniform": float(own.centres.mean()),
                 "pointing_centre_prior": float(pointing(centre, own.centres)),
             }
-            for name, other in zip(_SHIFTED, (place - 1, place + 1), strict=True):
+            for name, other in (("early", place - 1), ("late", place + 1)):
                 there = cells[other] if 0 <= other < len(cells) else own
                 if there is None or not np.array_equal(there.coverage, own.coverage):
-                    measures[name] = masses[other]
-        found.append({"image": image, "position": place, "word": word, "entropy": nats, **measures})
+                    measures[f"mass_one_word_{name}"] = masses[other]
+        elif targets[place] is not None:
+            measures = {"target": "outside"}
+        found.append(WordMap(image, place, word, nats, **measures))
     return found
 
 
-def grounded_maps(words: Sequence[Mapping[str, Any]], not_annotated: int = 0) -> dict[str, Any]:
-    """Means over all words with a target, rows of `word_maps`, by name.
+def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str, Any]:
+    """Means over all words with a target, by name.
 
     not_annotated: captioned photos without annotations; their words do not count.
 
@@ -228,28 +248,30 @@ def grounded_maps(words: Sequence[Mapping[str, Any]], not_annotated: int = 0) ->
     neighbour's (`shifted`), over the `words` words whose neighbour has another target. A map
     belongs to the step that emits its word, so `own` should be larger.
     """
-
-    def means(rows: list[Any], names: Sequence[str], fields: Sequence[str]) -> dict[str, Any]:
-        return {
-            name: sum(row[field] for row in rows) / len(rows) if rows else None
-            for name, field in zip(names, fields, strict=True)
-        }
-
-    def shift(field: str) -> dict[str, Any]:
-        kept = [row for row in found if row[field] is not None]
-        return {"words": len(kept), **means(kept, ("own", "shifted"), ("mass", field))}
-
-    found = [row for row in words if row["target"] == "inside"]
-    kinds = ("attention", "uniform", "centre")
+    found = [word for word in words if word.target == "inside"]
     return {
         "words": len(found),
-        "photos": len({row["image"] for row in found}),
-        "outside": sum(row["target"] == "outside" for row in words),
+        "photos": len({word.image for word in found}),
+        "outside": sum(word.target == "outside" for word in words),
         "not_annotated": not_annotated,
-        "mass_inside": means(found, kinds, _MASSES),
-        "pointing_game": means(found, kinds, _POINTING),
-        "one_word_early": shift("mass_one_word_early"),
-        "one_word_late": shift("mass_one_word_late"),
+        "mass_inside": _means(found, attention="mass", uniform="share", centre="mass_centre_prior"),
+        "pointing_game": _means(
+            found, attention="pointing", uniform="pointing_uniform", centre="pointing_centre_prior"
+        ),
+        "one_word_early": _shift(found, "mass_one_word_early"),
+        "one_word_late": _shift(found, "mass_one_word_late"),
+    }
+
+
+def _shift(words: Sequence[WordMap], field: str) -> dict[str, Any]:
+    kept = [word for word in words if getattr(word, field) is not None]
+    return {"words": len(kept), **_means(kept, own="mass", shifted=field)}
+
+
+def _means(words: Sequence[WordMap], **fields: str) -> dict[str, float | None]:
+    return {
+        name: sum(getattr(word, field) for word in words) / len(words) if words else None
+        for name, field in fields.items()
     }
 
 
@@ -294,13 +316,18 @@ def spread_table(found: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Scores of attention maps; None for those not asked for."""
+    """Scores of attention maps; None for those not asked for.
+
+    photos: how many were captioned. words: every word of their captions, in order.
+    spread, grounded: as from `map_spread` and `grounded_maps`.
+    exact: the share of captions that equal one of the photo's.
+    """
 
     photos: int
-    words: list[dict[str, Any]]  # Rows of `word_maps`, in order.
-    spread: dict[str, Any]  # As from `map_spread`.
-    grounded: dict[str, Any] | None  # As from `grounded_maps`.
-    exact: float | None  # The share of captions that equal one of the photo's.
+    words: list[WordMap]
+    spread: dict[str, Any]
+    grounded: dict[str, Any] | None
+    exact: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, nested by kind."""
@@ -320,8 +347,8 @@ class MapScores:
         return "\n\n".join(parts)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row a word, as from `word_maps`."""
-        return self.words
+        """A row a word, with the fields of `WordMap`."""
+        return [vars(word) for word in self.words]
 
 
 def score_maps(
@@ -339,7 +366,7 @@ def score_maps(
     """
     if grounding is not None and not any(each.image_id in grounding.images for each in examples):
         raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding.source}")
-    words: list[dict[str, Any]] = []
+    words: list[WordMap] = []
     maps, unknown, right = [], 0, 0
     for example, caption in caption_examples(captioner, examples, **options):
         image, targets, size = example.image_id, None, (1, 1)

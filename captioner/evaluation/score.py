@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,16 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS
+from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
+from captioner.evaluation.bleu import bleu
+from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.metrics import DocumentFrequency, check_metrics, measure
+from captioner.evaluation.hallucination import chair
+from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
+from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
-from captioner.evaluation.wording import chair, fluency, text_diversity
+from captioner.evaluation.word_precision import word_precision
+from captioner.evaluation.wording import fluency, text_diversity
 from captioner.files import read_json, write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
@@ -40,7 +46,8 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
 class CaptionScores:
     """The scores of I captions against their references.
 
-    image_ids: names. corpus: of the captions and references. metrics: in the order of `METRICS`.
+    image_ids: names. corpus: of the captions and their references.
+    metrics: in the order of `METRICS`.
     details: by name, in JSON beside the scores. Always the number of `images` and of further ones
         with references, `references_without_caption`; of BLEU, lengths in words; if asked for,
         `document_frequency` with its number of `images`, `diversity`, `fluency`, `hallucination`,
@@ -112,7 +119,8 @@ def evaluate_captions(
     hypotheses, references: in the same order of images. A caption may be empty; an image has at
         least one reference.
     document_frequency: of CIDEr-D; by default counted over the references of these images.
-    metrics: some of `METRICS`. images: names, by default numbers from 0.
+    metrics: some of `METRICS`.
+    images: names, by default numbers from 0.
     """
     check_metrics(metrics)
     if not len(hypotheses) == len(references) > 0:
@@ -127,7 +135,15 @@ def evaluate_captions(
             raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
     truth = (map(tokenize_unsplit, of_image) for of_image in references)
     corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
-    found = measure(corpus, metrics, document_frequency)
+    by_name: dict[str, Callable[[Corpus], Metric]] = {
+        "BLEU": bleu,
+        "ROUGE-L": rouge_l,
+        "CIDEr-D": partial(cider_d, document_frequency=document_frequency),
+        "word-precision": word_precision,
+        "METEOR": meteor,
+        "SPICE": spice,
+    }
+    found = [score(corpus) for name, score in by_name.items() if name in metrics]
     details: dict[str, Any] = {}
     for metric in found:
         details |= metric.details
@@ -135,6 +151,15 @@ def evaluate_captions(
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
     return CaptionScores(names, hypotheses, corpus, found, details)
+
+
+def check_metrics(metrics: Sequence[str]) -> None:
+    """Raise `UserError` for an unknown metric and one that cannot be run here."""
+    for metric in metrics:
+        if metric not in METRICS:
+            raise UserError(f"metric {metric!r} is not one of {', '.join(METRICS)}")
+        if metric in ("METEOR", "SPICE"):
+            check_java_metric(metric)
 
 
 @dataclass
@@ -223,7 +248,8 @@ class Scorer:
                 )
             theirs = scored([others[str(image)] for image in captions])
             compared = compare(scores.metrics, theirs.metrics, confidence)
-            found["comparison"] = {"first": name, "second": str(self.against), "scores": compared}
+            by_name = {score: each._asdict() for score, each in compared.items()}
+            found["comparison"] = {"first": name, "second": str(self.against), "scores": by_name}
         if self.confidence is not None or self.against is not None:
             found |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
         return scores

@@ -11,7 +11,7 @@ Corpus scores that are not means, such as BLEU, are recomputed from the sums of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,22 @@ _TIE = 1e-12
 Interval = tuple[float, float]
 
 
+class Comparison(NamedTuple):
+    """Two systems, scored on the same images by one metric.
+
+    difference: first less second, where scores below `NOTHING` count as 0.
+    interval: of the difference, by the paired bootstrap.
+    p_bootstrap: two-sided: twice Koehn's share of the resamples in which the better system is not
+        better, with one added to the count and to the number of resamples; at most 1.
+    """
+
+    first: float
+    second: float
+    difference: float
+    interval: Interval
+    p_bootstrap: float
+
+
 def confidence_intervals(
     metrics: Sequence[Metric], confidence: float = CONFIDENCE
 ) -> dict[str, Interval]:
@@ -55,13 +71,8 @@ def confidence_intervals(
 
 def compare(
     first: Sequence[Metric], second: Sequence[Metric], confidence: float = CONFIDENCE
-) -> dict[str, dict[str, Any]]:
-    """Compare two systems by every score, by name: `first`, `second` and
-
-    difference: first less second, where scores below `NOTHING` count as 0.
-    interval: of the difference, by the paired bootstrap.
-    p_bootstrap: two-sided: twice Koehn's share of the resamples in which the better system is not
-        better, with one added to the count and to the number of resamples; at most 1.
+) -> dict[str, Comparison]:
+    """Compare two systems by every score, by name.
 
     first, second: the same metrics of the same images, in the same order.
     """
@@ -74,13 +85,13 @@ def compare(
             differences = counted[0] - counted[1]  # (1 + R,)
             drawn = differences[1:]
             not_better = min(np.sum(drawn <= _TIE), np.sum(drawn >= -_TIE))
-            found[name] = {
-                "first": float(ours[0]),
-                "second": float(theirs[name][0]),
-                "difference": float(differences[0]),
-                "interval": _interval(drawn, confidence),
-                "p_bootstrap": min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),
-            }
+            found[name] = Comparison(
+                first=float(ours[0]),
+                second=float(theirs[name][0]),
+                difference=float(differences[0]),
+                interval=_interval(drawn, confidence),
+                p_bootstrap=min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""How varied captions are, how fluent, and how often they name things that are not there.
+"""How varied captions are, and whether they are sentences as people write them.
 
 Devlin et al. 2015, *Language Models for Image Captioning: The Quirks and What Works*, section 4
 (captions that are unique, and captions seen in training); Shetty et al. 2017, *Speaking the Same
@@ -7,12 +7,9 @@ Language*, section 5 (the vocabulary that captions use).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
-from typing import Any
 
-from captioner.data.instances import Synonyms
 from captioner.evaluation.corpus import Tokens
 from captioner.text.ngrams import PeoplesNgrams
 
@@ -85,55 +82,3 @@ def fluency(
     ceiling = scores(list(chain.from_iterable(references)), leave_out=True)
     own = scores(captions, leave_out=False)
     return own | {f"people_{name}": score for name, score in ceiling.items()}
-
-
-def chair(
-    captions: Sequence[Tokens],
-    references: Sequence[Sequence[Tokens]],
-    categories: Sequence[Collection[str]],
-    synonyms: Synonyms,
-    known: frozenset[str],
-) -> dict[str, Any]:
-    """CHAIR: how often tokenised captions name things that are not in their photos.
-
-    Rohrbach et al. 2018, *Object Hallucination in Image Captioning*, section 2.1.
-
-    captions, references, categories: of each image a caption, captions by people and the annotated
-        categories. In the image are these and those that its references name.
-    synonyms: the words for each category.
-    known: the categories that count, as `CocoInstances.known_categories`: one that could not be
-        annotated would always count as hallucinated, and one without words is never named.
-
-    By name, fractions of one with their counts; a thing counts once a caption:
-    CHAIR-i: equation 1, the share of named things that are not there. CHAIR-s: equation 2, the
-    share of captions that name such a thing. recall: the share of the things in the photos that
-    captions name; captions that name little have a low CHAIR and a low recall. None of no things.
-    most_hallucinated: captions that hallucinate each category, the most frequent first.
-    dropped_categories: those of the word list that the annotations lack, in its order.
-    """
-
-    def named(words: Tokens) -> frozenset[str]:
-        return known & {category for _, _, category in synonyms.mentions(words)}
-
-    present = [
-        (known & frozenset(annotated)).union(*map(named, of_image))
-        for annotated, of_image in zip(categories, references, strict=True)
-    ]
-    mentioned = list(map(named, captions))
-    absent = [each - there for each, there in zip(mentioned, present, strict=True)]
-    mentions, wrong, things = (sum(map(len, each)) for each in (mentioned, absent, present))
-    wrong_captions = sum(map(bool, absent))
-    by_category = Counter(sorted(name for names in absent for name in names))
-    return {
-        "CHAIR-i": wrong / mentions if mentions else None,
-        "CHAIR-s": wrong_captions / len(captions),
-        "recall": (mentions - wrong) / things if things else None,
-        "mentions": mentions,
-        "hallucinated_mentions": wrong,
-        "present": things,
-        "hallucinating_captions": wrong_captions,
-        "captions": len(captions),
-        "most_hallucinated": dict(by_category.most_common()),
-        "categories": len(known),
-        "dropped_categories": [name for name in synonyms.categories if name not in known],
-    }

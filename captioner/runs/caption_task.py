@@ -24,10 +24,11 @@ from captioner.data.parallel import read_lines
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
+from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.metrics import DocumentFrequency, cider_d, content_stems
 from captioner.evaluation.score import evaluate_captions, read_results, write_results
 from captioner.evaluation.significance import FEW_IMAGES, compare
+from captioner.evaluation.word_precision import content_stems
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
@@ -213,13 +214,13 @@ def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> st
     name = score if score in found else "CIDEr-D"
     gain, words = found[name], found["word-precision"]
     is_few = len(references) < FEW_IMAGES
-    if gain["difference"] > 0 and gain["p_bootstrap"] < 1 - CONFIDENCE and not is_few:
+    if gain.difference > 0 and gain.p_bootstrap < 1 - CONFIDENCE and not is_few:
         return ""
-    evidence = "too few photos for a test" if is_few else f"p {gain['p_bootstrap']:.2f}"
+    evidence = "too few photos for a test" if is_few else f"p {gain.p_bootstrap:.2f}"
     return (
         f"nothing was gained that {counted(len(references), 'validation photo')} can show: "
-        f"{name} {gain['second']:.3f} at the start and {gain['first']:.3f} now ({evidence}), "
-        f"true words {words['second']:.3f} and {words['first']:.3f}"
+        f"{name} {gain.second:.3f} at the start and {gain.first:.3f} now ({evidence}), "
+        f"true words {words.second:.3f} and {words.first:.3f}"
     )
 
 

@@ -16,9 +16,10 @@ from samples import make_captioner, photo, write_captions, write_instances
 from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.calibration import calibrate
+from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.corpus import Metric
+from captioner.evaluation.java_metrics import check_java_metric
 from captioner.evaluation.maps import map_spread
-from captioner.evaluation.metrics import DocumentFrequency, check_metrics
 from captioner.evaluation.score import Scorer, evaluate_captions, read_results, score_results
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.evaluation.translations import evaluate_translations
@@ -111,11 +112,11 @@ def test_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(UserError, match=r"METEOR needs .* and the program java"):
-        check_metrics(["METEOR"])
+        check_java_metric("METEOR")
     monkeypatch.setattr("shutil.which", lambda name: "/bin/java")
     library = tmp_path / "spice" / "lib"
     library.mkdir(parents=True)
     with pytest.raises(UserError, match=r"needs .*stanford-corenlp-3\.6\.0-models\.jar; .*get_st"):
-        check_metrics(["SPICE"])
+        check_java_metric("SPICE")
     (library / "stanford-corenlp-3.6.0-models.jar").touch()
-    check_metrics(["SPICE"])
+    check_java_metric("SPICE")

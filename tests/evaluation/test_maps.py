@@ -152,20 +152,18 @@ MAPS = np.stack([one_hot(0), one_hot(1, 0.8), one_hot(2, 0.7), one_hot(6), one_h
 
 def test_a_caption_worked_by_hand() -> None:
     found = maps.word_maps("x.jpg", WORDS, MAPS, TARGETS, SIZE, REGION)
-    assert [(word["position"], word["word"]) for word in found] == list(enumerate(WORDS))
-    assert [word["target"] for word in found] == ["none", "inside", "inside", "none", "inside"]
-    red, dog, water = (word for word in found if word["target"] == "inside")
-    assert red["mass"] == pytest.approx(0.8 + 0.2 / 7)
-    assert red["share"] == red["pointing_uniform"] == pytest.approx(2 / 8)
-    assert red["pointing"] == 1
+    assert [(word.position, word.word) for word in found] == list(enumerate(WORDS))
+    assert [word.target for word in found] == ["none", "inside", "inside", "none", "inside"]
+    red, dog, water = (word for word in found if word.target == "inside")
+    assert red.mass == pytest.approx(0.8 + 0.2 / 7)
+    assert red.share == red.pointing_uniform == pytest.approx(2 / 8)
+    assert red.pointing == 1
     # The four middle cells of two rows and four columns hold the centre prior's maximum.
-    assert red["pointing_centre_prior"] == pytest.approx(2 / 4)
-    assert water["mass"] == pytest.approx(0.9)
-    assert water["pointing_centre_prior"] == 0
+    assert red.pointing_centre_prior == pytest.approx(2 / 4)
+    assert water.mass == pytest.approx(0.9)
+    assert water.pointing_centre_prior == 0
     # "red" and "dog" are about the same place, so between them no shift shows.
-    shifted = [
-        (word["mass_one_word_early"], word["mass_one_word_late"]) for word in (red, dog, water)
-    ]
+    shifted = [(word.mass_one_word_early, word.mass_one_word_late) for word in (red, dog, water)]
     assert shifted == [(0.0, None), (None, 0.0), (0.0, None)]
 
 
@@ -181,7 +179,7 @@ def test_means_over_words() -> None:
     own = pytest.approx((expected[0] + expected[2]) / 2)
     assert found["one_word_early"] == {"words": 2, "own": own, "shifted": 0}
     without = maps.word_maps("x", WORDS, MAPS, None, SIZE, REGION)
-    assert without[0]["entropy"] == 0 < without[1]["entropy"]
+    assert without[0].entropy == 0 < without[1].entropy
     assert set(maps.grounded_maps(without)["mass_inside"].values()) == {None}
     assert maps.word_maps("x", [], np.empty((0, 2, 4)), [], SIZE, REGION) == []
 
@@ -251,9 +249,7 @@ def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
 def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """Decoded, measured: a map one word early or late would have nothing inside."""
     scores = maps.score_maps(scripted, one_photo(), OF_X, exact=True)
-    assert [(word["word"], word["mass"]) for word in scores.words] == [
-        (word, 1.0) for word in WORDS
-    ]
+    assert [(word.word, word.mass) for word in scores.words] == [(word, 1.0) for word in WORDS]
     assert scores.exact == 1.0
     found = scores.grounded
     assert (found["words"], found["pointing_game"]["attention"]) == (5, 1.0)

@@ -5,14 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from samples import make_captioner, save_photo, write_captions, write_instances
 
 from captioner.data.example import Example
 from captioner.data.readers import read_splits
 from captioner.errors import UserError
 from captioner.evaluation import score
+from captioner.evaluation.bleu import bleu
+from captioner.evaluation.cider import cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.metrics import bleu, cider_d, rouge_l
+from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.score import CaptionScores, Scorer, read_results
 from captioner.evaluation.significance import NOTHING
 from captioner.text.tokenizer import tokenize
@@ -89,6 +93,20 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(
 
 
 # Results files
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    captions=st.dictionaries(st.integers(-(10**18), 10**18), text, min_size=1, max_size=5)
+    | st.dictionaries(text, text, min_size=1, max_size=5)
+)
+def test_what_is_written_is_read(tmp_path: Path, captions: dict[int | str, str]) -> None:
+    score.write_results(tmp_path / "results.json", captions)
+    read = read_results(tmp_path / "results.json")
+    assert list(read.items()) == [(str(image), text) for image, text in captions.items()]
+
 
 CAPTIONS = {1: "a dog runs", 2: "a cat sleeps on a mat", 3: "two birds", 4: "a horse"}
 REFERENCES = {

@@ -24,8 +24,8 @@ import captioner
 from captioner.caption.losses import SelfCriticalConfig
 from captioner.data.example import Example
 from captioner.errors import UserError
+from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.metrics import DocumentFrequency, cider_d
 from captioner.runs import caption_task
 from captioner.runs.caption_task import (
     caption_reward,
