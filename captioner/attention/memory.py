@@ -16,13 +16,17 @@ from captioner import cpu
 class Memory:
     """Values, projected keys and a mask of B sources.
 
+    values: (B, L, D), summed by weight into context vectors. With N heads (B, N, L, D / N).
+    keys: (B, L, A), compared with queries; projected already. With N heads (B, N, L, H / N).
+    mask: (B, L) boolean, True where a position may be attended; None for all.
+
     The queries of one source (words of a caption, hypotheses of a beam) share its memory without
-    a copy. With N heads values are (B, N, L, D / N) and keys (B, N, L, H / N).
+    a copy.
     """
 
-    values: Tensor  # (B, L, D), summed by weight into context vectors.
-    keys: Tensor  # (B, L, A), compared with queries; projected already.
-    mask: Tensor | None = None  # (B, L), boolean, True where it may be attended; None for all.
+    values: Tensor
+    keys: Tensor
+    mask: Tensor | None = None
 
     def __post_init__(self) -> None:
         shapes = [tuple(each.shape) for each in (self.values, self.keys)]

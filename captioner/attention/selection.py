@@ -13,14 +13,22 @@ from captioner.devices import at_least_float32
 class Attended(NamedTuple):
     """The result of attending, for Q queries of each of B sources.
 
+    context: (B, Q, D), the context vectors z.
+    weights: (B, Q, L), non-negative; each row sums to one, or to less where `LocalAttention`
+        favours its centre.
+    scores: (B, Q, L), before masking and normalisation.
+    positions: (B, Q), drawn by hard selection; None for soft.
+    log_weights: (B, Q, L), logarithms of hard selection's weights before rounding, in float32 at
+        least; None for soft.
+
     With N heads all but `context` have a dimension N behind B.
     """
 
-    context: Tensor  # (B, Q, D), the context vectors z.
-    weights: Tensor  # (B, Q, L), rows of sum one; less if `LocalAttention` favours its centre.
-    scores: Tensor  # (B, Q, L), before masking and normalisation.
-    positions: Tensor | None = None  # (B, Q), drawn by hard selection; None for soft.
-    log_weights: Tensor | None = None  # (B, Q, L), unrounded, float32 at least; None for soft.
+    context: Tensor
+    weights: Tensor
+    scores: Tensor
+    positions: Tensor | None = None
+    log_weights: Tensor | None = None
 
     @property
     def log_probability(self) -> Tensor:

@@ -138,12 +138,17 @@ class DecoderLayer(nn.Module):
 
 
 class StackState(NamedTuple):
-    """State of a stack after the M tokens fed so far, of all rows together."""
+    """State of a stack after some tokens.
 
-    memory: Memory  # Of B sources, values (B, S, H).
-    sources: tuple[Memory, ...]  # Their keys and values for each layer, (B, N, S, H / N).
-    caches: tuple[Memory, ...]  # The tokens', (B, N, M, H / N); none before the first.
-    row_mask: Tensor  # (B, K, M), which of the tokens belong to a row.
+    memory: of B sources, values (B, S, H). sources: their keys and values for each layer,
+    (B, N, S, H / N). caches: those of the M tokens fed so far, of all rows, for each layer,
+    (B, N, M, H / N); none before the first. row_mask: (B, K, M), which of these belong to a row.
+    """
+
+    memory: Memory
+    sources: tuple[Memory, ...]
+    caches: tuple[Memory, ...]
+    row_mask: Tensor
 
     @property
     def length(self) -> Tensor:

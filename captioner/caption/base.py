@@ -41,10 +41,12 @@ class Standardisation(nn.Module):
 
     A rectifier's outputs are never negative: their mean over many photos is several times as large
     as the difference between photos, and dropout's noise is proportional to the whole.
+
+    mean, deviation: (D,), over the positions of training photos; the identity until `fit`.
     """
 
-    mean: Tensor  # (D,), over the positions of training photos; 0 until `fit`.
-    deviation: Tensor  # (D,), likewise; 1 until `fit`.
+    mean: Tensor
+    deviation: Tensor
 
     def __init__(self, size: int) -> None:
         super().__init__()

@@ -27,17 +27,22 @@ from captioner.vision.preprocessing import Preprocessing
 
 @dataclass(repr=False, eq=False)
 class Captioner(PhotoCaptioner):
-    """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`."""
+    """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
+
+    search: the default options. card: the text of the model card. confidence: of a calibrated model
+        (`captioner calibrate`). ngrams, ngram_order: of `Constraints`, to which the
+        search keeps; the order is 3 in models of version 0.3.0.
+    """
 
     encoder: Encoder
     decoder: CaptionDecoder
     vocabulary: Vocabulary
     preprocessing: Preprocessing
-    search: SearchOptions = field(default_factory=SearchOptions)  # The default options.
-    card: str = ""  # The text of the model card.
-    confidence: Confidence | None = None  # Of a calibrated model (`captioner calibrate`).
-    ngrams: Tensor | None = None  # See `Constraints`: the search keeps to them.
-    ngram_order: int = ORDER  # 3 in models of version 0.3.0.
+    search: SearchOptions = field(default_factory=SearchOptions)
+    card: str = ""
+    confidence: Confidence | None = None
+    ngrams: Tensor | None = None
+    ngram_order: int = ORDER
 
     def __post_init__(self) -> None:
         given, needed = self.decoder.config.memory_size, self.encoder.annotation_size

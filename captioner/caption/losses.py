@@ -104,18 +104,26 @@ class CaptioningBatch(NamedTuple):
 
     source: annotation vectors (P, L, D), or preprocessed photos (P, 3, height, width) where the
         encoder is trained too; P = B without `photos`.
+    inputs: (B, T) fed words, `<start>` first. targets: (B, T) words to predict, `<end>` last.
+    mask: (B, T) boolean, False for padding.
+    seed: of all draws.
+    rows: (B,) numbers of the photos in the data set, on the CPU; for rewards.
+    progress: share of the training done before this batch, in [0, 1].
+    photos: (B,) long, index into `source` of each caption's photo.
+    places: (B, T, L) the share of each place inside what the word names, for `grounding_penalty`.
+    share: that of the step's captions; 0 of a fully masked dummy.
     """
 
     source: Tensor
-    inputs: Tensor  # (B, T), fed words, `<start>` first.
-    targets: Tensor  # (B, T), words to predict, `<end>` last.
-    mask: Tensor  # (B, T), boolean, False for padding.
-    seed: int = 0  # Of all draws.
-    rows: Tensor | None = None  # (B,), of the photos in the data set, on the CPU; for rewards.
-    progress: float = 0.0  # Share of the training done before this batch, in [0, 1].
-    photos: Tensor | None = None  # (B,), long, index into `source` of each caption's photo.
-    places: Tensor | None = None  # (B, T, L), the share of each place inside what the word names.
-    share: float = 1.0  # Of the step's captions; 0 of a fully masked dummy.
+    inputs: Tensor
+    targets: Tensor
+    mask: Tensor
+    seed: int = 0
+    rows: Tensor | None = None
+    progress: float = 0.0
+    photos: Tensor | None = None
+    places: Tensor | None = None
+    share: float = 1.0
 
     def to(self, device: torch.device | str) -> CaptioningBatch:
         """Move the batch to a device, the source as float32."""

@@ -17,20 +17,26 @@ BLOCKED = float("-inf")
 class Constraints:
     """Limits on hypotheses. Lengths count tokens without the end token.
 
+    minimum_length: the end token is blocked before this many tokens.
+    maximum_length: after this many tokens only the end token is not blocked.
+    block_ngrams: n; no n-gram occurs twice in a hypothesis. 0 blocks none.
+    forbidden: tokens that are never chosen (padding, start, unknown).
+    repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
+    repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
     ngrams: (N,) sorted `ngram_keys` of the n-grams of tokens that people wrote, n being `order`. No
         other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
         the `LIKELIEST` tokens of a step are candidates. (a, `start`, `start`, b) of a word a is a
-        clash: b never comes after a.
+        clash: b never comes after a. start: the token before the first one, n - 1 times.
     """
 
-    minimum_length: int = 0  # The end token is blocked before this many tokens.
-    maximum_length: int = 50  # After this many tokens only the end token is not blocked.
-    block_ngrams: int = 0  # n; no n-gram occurs twice in a hypothesis. 0 blocks none.
-    forbidden: tuple[int, ...] = ()  # Tokens that are never chosen (padding, start, unknown).
-    repeat_distance: int = 0  # A token is blocked for this many tokens after it. 0 blocks none.
-    repeatable: tuple[int, ...] = ()  # Exempt from `repeat_distance` (articles, prepositions).
+    minimum_length: int = 0
+    maximum_length: int = 50
+    block_ngrams: int = 0
+    forbidden: tuple[int, ...] = ()
+    repeat_distance: int = 0
+    repeatable: tuple[int, ...] = ()
     ngrams: Tensor | None = None
-    start: int = 0  # The token before the first one, n - 1 times.
+    start: int = 0
     order: int = ORDER
 
     def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:

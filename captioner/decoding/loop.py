@@ -17,11 +17,15 @@ from captioner.errors import UserError
 
 
 class Choice(NamedTuple):
-    """The rows that continue, (B, K') each."""
+    """The rows that continue, (B, K') each.
 
-    parents: Tensor  # The old row that each continues, an index into K.
-    tokens: Tensor  # The next.
-    live: Tensor  # Boolean, False for padding rows.
+    parents: the old row that each continues, an index into K. tokens: its next token. live:
+    boolean, False for padding rows.
+    """
+
+    parents: Tensor
+    tokens: Tensor
+    live: Tensor
 
 
 @dataclass(frozen=True)
@@ -65,14 +69,18 @@ class BeamSearch:
 class Sampling:
     """Draws each next token from the model's distribution.
 
-    top_p: Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, equation 2.
+    generator: the source of randomness. width: independent samples of a source.
+    temperature: divides the logits; below 1 sharpens, above 1 flattens.
+    top_k: keeps the k most probable tokens; 0 keeps all.
+    top_p: keeps the fewest tokens whose probabilities sum to at least p (Holtzman et al. 2020,
+        *The Curious Case of Neural Text Degeneration*, equation 2).
     """
 
     generator: torch.Generator
-    width: int = 1  # Independent samples of a source.
-    temperature: float = 1.0  # Divides the logits; below 1 sharpens, above 1 flattens.
-    top_k: int = 0  # Keeps the k most probable tokens; 0 keeps all.
-    top_p: float = 1.0  # Keeps the fewest tokens whose probabilities sum to at least p.
+    width: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
     drops_finished: ClassVar[bool] = False
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:

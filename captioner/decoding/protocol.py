@@ -15,20 +15,29 @@ from captioner.devices import at_least_float32
 
 
 class Step(NamedTuple):
-    """One step of a decoder for K rows (hypotheses) of each of B sources."""
+    """One step of a decoder for K rows (hypotheses) of each of B sources.
 
-    logits: Tensor  # (B, K, V), unnormalised scores of the next token.
-    state: object  # The decoder's, after the given tokens.
-    weights: Tensor  # (B, K, L), the attention behind the logits: the map of the token chosen.
+    logits: (B, K, V), unnormalised scores of the next token.
+    state: the decoder's state after the given tokens.
+    weights: (B, K, L), the attention behind these logits: the map of the token chosen from them.
+    """
+
+    logits: Tensor
+    state: object
+    weights: Tensor
 
 
 class TeacherForced(NamedTuple):
-    """A decoder's output for given sequences, fed with their tokens."""
+    """A decoder's output for given sequences, fed with their tokens.
 
-    logits: Tensor  # (B, K, T, V)
-    weights: Tensor  # (B, K, T, L)
-    log_probability: Tensor | None = None  # (B, K, T), of hard attention's draws; None for soft.
-    entropy: Tensor | None = None  # (B, K, T), of their distribution, in nats; None for soft.
+    logits: (B, K, T, V). weights: (B, K, T, L). log_probability: (B, K, T), of the positions drawn
+    by hard attention, and entropy: (B, K, T), of their distribution, in nats; None for soft.
+    """
+
+    logits: Tensor
+    weights: Tensor
+    log_probability: Tensor | None = None
+    entropy: Tensor | None = None
 
 
 class Decoder(Protocol):
@@ -93,20 +102,23 @@ def _like(state: Any, parts: list[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
-    """One decoded sequence, which has ended.
+    """One decoded sequence.
 
+    tokens: the T tokens after the start token, without the end token. Every hypothesis has ended.
     log_probability: of the tokens and the end token, in nats, under the model itself: temperature
         1, nothing blocked.
+    token_log_probabilities: its T + 1 terms.
     score: for ranking: the log-probability after length normalisation, plus the coverage penalty.
+    attention: (T, L) on the CPU, float32; row t is the map of token t. (T, 0) if none is kept.
     cut: whether the maximum length ended it, although the model gave the end a probability below
         one half. It ranks last: normalisation by length favours loops.
     """
 
-    tokens: list[int]  # T, without the start token and the end token.
+    tokens: list[int]
     log_probability: float
-    token_log_probabilities: list[float]  # T + 1, the end's last.
+    token_log_probabilities: list[float]
     score: float
-    attention: Tensor  # (T, L) on the CPU, float32, a map a token; (T, 0) if none is kept.
+    attention: Tensor
     cut: bool = False
 
 

@@ -32,11 +32,14 @@ class Hypothesis(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of `captioner.decoding.constraints.Constraints`, for arrays."""
+    """The rules of `captioner.decoding.constraints.Constraints`, for arrays.
+
+    repeatable: (V,) boolean. ngrams: (N,) sorted keys, or None.
+    """
 
     options: SearchOptions
-    repeatable: Array  # (V,), boolean.
-    ngrams: Array | None  # Sorted keys (N,).
+    repeatable: Array
+    ngrams: Array | None
 
     def block(self, terms: Array, history: Array) -> None:
         """Set log-probabilities (B, K, V) that the tokens so far (B, K, t) rule out to -inf."""

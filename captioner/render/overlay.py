@@ -26,19 +26,27 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class OverlayStyle:
-    """The numbers of the overlay; the script of the web page gets the same ones."""
+    """The numbers of the overlay; the script of the web page gets the same ones.
 
-    flat_peak: float = 3.0  # Lowest peak a map is scaled by, in 1 / L: a flat map looks flat.
-    readable_grey: float = 0.4  # Mean that a darker photo, and what is lit, is brightened to.
-    steepest: float = 6.0  # Largest slope of that brightening, in black.
-    dimmed_light: float = 0.12  # Fraction of the brightness that is left without attention,
-    dimmed_colour: float = 0.35  # and of the saturation.
-    # Red, green, blue in [0, 1], blended in where the attention is, by at most this share: on a
-    # dark photo dimming alone would not show.
+    flat_peak: lowest peak a map is scaled by, in units of 1 / L, so that a flat map looks flat.
+    readable_grey: mean grey that a darker photo, and what is under the light, is brightened to.
+    steepest: largest slope of that brightening, in black.
+    dimmed_light, dimmed_colour: brightness and saturation without attention, as fractions.
+    tint: red, green, blue in [0, 1], blended in where the attention is, by at most tint_share; on a
+        dark photo dimming alone would not show.
+    contour_level: fraction of the peak at which the contour line runs.
+    hatch_light: brightness of the hatch lines over the part the encoder did not see.
+    """
+
+    flat_peak: float = 3.0
+    readable_grey: float = 0.4
+    steepest: float = 6.0
+    dimmed_light: float = 0.12
+    dimmed_colour: float = 0.35
     tint: tuple[float, float, float] = (1.0, 0.72, 0.2)
     tint_share: float = 0.25
-    contour_level: float = 0.5  # Fraction of the peak at which the contour line runs.
-    hatch_light: float = 0.1  # Brightness of the hatch lines where the encoder did not see.
+    contour_level: float = 0.5
+    hatch_light: float = 0.1
 
 
 STYLE = OverlayStyle()

@@ -21,14 +21,20 @@ class PairExample(NamedTuple):
 
 
 class TranslationBatch(NamedTuple):
-    """Pairs of sentences, each side padded at the end to its longest."""
+    """Pairs of sentences, each side padded at the end to its longest.
 
-    source: Tensor  # (B, S), `<end>` last
-    source_mask: Tensor  # (B, S), False at padding
-    inputs: Tensor  # (B, T), of the decoder, `<start>` first
-    targets: Tensor  # (B, T), `<end>` last
-    mask: Tensor  # (B, T), False at padding
-    share: float = 1.0  # Of the step's target tokens; 0 of a fully masked dummy.
+    source: (B, S) source tokens, `<end>` last. source_mask: (B, S) boolean, False at padding.
+    inputs: (B, T) decoder inputs, `<start>` first. targets: (B, T) target tokens, `<end>` last.
+    mask: (B, T) boolean, False at padding.
+    share: that of the step's target tokens; 0 of a fully masked dummy.
+    """
+
+    source: Tensor
+    source_mask: Tensor
+    inputs: Tensor
+    targets: Tensor
+    mask: Tensor
+    share: float = 1.0
 
     def to(self, device: torch.device | str) -> TranslationBatch:
         """Copy the batch to another device, except the mask of the source.

@@ -41,13 +41,17 @@ _FLUSH_SECONDS = 1.0
 
 
 class StoreRecord(Config):
-    """What a store holds and what made it."""
+    """What a store holds and what made it.
 
-    encoder: dict[str, Any]  # Its configuration, digest and precision.
+    encoder: its configuration, the digest of its weights, the precision of its products. images: N
+    names. shape: (L, D). mirrored: rows N to 2N - 1 hold the same photos mirrored.
+    """
+
+    encoder: dict[str, Any]
     preprocessing: dict[str, Any]
-    images: list[str]  # N names.
-    shape: tuple[int, int] = Field(strict=False)  # (L, D)
-    mirrored: bool = False  # Rows N to 2N - 1 hold the same photos mirrored.
+    images: list[str]
+    shape: tuple[int, int] = Field(strict=False)
+    mirrored: bool = False
     dtype: str = "float16"
 
     @property
