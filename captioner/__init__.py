@@ -1,4 +1,10 @@
-"""Image captioning that shows where it looked: `captioner.load().caption("photo.jpg")`.
+"""Image captioning that shows where it looked.
+
+    import captioner
+    model = captioner.load()
+    caption = model.caption("photo.jpg")
+    print(caption.text, caption.attention.shape)
+    caption.overlay("maps.png")
 
 Nothing heavy is imported until it is used.
 """
