@@ -30,7 +30,7 @@ Count = Annotated[int, Field(ge=1, le=COUNT)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # torch's generators take no larger one.
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(ge=0.01, le=1)]
+Share = Annotated[float, Field(ge=0.01, le=1)]  # At least one of a hundred.
 FilePath = Annotated[Path, Field(strict=False)]  # From text.
 Text = InstanceOf[str]  # Also with half a character, which pydantic's `str` refuses.
 

@@ -211,7 +211,8 @@ def caption_photos(
     def write(photos: list[Prepared]) -> Iterable[Captioned]:
         if not photos:
             return ()
-        annotations = captioner.encode_pixels(numpy.stack([each.pixels for each in photos]))
+        pixels = numpy.stack([each.pixels for each in photos])  # (B, 3, size, size)
+        annotations = captioner.encode_pixels(pixels)  # (B, L, D)
         captions = captioner.caption_annotations(annotations, search, draws)
         return map(Prepared.captioned, photos, translate(captions) if translate else captions)
 

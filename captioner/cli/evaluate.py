@@ -166,8 +166,8 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
     model = load(pinned(arguments.model), arguments.device, arguments.precision)
     problems, is_generated = Problems(arguments.on_problem), arguments.format == "shapes"
     if is_generated:
-        size = shapes.ShapesConfig(image_size=model.preprocessing.size)
-        pictures = shapes.generate(arguments.count or 500, shapes.UNSEEN_SEED, size)
+        config = shapes.ShapesConfig(image_size=model.preprocessing.size)
+        pictures = shapes.generate(arguments.count or 500, shapes.UNSEEN_SEED, config)
         photos = shapes.shapes_examples(pictures)
         if "grounding" in options:
             names = [each.image_id for each in photos]

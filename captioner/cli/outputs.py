@@ -184,7 +184,7 @@ class Outputs:
             # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
             is_excel = option == "csv" and self._options.csv_for == "excel"
             form = files.json_text if option == "json" else partial(_csv_text, is_excel=is_excel)
-            if str(path) == "-":
+            if getattr(self._options, option) == "-":
                 sys.stdout.write(form(self._records))
             elif self._records:
                 files.write_text(path, form(self._records), "utf-16" if is_excel else "utf-8")
@@ -285,7 +285,7 @@ def _names_a_file(path: str) -> bool:
 def output_names(photos: Iterable[str]) -> dict[str, str]:
     """The path of every photo below the folder that holds all of them, without its suffix.
 
-    Photos whose names differ in suffix or case alone keep it; `-` is standard input.
+    Photos whose names differ in suffix or case alone keep their suffix; `-` is standard input.
     """
     folders = [os.path.dirname(os.path.abspath(photo)) for photo in photos if photo != "-"]
     top = os.path.commonpath(folders) if folders else ""

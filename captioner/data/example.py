@@ -184,7 +184,8 @@ class Collector:
                 for split in of_photo:
                     found[split].append(example)
         problems.settle()
-        for split in (split for split, examples in found.items() if not examples):
+        if empty := [split for split, examples in found.items() if not examples]:
+            split = empty[0]
             fault = "no photo with a caption" + (f" in split {split!r}" if split else "")
             if split not in {None, *(photo.split for photo in photos)}:
                 lacking = 'its photos have no "split"' if photos else "it has no rows"

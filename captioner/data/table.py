@@ -49,7 +49,6 @@ class _Row(NamedTuple):
     captions: list[str]
     split: str | None = None
     photo: ShardMember | None = None  # In a shard, named `image`.
-    is_by_captioner: bool = False
 
 
 def read_table(
@@ -86,11 +85,10 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     table = next((name for name in _METADATA if (folder / name).is_file()), "")
     takes_all, left_out = problems.by_captioner, 0
     rows_of = defaultdict(list)
-    for row in _rows(folder / table, problems) if table else ():
-        if row.is_by_captioner and not takes_all:
-            left_out += 1
-        else:
+    for row in _rows(folder / table, problems, skips_own=not takes_all) if table else ():
+        if row.captions:
             rows_of[row.image].append(row)
+        left_out += not row.captions
     counts: Counter[str] = Counter()
     for photo in find_images([folder]):
         image, text = photo.relative_to(folder).as_posix(), photo.with_suffix(".txt")
@@ -152,10 +150,14 @@ def _parsed(content: str | bytes) -> Any:
     return None
 
 
-def _rows(file: Path, problems: Problems) -> Iterator[_Row]:
+def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_Row]:
+    """The rows of a table. skips_own: those that captioner wrote are empty."""
     for where, record in _records(file, problems):
         if not isinstance(record, dict):
             problems.add("ill-formed line", f"{where} is not a JSON object")
+            continue
+        if skips_own and record.keys() >= _BY_CAPTIONER:
+            yield _Row(where, "", [])
             continue
         columns = _columns(tuple(record))
         values: list[Any] = [record.get(columns.get(each, each)) for each in _COLUMNS]
@@ -172,7 +174,7 @@ def _rows(file: Path, problems: Problems) -> Iterator[_Row]:
             continue
         name = photo.image_id if photo else os.path.normpath(image.strip().replace("\\", "/"))
         split = (split or "").strip() or None
-        yield _Row(where, name, captions, split, photo, record.keys() >= _BY_CAPTIONER)
+        yield _Row(where, name, captions, split, photo)
 
 
 @cache

@@ -108,8 +108,8 @@ def _observe(
     captioner: Captioner, examples: Sequence[Example], name: str, batch_size: int
 ) -> Observed:
     """Captions of a split; those without a content word are left out."""
-    options: Any = {"batch_size": batch_size, "shown_as": name}
-    photos, captions = zip(*caption_examples(captioner, examples, **options), strict=True)
+    found = caption_examples(captioner, examples, batch_size=batch_size, shown_as=name)
+    photos, captions = zip(*found, strict=True)
     corpus = Corpus([each.words for each in captions], [each.words for each in photos])
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
     pairs = zip(captions, shares, strict=True)

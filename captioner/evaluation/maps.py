@@ -354,6 +354,7 @@ class MapScores:
 def score_maps(
     captioner: Captioner,
     examples: Sequence[Example],
+    *,
     grounding: Grounding | None = None,
     exact: bool = False,
     **options: Any,

@@ -295,6 +295,7 @@ def score_results(
 def score_model(
     captioner: Captioner,
     examples: Sequence[Example],
+    *,
     results: str | Path | None = None,
     scorer: Scorer | None = None,
     exact: bool = False,

@@ -29,7 +29,7 @@ class TranslationScores:
         BLEU; `exact match`, the share of translations that equal their reference.
     signatures: sacrebleu's record of how `BLEU` and `chrF` were computed.
     lengths: as from `bleu_by_length`; empty without sources.
-    shortened: by line, from 1, those of a too long source, or that ended at the maximum length.
+    shortened: by line, from 1, the translations of too long sources, and those cut at the maximum.
     """
 
     sentences: int
@@ -69,6 +69,8 @@ def evaluate_translations(
     sources: what was translated, for BLEU by its length.
     lower_case: score without case, which the signature records.
     """
+    if not references:
+        raise UserError("there is no translation to score")
     metrics = sacrebleu_metrics()
     bleu, chrf = metrics.BLEU(lowercase=lower_case), metrics.CHRF(lowercase=lower_case)
     found = bleu.corpus_score(translations, [references])

@@ -199,7 +199,7 @@ def quantised(weight: numpy.ndarray[Any, Any]) -> tuple[Any, Any]:
 @contextmanager
 def _plain_and_quiet() -> Iterator[None]:
     """Export plain torch code (`captioner.cpu` chooses by the number of rows), without warnings."""
-    before = os.environ.get(cpu.SWITCH, "")
+    before = os.environ.get(cpu.SWITCH)
     os.environ[cpu.SWITCH] = "0"
     logging.disable(logging.WARNING)
     try:
@@ -208,4 +208,6 @@ def _plain_and_quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(logging.NOTSET)
-        os.environ[cpu.SWITCH] = before
+        os.environ.pop(cpu.SWITCH)
+        if before is not None:
+            os.environ[cpu.SWITCH] = before

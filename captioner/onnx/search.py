@@ -132,14 +132,14 @@ def beam_search(
         maps = seen if maps is None else numpy.concatenate([of_parents(maps), seen], axis=-2)
         past = of_parents(history)  # (B, K', t)
         for source, row in numpy.argwhere(live & (tokens == END)):
-            terms = path_terms[source, row]  # (T + 1,), the end's last
-            penalty = ((5 + len(terms)) / 6) ** options.length_normalisation
+            path = path_terms[source, row]  # (T + 1,), the end's last
+            penalty = ((5 + len(path)) / 6) ** options.length_normalisation
             hypothesis = Hypothesis(
                 tokens=past[source, row].tolist(),
-                token_log_probabilities=terms.tolist(),
-                score=float(terms.sum()) / penalty,
+                token_log_probabilities=path.tolist(),
+                score=float(path.sum()) / penalty,
                 attention=maps[source, row, :-1],  # (T, L)
-                cut=len(terms) > options.maximum_length and bool(terms[-1] < math.log(0.5)),
+                cut=len(path) > options.maximum_length and bool(path[-1] < math.log(0.5)),
             )
             results[source].append(hypothesis)
             ended[source] += 1

@@ -48,8 +48,11 @@ class DividedBatches:
     _plan: Callable[[int], list[list[Any]]]
     _part: Callable[..., Any]
 
-    @cache  # noqa: B019 - For the whole run.
     def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _length(self) -> int:
         return len(self._plan(0))
 
     def batches(
@@ -157,10 +160,13 @@ class CaptionBatches(DividedBatches):
         for number, (row, tokens) in enumerate(zip(rows, captions, strict=True)):
             words = [self.vocabulary.words[token] for token in tokens]
             for first, last, category in _coco_synonyms().mentions(words):
-                places[number, first:last] = self._coverage(row, category)
+                places[number, first:last] = self._coverages(row, category)
         return torch.from_numpy(places)
 
-    @cache  # noqa: B019 - 1 KB each, about 0.3 GB for COCO with L = 196, and for the whole run.
+    @cached_property
+    def _coverages(self) -> Callable[[int, str], numpy.ndarray[Any, Any] | float]:
+        return cache(self._coverage)  # 1 KB each, about 0.3 GB for COCO with L = 196.
+
     def _coverage(self, row: int, category: str) -> numpy.ndarray[Any, Any] | float:
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
         assert self.instances is not None

@@ -182,8 +182,8 @@ class TranslationTask:
             refusal = f"start_from {recipe.start_from} does not fit this model"
             fill(model, start.model.state_dict(), refusal)
         length = recipe.data.maximum_length
-        made = recipe.model, model, source, target, length, recipe.search
-        self.translator = Translator(*made, capitals=recipe.text.capitals)
+        parts = recipe.model, model, source, target, length, recipe.search
+        self.translator = Translator(*parts, capitals=recipe.text.capitals)
         self.loss = TranslationLoss(model, recipe.objective)
         self.examples, cut = encode_pairs(training, source, target, length)
         self.data = []

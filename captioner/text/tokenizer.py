@@ -1,4 +1,7 @@
-"""Splits captions into words as the COCO caption evaluation does."""
+"""Splits captions into words as the COCO caption evaluation does.
+
+The rules were derived from the evaluation program's output, oddities included.
+"""
 
 from __future__ import annotations
 

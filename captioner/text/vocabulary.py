@@ -171,7 +171,14 @@ class WordVocabulary:
     @classmethod
     def from_json(cls, value: Any, source: str = "vocabulary") -> WordVocabulary:
         """Inverse of `to_json`. source: names it in messages."""
-        return cls(Vocabulary.from_json(value, source), value["case"])
+        return cls(Vocabulary.from_json(value, source), _case_of(value, source))
+
+
+def _case_of(value: dict[str, Any], source: str) -> str:
+    case = value.get("case")
+    if case not in ("keep", "lower", "sentence"):
+        raise UserError(f"{source}: field 'case' is none of 'keep', 'lower' and 'sentence'")
+    return str(case)
 
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"  # The side of a token without a space: "Look", "￭!".
@@ -339,7 +346,8 @@ class SubwordVocabulary:
     def from_json(cls, value: Any, source: str = "vocabulary") -> SubwordVocabulary:
         """Inverse of `to_json`. source: names it in messages."""
         try:
-            return cls(base64.b64decode(value["model"], validate=True), value["case"])
+            model = base64.b64decode(value["model"], validate=True)
+            return cls(model, _case_of(value, source))
         except (LookupError, RuntimeError, TypeError, ValueError):
             raise UserError(f'{source} has no "model" that sentencepiece can read') from None
 

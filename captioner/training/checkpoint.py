@@ -81,7 +81,9 @@ def load_checkpoint(
     parameters = list(chain.from_iterable(group["params"] for group in optimizer.param_groups))
     for name, value in tensors.items():
         if name.startswith("optimizer."):
-            _, index, own = name.split(".")
+            _, index, kind = name.split(".")
+            if int(index) >= len(parameters):
+                raise UserError(f"{other_model}: state {name!r}")
             parameter = parameters[int(index)]
             if value.dim() and value.shape != parameter.shape:  # 0 of the number of steps.
                 raise UserError(f"{other_model}: state {name!r}")
@@ -89,7 +91,7 @@ def load_checkpoint(
             # file that is open.
             like = parameter if value.dim() else value
             copied = torch.empty_like(like, dtype=value.dtype, device=device).copy_(value)
-            optimizer.state[parameter][own] = copied
+            optimizer.state[parameter][kind] = copied
     torch.set_rng_state(tensors[_random_name("cpu", rank)])
     name = _random_name("cuda", rank)
     if device.type == "cuda" and name in tensors:  # None of a run that began on a CPU.

@@ -22,6 +22,7 @@ UNSEEN_STEPS = 50  # Of a GPU, between two looks at their losses and gradients.
 LARGEST_WEIGHT = 1e18  # Larger weights overflow float32 when squared.
 _NAN_ERROR = "is not a number"  # Of a forward pass; means NaN or infinity.
 _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
+# Of devices that do not raise `torch.OutOfMemoryError`.
 _MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 
 

@@ -33,7 +33,7 @@ class RecurrentConfig(Config):
 class RecurrentModel(TranslationModel):
     """A translation model with the embeddings and the dropout of its config.
 
-    The state of its decoder is a tuple: a `SourceMemory`, then its `initial` or what follows them.
+    The state of its decoder is a tuple: a `SourceMemory`, then the states, at first its `initial`.
     source_size, target_size: V of each side.
     """
 
@@ -307,12 +307,12 @@ class GNMTConfig(RecurrentConfig):
 class GNMT(RecurrentModel):
     """Stacked LSTMs; the bottom decoder layer attends, and all layers are fed its context.
 
-    Sections 3.1 and 3.2. The bottom layer of the encoder reads in both directions. From layer
-    `residual_from` on, the input of a layer is added to its output (equation 6). The output of
+    Sections 3.1 and 3.2. The bottom layer of the encoder reads in both directions. The output of
     the decoder's in the previous step is the query (section 3, equation 4:
     a_i = AttentionFunction(y_(i-1), x)), so that in training only this layer runs step by step.
     Each decoder layer starts from the final state of the encoder layer of the same number, the
-    bottom one from the backward direction; the paper does not specify the initial states.
+    bottom one from the backward direction; the paper does not specify the initial states. From
+    layer `residual_from` on, the input of a layer is added to its output (equation 6).
 
     A state has those of each layer: (B, K, H) of the bottom one, (B, K, 1, H) of the others.
     """

@@ -342,8 +342,6 @@ def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVo
 def _load(path: Path) -> TextVocabulary:
     value = read_json(path, "vocabulary")
     fields, where = value if isinstance(value, dict) else {}, f"vocabulary {path}"
-    if fields.get("case") not in ("keep", "lower", "sentence"):
-        raise UserError(f"{where}: field 'case' is none of 'keep', 'lower' and 'sentence'")
     for kind in (WordVocabulary, SubwordVocabulary):
         if fields.get("kind") == kind.kind:
             return kind.from_json(value, where)

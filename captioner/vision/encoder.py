@@ -167,9 +167,10 @@ class VGGEncoder(Encoder):
     """A VGG without its last pooling and classifier, as in Xu et al. 2015, sections 3.1.1 and 4.3.
 
     Simonyan and Zisserman 2015, *Very Deep Convolutional Networks for Large-Scale Image
-    Recognition*, table 1. The dilated convolutions behind are the context module of Yu and Koltun
-    2016, *Multi-Scale Context Aggregation by Dilated Convolutions*, section 3; they begin as the
-    identity (equation 4). Split convolutions: Zhang et al. 2016, *Accelerating Very Deep
+    Recognition*, table 1; the layers have torchvision's names, so its weights load. The dilated
+    convolutions behind tell a vector what lies around it: the context module of Yu and Koltun 2016,
+    *Multi-Scale Context Aggregation by Dilated Convolutions*, section 3; they begin as the identity
+    (equation 4). Split convolutions: Zhang et al. 2016, *Accelerating Very Deep
     Convolutional Networks for Classification and Detection*, section 3.1.
     """
 
@@ -203,7 +204,11 @@ class VGGEncoder(Encoder):
         return own
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images -> (B, L, 512), L = 196 for 224x224. Xu et al. 2015, equation before (1)."""
+        """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, 512).
+
+        L = (height // 16) * (width // 16), row by row: 196 for 224x224. Xu et al. 2015, equation
+        before (1).
+        """
         vectors: Tensor = self.context(self.features(images))  # (B, 512, height / 16, width / 16)
         return vectors.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)
 

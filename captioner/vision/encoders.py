@@ -72,7 +72,7 @@ class NetworkEncoder(Encoder):
         """Preprocessed images (B, 3, height, width) -> (B, D, rows, columns)."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images -> annotation vectors (B, L, D)."""
+        """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, D)."""
         return self._feature_map(images).flatten(start_dim=2).transpose(1, 2)
 
     def map_shape(self, height: int, width: int) -> tuple[int, int]:
@@ -94,8 +94,10 @@ class NetworkEncoder(Encoder):
             size = f"{height} x {width} pixels"
             with refused(f"{self.config.name} cannot read images of {size}"), torch.device("meta"):
                 images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
-                _, channels, rows, columns = on_meta._feature_map(images).shape
-            self._shapes[height, width] = channels, rows, columns
+                shape = on_meta._feature_map(images).shape
+            if len(shape) != 4:
+                raise UserError(f"{self.config.name} has no spatial feature map")
+            self._shapes[height, width] = shape[1], shape[2], shape[3]
         return self._shapes[height, width]
 
 

@@ -202,9 +202,10 @@ def _decode(
             image = ImageOps.exif_transpose(image)
             size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
     photo = _to_rgb(image, tags)
-    photo.info = {ORIGINAL_SIZE: size}
     divisor = min(photo.size) // sufficient_side if sufficient_side else 1
-    return photo.reduce(divisor) if divisor > 1 else photo
+    photo = photo.reduce(divisor) if divisor > 1 else photo
+    photo.info = {} if photo.size == size else {ORIGINAL_SIZE: size}
+    return photo
 
 
 def _to_rgb(image: Image.Image, tags: dict[int, Any]) -> Image.Image:

@@ -55,12 +55,12 @@ class ShardMember:
 
     def read(self) -> bytes:
         """The content; raises `UserError` for an empty cell of Parquet."""
-        first, second = self.place
         if not self.shard.lower().endswith(".tar"):
-            return _CELLS.read(self.shard, first, second, self.name)
+            return _CELLS.read(self.shard, *self.place, self.name)
+        offset, size = self.place
         with open(self.shard, "rb") as file:
-            file.seek(first)
-            return file.read(second)
+            file.seek(offset)
+            return file.read(size)
 
 
 class _CellReader:

@@ -113,15 +113,16 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
     (tmp_path / "d.txt").write_text(" \n")
     by_captioner = {"file_name": "d.jpg", "text": "x", "model": "default", "log_probability": -1}
     rows = [{"file_name": "a.jpg", "text": "A dog"}, {"file_name": "b.jpg", "text": "A bird"}]
-    lines = [json.dumps(row) for row in (*rows, by_captioner, 3)]
+    failed = {**by_captioner, "text": None}
+    lines = [json.dumps(row) for row in (*rows, by_captioner, failed, 3)]
     table(tmp_path, "metadata.jsonl", "\n".join(lines))
     images, problems = read(None, tmp_path, on_problem="skip")
-    assert problems.kinds.pop("ill-formed line") == ["line 4 is not a JSON object"]
+    assert problems.kinds.pop("ill-formed line") == ["line 5 is not a JSON object"]
     expected = {"a.jpg": ("A horse",), "b.jpg": ("A bird",), "trip/c.jpg": ("A cat", "One cat")}
     assert dict(captions(images)) == expected
     assert problems.sentences == [
         f"folder {tmp_path}: 5 photos, 2 with a text beside them, 1 in metadata.jsonl, 2 without; "
-        "captions by captioner left out: 1"
+        "captions by captioner left out: 2"
     ]
 
 

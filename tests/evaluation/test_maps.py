@@ -248,7 +248,7 @@ def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
 
 def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """Decoded, measured: a map one word early or late would have nothing inside."""
-    scores = maps.score_maps(scripted, one_photo(), OF_X, exact=True)
+    scores = maps.score_maps(scripted, one_photo(), grounding=OF_X, exact=True)
     assert [(word.word, word.mass) for word in scores.words] == [(word, 1.0) for word in WORDS]
     assert scores.exact == 1.0
     found = scores.grounded
@@ -280,7 +280,7 @@ def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:
         return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
 
     grounding = Grounding("the boxes of x", {"x"}, shifted)
-    found = maps.score_maps(scripted, one_photo(wide), grounding).grounded
+    found = maps.score_maps(scripted, one_photo(wide), grounding=grounding).grounded
     assert (found["words"], found["outside"]) == (4, 1)
     assert found["mass_inside"]["attention"] == pytest.approx(1.0)
 
@@ -289,8 +289,8 @@ def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captione
     other = Example("y", Path("absent.png"))
     sentence = "^not one of 1 photos is annotated in the boxes of x$"
     with pytest.raises(UserError, match=sentence):  # And no photo was opened for it.
-        maps.score_maps(scripted, [other], OF_X)
+        maps.score_maps(scripted, [other], grounding=OF_X)
     both = [Example("x", PHOTO), Example("y", PHOTO)]
     for examples, count in ((both, 1), ([both[0], other], 0)):  # One that is left out is neither.
-        found = maps.score_maps(scripted, examples, OF_X, left_out={}).grounded
+        found = maps.score_maps(scripted, examples, grounding=OF_X, left_out={}).grounded
         assert found["not_annotated"] == count

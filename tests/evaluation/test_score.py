@@ -77,13 +77,15 @@ def test_a_photo_that_cannot_be_read_is_left_out_on_request(
 ) -> None:
     kept = tmp_path / "kept.json"
     left_out: dict[str, str] = {}
-    scores = score.score_model(make_captioner(), examples, kept, batch_size=2, left_out=left_out)
+    scores = score.score_model(
+        make_captioner(), examples, results=kept, batch_size=2, left_out=left_out
+    )
     assert list(left_out) == ["3.png"]
     good = [examples[row] for row in (0, 1, 2, 4)]
     assert score.score_model(make_captioner(), good).to_dict() == scores.to_dict()
     assert list(read_results(kept)) == [each.name for each in good]
     with pytest.raises(UserError, match=r"3\.png"):  # A refused photo loses no caption.
-        score.score_model(make_captioner(), examples, kept, batch_size=2)
+        score.score_model(make_captioner(), examples, results=kept, batch_size=2)
     assert list(read_results(kept)) == ["0.png", "1.png", "2.png"]
     with pytest.raises(UserError, match="not one of 1 photos could be read"):
         score.score_model(make_captioner(), examples[3:4], left_out={})

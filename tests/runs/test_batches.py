@@ -1,8 +1,10 @@
 """Batches of captions and of pairs: the same whoever loads them, however they are divided."""
 
+import gc
 import itertools
 import multiprocessing
 import os
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,16 @@ def test_every_example_is_in_one_part(config: Config, tmp_path: Path) -> None:
             rows = [row for part in parts if part.share for row in part.source.flatten()]
             assert sorted(map(int, rows)) == sorted(map(int, batch.source.flatten()))
             assert len({part.seed for part in parts}) == len(parts)
+
+
+def test_batches_end_with_their_run(config: Config) -> None:
+    batches = batches_of(photos_of(["a dog"], ["a cat"]), config)
+    assert len(batches) == 1
+    assert len(list(batches.batches(0))) == 1
+    held = weakref.ref(batches)
+    del batches
+    gc.collect()
+    assert held() is None  # As are the processes that loaded its photos.
 
 
 def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> None:

@@ -64,7 +64,7 @@ def test_it_says_what_is_there_and_looks_at_it(
     examples = shapes_examples(pictures)
     names = [each.image_id for each in examples]
     grounding = shapes_grounding(dict(zip(names, pictures, strict=True)))
-    scores = score_maps(model, examples, grounding, exact=True)
+    scores = score_maps(model, examples, grounding=grounding, exact=True)
     assert scores.exact >= exact
     found = scores.grounded
     mass, pointing = found["mass_inside"], found["pointing_game"]

@@ -22,14 +22,14 @@ const begin = () => {
       const isKept = navigator.serviceWorker && navigator.serviceWorker.controller;
       say(isKept ? "Ready. It works without a network from now on." : "Ready.");
     } else if ("number" in data) waiting.get(data.number)(data);
-    else fail(`${data.failed}). Reload the page to try again.`);
+    else fail(data.failed);
   };
-  worker.onerror = (event) => fail(`${event.message}).`);
+  worker.onerror = (event) => fail(event.message);
 };
 
 const fail = (reason) => {
   endLoading();
-  say(`The model could not be loaded (${reason}`);
+  say(`The model could not be loaded (${reason}). Reload the page to try again.`);
 };
 
 // The pixels of a photo, upright and on white, as RGBA.
