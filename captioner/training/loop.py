@@ -30,8 +30,14 @@ from captioner.training.checkpoint import (
 )
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.optimization import Average, learning_rate_factor, make_optimizer
-from captioner.training.step import Batches, Stepper, seed_of
+from captioner.training.step import (
+    Average,
+    Batches,
+    Stepper,
+    learning_rate_factor,
+    make_optimizer,
+    seed_of,
+)
 
 LOG, BOARD = "log.jsonl", "tensorboard"
 SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
