@@ -202,10 +202,9 @@ def _decode(
             image = ImageOps.exif_transpose(image)
             size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
     photo = _to_rgb(image, tags)
+    photo.info = {ORIGINAL_SIZE: size}  # Pillow copies it when it reduces.
     divisor = min(photo.size) // sufficient_side if sufficient_side else 1
-    photo = photo.reduce(divisor) if divisor > 1 else photo
-    photo.info = {} if photo.size == size else {ORIGINAL_SIZE: size}
-    return photo
+    return photo.reduce(divisor) if divisor > 1 else photo
 
 
 def _to_rgb(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
