@@ -66,10 +66,9 @@ def make_training_step(captions: int) -> Work:
 def make_captioning(photos: int) -> Work:
     """The packaged model on files, the demo photo again and again."""
     import captioner
-    from captioner.model_folders import DEMO_PHOTO
 
-    model = captioner.load()
-    return lambda: model.caption([DEMO_PHOTO] * photos)
+    model, photo = captioner.load(), Path(captioner.__file__).with_name("demo.jpg")
+    return lambda: model.caption([photo] * photos)
 
 
 def make_translation(config: str, sentences: int) -> Work:
