@@ -114,12 +114,13 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         content = read_json(file, "caption file")
         document = from_mapping(_CaptionFile, content, f"caption file {file}")
         named = _SPLIT.findall(file.name)
+        is_drawn = split is None and not {TRAIN, VALIDATION}.isdisjoint(splits)
         for image in document.images:
             found = _FOLDER.search(image["file_name"])
             folder = folder_of(found and found.group(), split, *named)
             path = folder / image["file_name"]
-            # If splits are drawn, they do not depend on ids.
-            name = Path(os.path.relpath(path, images)).as_posix() if split is None else None
+            # Drawn splits do not depend on ids.
+            name = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
             collector.add_image(image["id"], path, f"image {image['id']}", split, name)
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
