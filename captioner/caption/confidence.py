@@ -40,7 +40,7 @@ class ConfidenceWeights(Config):
 
 
 class Confidence(Config):
-    """The section `confidence` of a calibrated model, for the best captions of its own search."""
+    """Calibrated confidence of a model's best captions, by its default search."""
 
     weights: ConfidenceWeights
     unsure_below: Probability = Field(0.25, description="captions of less confidence are unsure")

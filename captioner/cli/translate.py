@@ -147,18 +147,17 @@ def run(arguments: argparse.Namespace) -> int:
                     row = f"{number}\t{rank}\t{numbers}\t{each.text}"
                     print(each.text if search.n_best == 1 else row, flush=True)
                 _report_cuts(where, translation.truncated, translation.cut, search)
-                if not path:
-                    continue
-                pieces = arguments.pieces
-                alignment = translation.by_token() if pieces else translation.by_word()
-                if not is_one:
-                    _draw_alignment(path, number, alignment, error)
-                elif is_json:
+                if is_json:
                     unread = {"score": None, "log_probability": None, "error": error}
                     record = {"source": line, **translation.to_dict()}
                     aligned.append(record | unread if error else record)
-                else:
-                    aligned.append((f"({error})" if error else translation.text, alignment))
+                elif path:
+                    pieces = arguments.pieces
+                    alignment = translation.by_token() if pieces else translation.by_word()
+                    if is_one:
+                        aligned.append((f"({error})" if error else translation.text, alignment))
+                    else:
+                        _draw_alignment(path, number, alignment, error)
         finally:  # Also when interrupted.
             if path and is_json:
                 write_json(path, aligned)
