@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
@@ -45,9 +45,6 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    removed: ClassVar[dict[str, str]] = {}
-    """Fields that no longer exist, and what to use instead, for the error message."""
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -188,8 +185,6 @@ def _unknown_field(kind: type[Config], *place: str) -> str:
     path, inside, name = ".".join(place), ".".join(place[:-1]), place[-1]
     sections = dict(_sections(kind))
     section = sections.get(inside)
-    if section is not None and name in section.removed:
-        return f"field {path!r} was removed: {section.removed[name]}"
     names = ((prefix, each) for prefix in sections for each in sections[prefix].field_names())
     everywhere = [".".join(filter(None, pair)) for pair in names]
     if path in everywhere:  # A family lists the fields of all its kinds.

@@ -49,7 +49,6 @@ from captioner.devices import autocast, choose_device, has_bfloat16
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
 from captioner.model_folders import DEMO_PHOTO, model_folder
-from captioner.runs.run import compile_parts
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.images import load_image
 
@@ -104,15 +103,11 @@ def step_products(rows: int) -> float:
     return 2.0 * rows * (recurrent + output + attended)
 
 
-def training(
-    machine: Machine, batch_size: int, dtype: torch.dtype, compiled: bool = False
-) -> Result:
-    """One step on stored features: loss, gradient, Adam. compiled: as `training.compile`."""
+def training(machine: Machine, batch_size: int, dtype: torch.dtype) -> Result:
+    """One step on stored features: loss, gradient, Adam."""
     decoder = make_decoder(machine)
     plain_decoder = copy.deepcopy(decoder)
     loss = CaptioningLoss(decoder, ObjectiveConfig())
-    if compiled:
-        compile_parts(loss)
     annotations = make_annotations(machine, batch_size)
     words = torch.randint(3, WORDS, (batch_size, LENGTH), device=machine.device)
     inputs = torch.cat([torch.full_like(words[:, :1], START), words], dim=1)  # (B, T)
@@ -143,7 +138,7 @@ def training(
     # Keys and annotation vectors, read at every step there and back.
     moved = 2.0 * (LENGTH + 1) * 2 * annotations.numel() * dtype.itemsize
     return Result(
-        f"training step, {_name(dtype)}, {batch_size} captions{', compiled' * compiled} / plain",
+        f"training step, {_name(dtype)}, {batch_size} captions / plain",
         plain_times,
         own_times,
         machine.limit(products, dtype, moved),

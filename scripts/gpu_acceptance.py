@@ -44,7 +44,7 @@ CONFIGS = [ROOT / f"configs/multi30k_en_de{name}.yaml" for name in ("", "_bahdan
 
 
 def works(device: torch.device, small: bool) -> dict[str, Callable[[], object]]:
-    """The measurements, most important first; compiled steps, which may fail, behind the others."""
+    """The measurements, most important first."""
     machine = Machine(device, 1 if small else 5)
     precision = torch.bfloat16 if has_bfloat16(device) else torch.float32
     photos, steps, beams = (2, (2, 3), (1, 2)) if small else (256, (80, 256), (1, 64, 512))
@@ -60,18 +60,17 @@ def works(device: torch.device, small: bool) -> dict[str, Callable[[], object]]:
         rate, share = count / quickest, result.limit / quickest
         print(f"{result.name:<60}{rate:>12,.1f} {unit}/s{share:>8.3f}", flush=True)
 
-    def training(count: int, compiled: bool) -> Callable[[], object]:
-        step = partial(benchmark.training, machine, count, precision, compiled)
+    def training(count: int) -> Callable[[], object]:
+        step = partial(benchmark.training, machine, count, precision)
         return partial(speed, "captions", count, step)
 
     encoding = partial(benchmark.extraction, machine, photos, precision)
     found: dict[str, Callable[[], object]] = {"encoding": partial(speed, "photos", 1, encoding)}
-    found |= {f"training, {count}": training(count, False) for count in steps}
+    found |= {f"training, {count}": training(count) for count in steps}
     for count in beams:
         search = partial(benchmark.decoding, machine, count, precision)
         found[f"decoding, {count}"] = partial(speed, "captions", 1, search)
     found["translation"] = partial(benchmark_translation.report, machine, CONFIGS, sizes)
-    found |= {f"compiled, {count}": training(count, True) for count in steps}
     return {**found, "shapes": partial(learn_shapes, device, small)}
 
 

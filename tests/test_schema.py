@@ -1,7 +1,7 @@
 """Whatever a config holds, it becomes the section or a sentence that names the field."""
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,6 @@ from captioner.schema import Config, FilePath, from_mapping, to_mapping
 
 
 class Inner(Config):
-    removed: ClassVar = {"width": "give size"}
     size: int = Field(ge=1, le=99, description="how large")
     share: float = Field(0.5, description="of the whole")
 
@@ -46,7 +45,6 @@ class Outer(Config):
         ({"nmae": 1}, "unknown field 'nmae'; did you mean 'name'\\?"),
         ({"size": 1}, "unknown field 'size'; did you mean 'inner.size' or 'maybe.size'\\?"),
         ({"inner": {"sise": 1}}, "unknown field 'inner.sise'; did you mean 'inner.size'\\?"),
-        ({"inner": {"width": 1}}, "field 'inner.width' was removed: give size$"),
         ({"zzz": 1}, "unknown field 'zzz'; the fields are flag, inner, .* words$"),
         ({"name": 3}, "name should be a valid string, found 3"),
         ({"flag": 1}, "flag should be a valid boolean, found 1"),

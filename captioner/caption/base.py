@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
@@ -16,9 +15,7 @@ from torch.nn import functional
 from captioner.attention.memory import Memory
 from captioner.decoding.protocol import Decoder, TeacherForced
 from captioner.errors import UserError
-from captioner.files import refuse_os_errors
 from captioner.schema import Fraction, Kinds, Size
-from captioner.text.vocabulary import Vocabulary
 
 
 class CaptionDecoderConfig(Kinds):
@@ -122,34 +119,3 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         module.train(was_training)
-
-
-def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tuple[Tensor, Tensor]:
-    """Read the vectors of the vocabulary's ordinary words from a text file.
-
-    Each line is a word and its E = `size` numbers, separated by spaces, as in GloVe (Pennington et
-    al. 2014) and word2vec's text files. Other lines, such as word2vec's first, are passed over. The
-    first of a word's vectors counts. Returns the words' indices (N,) and vectors (N, E), float32.
-    """
-    vectors: dict[int, list[float]] = {}
-    # Words may contain broken UTF-8, and Unicode's line ends.
-    with (
-        refuse_os_errors(f"cannot read word vectors {path}"),
-        open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file,
-    ):
-        for number, line in enumerate(file, start=1):
-            word, *numbers = line.rstrip().rsplit(" ", size)
-            (index,) = vocabulary.encode([word])
-            if len(numbers) == size and index != Vocabulary.unknown and index not in vectors:
-                try:
-                    vectors[index] = [float(text) for text in numbers]
-                except ValueError as error:
-                    raise UserError(f"word vectors {path}, line {number}: {error}") from None
-    if not vectors:
-        wanted = f"{size} numbers, which decoder.embedding_size asks for"
-        words = f"none of the {len(vocabulary):,} words"
-        raise UserError(f"word vectors {path} has {words} with {wanted}")
-    values = torch.tensor(list(vectors.values()), dtype=torch.float32)  # (N, E)
-    if not values.isfinite().all():
-        raise UserError(f"word vectors {path} has a number that is not finite")
-    return torch.tensor(list(vectors)), values

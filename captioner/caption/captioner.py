@@ -16,7 +16,7 @@ from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.loop import decode
-from captioner.decoding.options import ORDER, SearchOptions
+from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Hypothesis
 from captioner.errors import UserError
 from captioner.text.languages import FUNCTION_WORDS
@@ -30,8 +30,7 @@ class Captioner(PhotoCaptioner):
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
     search: the default options. card: the text of the model card. confidence: of a calibrated model
-        (`captioner calibrate`). ngrams, ngram_order: of `Constraints`, to which the
-        search keeps; the order is 3 in models of version 0.3.0.
+        (`captioner calibrate`). ngrams: of `Constraints`, to which the search keeps.
     """
 
     encoder: Encoder
@@ -42,7 +41,6 @@ class Captioner(PhotoCaptioner):
     card: str = ""
     confidence: Confidence | None = None
     ngrams: Tensor | None = None
-    ngram_order: int = ORDER
 
     def __post_init__(self) -> None:
         given, needed = self.decoder.config.memory_size, self.encoder.annotation_size
@@ -113,7 +111,6 @@ class Captioner(PhotoCaptioner):
                 forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
                 repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
                 ngrams=self.ngrams,
-                order=self.ngram_order,
                 start=vocabulary.start,
             ),
             length_normalisation=search.length_normalisation,

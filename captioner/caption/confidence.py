@@ -8,7 +8,7 @@ their number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,17 +52,6 @@ class Confidence(Config):
             replace(caption, confidence=score, sure=score >= self.unsure_below)
             for caption, score in zip(captions, scores, strict=True)
         ]
-
-
-def without_familiarity(values: Any) -> Any:
-    """Drop what models saved at version 0.2.0 have about the photo; for pydantic's validators.
-
-    Their confidence then takes every photo as ordinary.
-    """
-    if not isinstance(values, Mapping):
-        return values
-    gone = ("familiarity", "unusualness", "oddness")
-    return {name: without_familiarity(each) for name, each in values.items() if name not in gone}
 
 
 def regressors(captions: Sequence[Caption]) -> Array:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import Confidence, without_familiarity
+from captioner.caption.confidence import Confidence
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
@@ -43,9 +43,7 @@ from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
 
 VOCABULARY = "vocabulary.json"
-_NGRAMS = {ORDER: "ngrams", 3: "trigrams"}  # Tensors, by the order of their n-grams.
-_FAMILIARITY = "confidence.familiarity."
-"""Prefix of tensors of calibrated models of version 0.2.0, which are not used."""
+_NGRAMS = "ngrams"  # Tensor (N, ORDER).
 KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {
     "lstm": (ShowAttendTellDecoder, DecoderConfig),
     "transformer": (TransformerDecoder, TransformerDecoderConfig),
@@ -77,7 +75,7 @@ class ModelConfig(Config):
     decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)]
     preprocessing: Preprocessing
     search: SearchOptions
-    confidence: Annotated[Confidence | None, BeforeValidator(without_familiarity)] = None
+    confidence: Confidence | None = None
 
 
 def save_model(
@@ -86,9 +84,9 @@ def save_model(
     """Write a captioner to a folder; whenever it is stopped, the old model loads or the new one."""
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     if captioner.ngrams is not None:
-        words, order = len(captioner.vocabulary), captioner.ngram_order
-        ngrams = ngrams_of_keys(captioner.ngrams.cpu(), words, order)  # (N, order)
-        tensors[_NGRAMS[order]] = ngrams.short() if words < 2**15 else ngrams
+        words = len(captioner.vocabulary)
+        ngrams = ngrams_of_keys(captioner.ngrams.cpu(), words)  # (N, ORDER)
+        tensors[_NGRAMS] = ngrams.short() if words < 2**15 else ngrams
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, tensors)
         captioner.vocabulary.save(files / VOCABULARY)
@@ -110,26 +108,23 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     with torch.device("meta"):  # Allocates no memory and draws no initial weights.
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
-    stored = read_tensors(folder / WEIGHTS)
-    order = next((order for order, name in _NGRAMS.items() if name in stored), ORDER)
-    ngrams = stored.pop(_NGRAMS[order], None)
-    tensors = {name: each for name, each in stored.items() if not name.startswith(_FAMILIARITY)}
+    tensors = read_tensors(folder / WEIGHTS)
+    ngrams = tensors.pop(_NGRAMS, None)
     fill(nn.ModuleDict({"encoder": encoder, "decoder": decoder}), tensors, folder / WEIGHTS)
     settings = config.preprocessing, config.search, read_card(folder), config.confidence
-    keys = None if ngrams is None else _keys(ngrams, order, len(vocabulary), folder / WEIGHTS)
+    keys = None if ngrams is None else _keys(ngrams, len(vocabulary), folder / WEIGHTS)
     try:
-        captioner = Captioner(encoder, decoder, vocabulary, *settings, keys, order)
+        captioner = Captioner(encoder, decoder, vocabulary, *settings, keys)
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
     return captioner.to(device)
 
 
-def _keys(ngrams: Tensor, order: int, words: int, path: Path) -> Tensor:
-    """The keys (N,), sorted, of the stored n-grams (N, order)."""
-    has_ngrams = ngrams.shape[1:] == (order,) and not ngrams.is_floating_point() and len(ngrams)
+def _keys(ngrams: Tensor, words: int, path: Path) -> Tensor:
+    """The keys (N,), sorted, of the stored n-grams (N, ORDER)."""
+    has_ngrams = ngrams.shape[1:] == (ORDER,) and not ngrams.is_floating_point() and len(ngrams)
     if not has_ngrams or not 0 <= int(ngrams.min()) <= int(ngrams.max()) < words:
-        name = _NGRAMS[order]
-        raise UserError(f"{path}: tensor {name!r} does not hold {order}-grams of {words} words")
+        raise UserError(f"{path}: tensor {_NGRAMS!r} does not hold {ORDER}-grams of {words} words")
     return ngram_keys(ngrams.long().unbind(dim=1), words).sort().values
 
 

@@ -24,10 +24,6 @@ Weight = Annotated[float, Field(ge=0, le=1e6)]  # Of a term of the loss.
 class SelfCriticalConfig(Config):
     """Self-critical sequence training: see `SelfCriticalLoss`."""
 
-    removed: ClassVar[dict[str, str]] = {
-        "word_precision_weight": "use content_words_weight, which does not reward short captions"
-    }
-
     baseline: Literal["greedy", "new"] = Field(
         "new",
         description="what a sample's reward is compared with: greedy, that of greedy search "
@@ -61,10 +57,6 @@ class ObjectiveConfig(Config):
     with more, with the mean of its other draws (Kool et al. 2019). The weights of hard attention
     are those of the authors' code.
     """
-
-    removed: ClassVar[dict[str, str]] = {
-        "doubly_stochastic_target": "leave it out; a place's attention is to sum to 1"
-    }
 
     doubly_stochastic: Weight = Field(1.0, description="lambda of equation 14; soft attention only")
     label_smoothing: Fraction = Field(0.0, description="probability spread over all words")

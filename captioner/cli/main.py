@@ -14,7 +14,6 @@ import captioner
 from captioner.cli import caption, evaluate, models, serve, train, translate
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
-from captioner.errors import UserError
 
 DESCRIPTION = """\
 Captions photos and shows, for every word, where the model attended.
@@ -26,18 +25,6 @@ Captions photos and shows, for every word, where the model attended.
   captioner serve                                 a page for all that
   captioner COMMAND --help                        options and examples
 """
-
-REMOVED = {
-    "average": "training.average of a run keeps a moving average of its weights",
-    "calibrate --training-photos": "the confidence no longer compares photos; leave the option out",
-    "document-frequency": "give the captions themselves to captioner score --document-frequency",
-    "score --page": "write the scores of every image (--csv)",
-    "score --images": "write the scores of every image (--csv)",
-    "maps --deletion": "see notebook 5, Is the map true",
-    "maps --curves": "see notebook 5, Is the map true",
-    "maps --entities": "give COCO's instances (--instances)",
-}
-"""Commands and options that went, each with what to use instead."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -84,14 +71,6 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def refuse_removed(words: Sequence[str]) -> None:
-    """Raise `UserError` for a command or option of `REMOVED`."""
-    command = words[0] if words else ""
-    for name in (command, *(f"{command} {word.partition('=')[0]}" for word in words[1:])):
-        if name in REMOVED:
-            raise UserError(f"captioner {name} was removed: {REMOVED[name]}")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code, as `run_program` does."""
     # torch's threads would spin while they wait, which slows a busy machine several times.
@@ -102,7 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run() -> int | None:
         words = sys.argv[1:] if arguments is None else arguments
-        refuse_removed(words)
         parsed = build_parser().parse_args(words or ["--help"])
         return parsed.run(parsed)  # type: ignore[no-any-return]
 

@@ -23,7 +23,7 @@ class Constraints:
     forbidden: tokens that are never chosen (padding, start, unknown).
     repeat_distance: a token is blocked for this many tokens after it. 0 blocks none.
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
-    ngrams: (N,) sorted `ngram_keys` of the n-grams of tokens that people wrote, n being `order`. No
+    ngrams: (N,) sorted `ngram_keys` of the n-grams of tokens that people wrote, n being `ORDER`. No
         other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
         the `LIKELIEST` tokens of a step are candidates. (a, `start`, `start`, b) of a word a is a
         clash: b never comes after a. start: the token before the first one, n - 1 times.
@@ -37,7 +37,6 @@ class Constraints:
     repeatable: tuple[int, ...] = ()
     ngrams: Tensor | None = None
     start: int = 0
-    order: int = ORDER
 
     def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
         """Set log-probabilities (B, K, V) of tokens ruled out by those so far (B, K, t) to -inf.
@@ -68,8 +67,8 @@ class Constraints:
     def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
         size = log_probabilities.shape[-1]
-        starts = history.new_full((*history.shape[:2], self.order - 1), self.start)
-        before = torch.cat([starts, history], dim=-1)[..., 1 - self.order :]  # (B, K, n - 1)
+        starts = history.new_full((*history.shape[:2], ORDER - 1), self.start)
+        before = torch.cat([starts, history], dim=-1)[..., 1 - ORDER :]  # (B, K, n - 1)
         likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, n)
         keys = ngram_keys(before.unbind(dim=-1), size)[..., None]  # (B, K, 1)
         is_known = self._has(keys * size + tokens)  # (B, K, n)
@@ -111,10 +110,10 @@ def ngram_keys(tokens: Iterable[Tensor | int], vocabulary_size: int) -> Tensor:
     return keys
 
 
-def ngrams_of_keys(keys: Tensor, vocabulary_size: int, order: int = ORDER) -> Tensor:
-    """The n-grams of `ngram_keys` (N,): (N, order)."""
-    powers = vocabulary_size ** torch.arange(order - 1, -1, -1, device=keys.device)  # (order,)
-    return keys[:, None] // powers % vocabulary_size  # (N, order)
+def ngrams_of_keys(keys: Tensor, vocabulary_size: int) -> Tensor:
+    """The n-grams of `ngram_keys` (N,): (N, ORDER)."""
+    powers = vocabulary_size ** torch.arange(ORDER - 1, -1, -1, device=keys.device)  # (ORDER,)
+    return keys[:, None] // powers % vocabulary_size  # (N, ORDER)
 
 
 def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:

@@ -34,7 +34,6 @@ from captioner.attention.memory import Memory
 from captioner.caption.captioner import Captioner
 from captioner.caption.lstm import DecoderState, ShowAttendTellDecoder
 from captioner.decoding.constraints import ngrams_of_keys
-from captioner.decoding.options import ORDER
 from captioner.errors import UserError, refuse_missing
 from captioner.files import write_bytes, write_json
 from captioner.onnx import DESCRIPTION, FORMAT, NGRAMS
@@ -84,8 +83,6 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
     if not isinstance(model.decoder, ShowAttendTellDecoder):
         kind = model.decoder.config.kind
         raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")
-    if model.ngrams is not None and model.ngram_order != ORDER:
-        raise UserError("a captioner of version 0.3.0, with triples of words, has no export")
     if model.ngrams is not None and len(model.vocabulary) > MOST_WORDS:
         raise UserError(f"a captioner with n-grams of more than {MOST_WORDS:,} words has no export")
     folder.mkdir(parents=True, exist_ok=True)

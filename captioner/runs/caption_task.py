@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.caption.base import read_word_vectors
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, make_decoder, save_model
 from captioner.caption.losses import CaptioningLoss, SelfCriticalConfig
@@ -22,6 +21,7 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
+from captioner.decoding.options import ORDER
 from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.cider import DocumentFrequency, cider_d
@@ -37,7 +37,7 @@ from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
 from captioner.runs.features import PixelRows, StoredRows, encoder_of, feature_stores, read_training
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.text.vocabulary import Vocabulary
 from captioner.training.distributed import Engine
 from captioner.vision.encoders import RANDOM
 from captioner.weight_files import fill
@@ -92,21 +92,11 @@ class CaptionTask:
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
         )
-        if (config := recipe.word_vectors) is not None:
-            embedding = decoder.embedding.weight.requires_grad_(not config.freeze)
-            if not resumed:  # A checkpoint has them.
-                size = recipe.decoder.embedding_size
-                indices, vectors = read_word_vectors(config.file, vocabulary, size)
-                embedding.data[indices] = vectors
-                absent = f"{len(vocabulary) - len(SPECIAL_WORDS) - len(indices):,} not found"
-                print(f"word vectors: {len(indices):,} words found in {config.file}, {absent}")
         if start is not None:
             copy_weights(start, self.captioner, recipe.encoder.train)
             self.captioner.ngrams = known_ngrams(start, vocabulary, captions)
-            self.captioner.ngram_order = start.ngram_order
         elif recipe.start_from is not None:  # Its model was scored, and kept, before training.
-            kept = load_model(folder / MODEL)
-            self.captioner.ngrams, self.captioner.ngram_order = kept.ngrams, kept.ngram_order
+            self.captioner.ngrams = load_model(folder / MODEL).ngrams
         self.loss = self._make_loss()
         self.instances = None
         if recipe.data.instances is not None:
@@ -276,15 +266,14 @@ def known_ngrams(
     """
     if start.ngrams is None:
         return None
-    order = start.ngram_order
-    ngrams = PeoplesNgrams(captions).token_ngrams(vocabulary, order)
+    ngrams = PeoplesNgrams(captions).token_ngrams(vocabulary, ORDER)
     if vocabulary.extends(start.vocabulary):
         together: defaultdict[int, set[int]] = defaultdict(set)
         for words in captions:
             tokens = set(vocabulary.encode(words))
             for token in tokens:
                 together[token] |= tokens
-        known = ngrams_of_keys(start.ngrams, len(start.vocabulary), order)  # (N, order)
+        known = ngrams_of_keys(start.ngrams, len(start.vocabulary))  # (N, ORDER)
         ngrams += [
             (first, *between, last)
             for first, *between, last in known.tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
@@ -38,8 +38,6 @@ class ShapesData(Config):
 
 class DataConfig(Config):
     """Training and validation data. Paths start from the working folder."""
-
-    removed: ClassVar[dict[str, str]] = {"archives": "unpack them with unzip, give the folders"}
 
     format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
         description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
@@ -164,15 +162,6 @@ class ValidationConfig(Config):
     batch_size: Size = Field(50, description="photos at a time")
 
 
-class WordVectorsConfig(Config):
-    """Word vectors to start from."""
-
-    file: FilePath = Field(
-        description="text file of GloVe's or word2vec's vectors, as long as decoder.embedding_size"
-    )
-    freeze: bool = Field(False, description="train no embedding, also of words that the file lacks")
-
-
 class CaptioningRecipe(Config):
     """A whole captioning run."""
 
@@ -192,9 +181,6 @@ class CaptioningRecipe(Config):
     features: FeaturesConfig = Field(default_factory=FeaturesConfig)
     decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)] = (
         Field(default_factory=DecoderConfig)
-    )
-    word_vectors: WordVectorsConfig | None = Field(
-        None, description="initial embeddings of words; random by default"
     )
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)

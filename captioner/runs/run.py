@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
-from captioner.attention.attention import Attention
-from captioner.attention.transformer import DecoderLayer, EncoderLayer
 from captioner.errors import UserError
 from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL
@@ -27,7 +24,6 @@ from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
 from captioner.training.loop import LOG, Validation, summary_writer, train
 from captioner.training.step import make_optimizer
-from captioner.vision.encoder import Encoder
 
 CONFIG = "config.json"  # File in a run's folder: its recipe.
 
@@ -36,7 +32,6 @@ CHANGEABLE = (
     "training.patience",
     "training.checkpoint_seconds",
     "training.tensorboard",
-    "training.compile",
     "validation.batch_size",
     "features.batch_size",
     "features.folder",
@@ -100,10 +95,6 @@ def train_run(
             task.save(folder, texts, scores, epoch)
             write_card(task, folder, epoch, scores)
 
-        if recipe.training.compile:
-            compile_parts(task.loss)
-            # The shapes of a search change with every word.
-            validate = torch.compiler.set_stance("force_eager")(validate)
         before = recipe.start_from is not None
         validation = Validation(validate, recipe.validation.score, keep, before)
         optimizer = make_optimizer(task.loss, recipe.training, task.parameter_groups)
@@ -143,17 +134,6 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
                 "further"
             )
     read_checkpoint(folder / CHECKPOINT, engine.world_size)
-
-
-def compile_parts(model: nn.Module) -> None:
-    """Have torch compile attention, Transformer layers and the encoder, at their first call.
-
-    Not the whole model: a loop over words would be compiled anew for every length. On a GPU
-    additive attention becomes one kernel in place of four.
-    """
-    for module in model.modules():
-        if isinstance(module, Attention | EncoderLayer | DecoderLayer | Encoder):
-            module.compile()
 
 
 def _report(task: Task, folder: Path, epochs: int) -> None:

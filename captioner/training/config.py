@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -17,8 +17,6 @@ class TrainingConfig(Config):
     rounding, except for random draws, for batch normalisation, which sees each part alone, and for
     hard attention's baseline, which is updated after each part.
     """
-
-    removed: ClassVar[dict[str, str]] = {"keep_last": "average keeps an average of the weights"}
 
     epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")
     batch_size: Size = Field(64, description="examples a step, over all processes")
@@ -56,11 +54,6 @@ class TrainingConfig(Config):
         "float32",
         description="float32 (TF32 on CUDA), or autocast to bfloat16 or float16, the latter with "
         "scaled gradients, for GPUs without bfloat16",
-    )
-    compile: bool = Field(
-        False,
-        description="compile attention, Transformer layers and a trained encoder by torch.compile; "
-        "needs Triton on a GPU and a C++ compiler elsewhere, and a minute or more at the start",
     )
     average: Fraction = Field(
         0.0, description="decay of the moving average of weights; 0: none, 0.999: good"

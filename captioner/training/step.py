@@ -178,7 +178,7 @@ class Stepper:
         return float(largest) <= LARGEST_WEIGHT  # False for NaN.
 
     def explained(self, error: Exception) -> Exception:
-        """The sentence for an error of memory, of the compiler or of NaN; else the error."""
+        """The sentence for an error of memory or of NaN; else the error."""
         text, is_ours = str(error), isinstance(error, UserError)
         if not is_ours and any(words in text for words in _MEMORY_ERRORS):
             place = self._place(self.position.step)
@@ -187,9 +187,6 @@ class Stepper:
                 "training.batch_size (data.batch_tokens of translation), or cut the steps into "
                 "parts by training.accumulate"
             )
-        if self.config.compile and type(error).__module__.startswith("torch._"):
-            reason = " ".join(text.splitlines()[:2]).strip()
-            return UserError(f"training.compile: torch cannot compile here: {reason}")
         if _NAN_ERROR in text or not (is_ours or self._has_sound_weights()):
             return self._lost(f"the model's output {_NOT_FINITE}", self.position.step)
         return error

@@ -16,7 +16,7 @@ from samples import make_captioner
 from torch import Tensor
 
 import captioner
-from captioner.caption.base import Standardisation, read_word_vectors
+from captioner.caption.base import Standardisation
 from captioner.caption.caption import Caption
 from captioner.caption.folder import load_model
 from captioner.caption.losses import ObjectiveConfig, SelfCriticalConfig
@@ -24,7 +24,6 @@ from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoderConfig
 from captioner.errors import UserError
 from captioner.runs.read_recipe import captioning_recipe
-from captioner.text.vocabulary import Vocabulary
 from captioner.vision.preprocessing import Preprocessing
 
 CAPTION = Caption("a", ("a",), -1.5, (-1.0,), torch.zeros(1, 4, 4))
@@ -79,24 +78,6 @@ def test_options_that_mean_nothing_are_named(use: Callable[[], object], sentence
     with pytest.raises(UserError) as caught:
         use()
     assert sentence in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("dog 1 2\n", "has none of the 5 words with 3 numbers, which decoder.embedding_size asks"),
-        ("cat 1 2 3\n\ndog 1 two 3\n", "line 3: "),
-        ("dog 1 1e39 3\n", "has a number that is not finite"),
-        (None, "No such file"),
-    ],
-)
-def test_word_vectors_that_cannot_be_used_are_refused(
-    tmp_path: Path, content: str | None, sentence: str
-) -> None:
-    if content is not None:
-        (tmp_path / "vectors.txt").write_text(content)
-    with pytest.raises(UserError, match=rf"vectors\.txt.*{sentence}"):
-        read_word_vectors(tmp_path / "vectors.txt", Vocabulary(["dog"]), 3)
 
 
 FILES = WEIGHTS, CONFIG, _ = "model.safetensors", "config.json", "vocabulary.json"

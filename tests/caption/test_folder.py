@@ -1,13 +1,12 @@
 """A model folder: what is loaded is what was saved; and its description."""
 
-import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from samples import assert_same_captions, confidence_weights, make_captioner, photo
 from torch import Tensor, nn
 
@@ -16,6 +15,7 @@ from captioner.caption.confidence import Confidence
 from captioner.caption.folder import describe, load_model, save_confidence, save_model
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.decoding.constraints import ngram_keys
+from captioner.decoding.options import ORDER
 from captioner.devices import choose_device
 from captioner.text.ngrams import PeoplesNgrams
 
@@ -69,42 +69,23 @@ def test_half_precision_is_rounded_once(tiny_captioner: Captioner, tmp_path: Pat
     assert first.encoder.digest() == tiny_captioner.encoder.digest()
 
 
-def test_a_model_of_version_0_2_0_loads_and_takes_every_photo_as_ordinary(tmp_path: Path) -> None:
+def test_a_confidence_is_saved_without_touching_the_weights(tmp_path: Path) -> None:
     model = make_captioner()
     model.confidence = Confidence(weights=confidence_weights(1.0, 0.5, 0.0, 0.25, -0.125))
     save_model(model, tmp_path)
-    weights, path = tmp_path / "model.safetensors", tmp_path / "config.json"
-    config = json.loads(path.read_text())
-    for field in ("standardise", "temperature"):
-        del config["decoder"][field]
-    del config["search"]["repeat_distance"]
-    config["confidence"]["familiarity"] = {"components": 2, "floor": 0.1}
-    config["confidence"]["weights"] |= {"unusualness": -0.2, "oddness": -3.0}
-    del config["confidence"]["weights"]["content_log_probability"]
-    path.write_text(json.dumps(config))
-    of_photos = {f"confidence.familiarity.{name}": torch.ones(2) for name in ("mean", "basis")}
-    save_file(load_file(weights) | of_photos, weights)
-    loaded = load_model(tmp_path)
-    assert loaded.confidence == model.confidence
-    assert loaded.decoder.config == model.decoder.config
-    save_model(loaded, tmp_path)
-    assert load_file(weights).keys().isdisjoint(of_photos)
+    weights = tmp_path / "model.safetensors"
     content = weights.read_bytes()
     save_confidence(model.confidence.replace(unsure_below=0.4), tmp_path)
     assert load_model(tmp_path).confidence == model.confidence.replace(unsure_below=0.4)
     assert weights.read_bytes() == content
 
 
-@pytest.mark.parametrize(("order", "tensor"), [(4, "ngrams"), (3, "trigrams")])  # 3 of 0.3.0.
-def test_a_model_that_knows_ngrams_keeps_to_them(
-    tiny_captioner: Captioner, tmp_path: Path, order: int, tensor: str
-) -> None:
+def test_a_model_that_knows_ngrams_keeps_to_them(tiny_captioner: Captioner, tmp_path: Path) -> None:
     people = PeoplesNgrams([["a", "red", "dog", "runs"], ["the", "two", "brown", "dog"]])
-    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.vocabulary, order))
+    ngrams = torch.tensor(people.token_ngrams(tiny_captioner.vocabulary, ORDER))
     tiny_captioner.ngrams = ngram_keys(ngrams.unbind(dim=1), len(tiny_captioner.vocabulary))
-    tiny_captioner.ngram_order = order
     save_model(tiny_captioner, tmp_path / "model")
-    assert load_file(tmp_path / "model/model.safetensors")[tensor].shape[1] == order
+    assert load_file(tmp_path / "model/model.safetensors")["ngrams"].shape[1] == ORDER
     loaded = load_model(tmp_path / "model")
     assert torch.equal(loaded.ngrams, tiny_captioner.ngrams)
     possible = {"a red dog runs", "the two brown dog runs", "a red dog", "the two brown dog"}

@@ -77,8 +77,6 @@ CAPTION = [
 ]
 MODEL = "tiny-model --format table --annotations mine.csv"
 OTHERS = [
-    ("average a b", "average was removed: training.average of a run keeps"),
-    ("score one.json references.json --page=x", "score --page was removed: write the scores"),
     ("train mine.xlsx --start-from default", "mine.xlsx is neither a config (.yaml, .yml, .json)"),
     ("train mine.csv --encoder vgg16", "photos take the encoder of --start-from"),
     (f"features {ROOT}/configs/coco_soft.yaml --set features.folder=null", "give --out"),

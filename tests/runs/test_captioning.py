@@ -10,7 +10,6 @@ import pytest
 import torch
 from run_samples import (
     Config,
-    assert_resumes,
     assert_same_tensors,
     log_of,
     merged,
@@ -167,21 +166,6 @@ def test_the_averaged_weights_are_validated_and_kept(config: Config, tmp_path: P
     name = "decoder.embedding.weight"
     assert torch.equal(kept[name], last[f"average.{name}"].half())
     assert not torch.equal(kept[name], last[f"model.{name}"].half())
-
-
-def test_a_run_starts_from_word_vectors_and_resumes_without_their_file(
-    config: Config, tmp_path: Path, capsys: Output
-) -> None:
-    file = tmp_path / "vectors.txt"
-    file.write_text("photo " + "7 " * 8 + "\ncolour " + "-3 " * 8 + "\nhorse " + "1 " * 8)
-    vectors = {"word_vectors": {"file": str(file), "freeze": True}}
-    assert_resumes(recipe_of(config, **vectors), tmp_path, file.unlink)
-    assert f"word vectors: 2 words found in {file}, 10 not found" in capsys.readouterr().out
-    words = Vocabulary.load(tmp_path / "whole" / "vocabulary.json")
-    photo, colour = words.encode(["photo", "colour"])
-    embedding = load_file(tmp_path / "whole" / "last.safetensors")["model.decoder.embedding.weight"]
-    assert (embedding[photo] == 7).all()
-    assert (embedding[colour] == -3).all()
 
 
 def test_an_unreadable_photo_is_refused_by_name_or_left_out(config: Config, tmp_path: Path) -> None:

@@ -79,9 +79,6 @@ CONFIGS: list[tuple[Config, str]] = [
     ({"epochs": 3}, "'epochs'; did you mean 'training.epochs'?"),
     (GROUNDING, "grounding and data.instances need each other"),
     ({"decoder": HARD, **GROUNDING, **BOXES}, "grounding is for soft"),
-    ({"objective": {"doubly_stochastic_target": 1.0}}, "_target' was removed: leave it out"),
-    ({"training": {"keep_last": 3}}, "'training.keep_last' was removed: average keeps an average"),
-    ({"data": {**SHAPES["data"], "archives": ["a.zip"]}}, "'data.archives' was removed: unpack"),
     ({"encoder": {"name": "vgg7"}}, "vgg7"),
     ({"encoder": {"train": True, "train_from": 6}}, "train_from 6"),
     ({"features": {"mirror": True}, "encoder": {"train": True}}, "features.mirror for stored"),
@@ -132,7 +129,6 @@ def test_what_is_no_config_is_refused_by_name(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"word_vectors": {"file": "gone.txt"}}, r"gone\.txt"),
         ({"data": {"train": "one"}, "objective": {"self_critical": {}}}, "at least 2 images"),
         ({"encoder": {"weights": "gone.pth"}}, "weights file gone.pth does not exist"),
         ({"preprocessing": {"size": 8}}, "preprocessing size 8 is too small"),

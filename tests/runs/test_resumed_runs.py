@@ -1,7 +1,6 @@
 """A run that stops, is killed, divided or compiled is the run in one go."""
 
 import json
-import os
 import signal
 import time
 from pathlib import Path
@@ -16,19 +15,16 @@ from run_samples import (
     assert_same_tensors,
     ended,
     log_of,
-    luong,
     make_table,
     merged,
     recipe_of,
     start,
-    translation_recipe,
     write_config,
 )
 from safetensors.torch import load_file
-from samples import Output, Patch
+from samples import Output
 
 import captioner
-from captioner import cpu
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run
 
@@ -128,35 +124,3 @@ def test_tensorboard_gets_scalars(config: Config, tmp_path: Path) -> None:
     for name in ("train_loss", "CIDEr-D", "learning_rate"):
         scalars = [(each.step, each.value) for each in found.Scalars(name)]
         assert scalars == [(each["step"], pytest.approx(each[name], rel=1e-5)) for each in log]
-
-
-LAYERS = {"embedding_size": 8, "heads": 2, "inner_size": 8, "layers": 1, "dropout": 0.0}
-CHANGES: list[Config] = [
-    {"model": luong(dropout=0.0)},
-    {"decoder": {"kind": "transformer", **LAYERS}},
-]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    os.environ.get("ATEN_CPU_CAPABILITY") == "default",
-    reason="what torch's compiler writes does not compile with ATEN_CPU_CAPABILITY=default",
-)
-@pytest.mark.parametrize("changes", CHANGES, ids=str)
-def test_a_compiled_run_is_the_one_without_the_compiler(
-    changes: Config, config: Config, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    """In the loss and gradient of the first epoch: Adam makes rounding larger."""
-    monkeypatch.setenv(cpu.SWITCH, "0")  # The LSTM's code for CPUs is not compiled.
-    for compiled in (False, True):
-        training = {"epochs": 1, "compile": compiled}
-        if "model" in changes:
-            pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
-            recipe = translation_recipe(**changes, training=training)
-        else:
-            base = {**config, "decoder": {}}
-            recipe = recipe_of(base, **changes, encoder={"train": True}, training=training)
-        train_run(recipe, tmp_path / str(compiled))
-    expected, found = (log_of(tmp_path / name)[0] for name in ("False", "True"))
-    for name in ("train_loss", "train_gradient_norm"):
-        assert found[name] == pytest.approx(expected[name], rel=1e-4)
