@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from captioner.translate.translation import Translation as Translation
     from captioner.translate.translator import Translator as Translator
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 _MODULES = {
     "caption.caption": ("Caption",),

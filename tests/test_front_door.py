@@ -1,0 +1,44 @@
+"""The files that meet a visitor agree with the package and with CONTRIBUTING."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import captioner
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKFLOWS = ROOT / ".github/workflows"
+
+
+def commands_of(workflow: str, job: str) -> list[str]:
+    steps = yaml.safe_load((WORKFLOWS / workflow).read_text())["jobs"][job]["steps"]
+    return [step["run"] for step in steps if "run" in step]
+
+
+def test_a_pull_request_runs_the_quick_commands_of_contributing() -> None:
+    block = re.search(r"```bash\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
+    assert block is not None
+    commands = [line.partition("  #")[0].strip() for line in block[1].splitlines()]
+    expected = [command for command in commands if command != "pytest -m slow"]
+    assert commands_of("pull_request.yml", "tests") == expected
+
+
+def test_a_release_is_built_and_checked_as_contributing_says() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    commands = commands_of("release.yml", "build")
+    for command in ("python -m build", "twine check --strict dist/*"):
+        assert command in commands
+        assert f"`{command}`" in text
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    citation: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == captioner.__version__
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS.glob("*.yml"), ROOT / ".pre-commit-config.yaml"])
+def test_yaml_of_tools_is_read(path: Path) -> None:
+    assert isinstance(yaml.safe_load(path.read_text()), dict)
