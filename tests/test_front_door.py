@@ -42,3 +42,10 @@ def test_the_citation_has_the_version_of_the_package() -> None:
 @pytest.mark.parametrize("path", [*WORKFLOWS.glob("*.yml"), ROOT / ".pre-commit-config.yaml"])
 def test_yaml_of_tools_is_read(path: Path) -> None:
     assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+def test_the_page_on_a_first_change_names_files_that_exist() -> None:
+    text = (ROOT / "docs/first_change.md").read_text()
+    paths = set(re.findall(r"(?:captioner|tests|scripts)/[\w/]+(?:\.py)?", text))
+    assert len(paths) >= 4
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
