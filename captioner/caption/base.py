@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from torch.nn import functional
 from captioner.attention.memory import Memory
 from captioner.decoding.protocol import Decoder, TeacherForced
 from captioner.errors import UserError
-from captioner.files import refuse_os_errors
+from captioner.files import opened_file
 from captioner.schema import Fraction, Kinds, Size
 from captioner.text.vocabulary import Vocabulary
 
@@ -134,8 +135,8 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary, size: int) -> tu
     vectors: dict[int, list[float]] = {}
     # Words may contain broken UTF-8, and Unicode's line ends.
     with (
-        refuse_os_errors(f"cannot read word vectors {path}"),
-        open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file,
+        opened_file(path, "word vectors") as content,
+        io.TextIOWrapper(content, "utf-8-sig", errors="replace", newline="\n") as file,
     ):
         for number, line in enumerate(file, start=1):
             word, *numbers = line.rstrip().rsplit(" ", size)
