@@ -210,6 +210,12 @@ def decode_text(content: bytes, name: str) -> str:
         raise UserError(f"{name} {advice}") from None
 
 
+def as_utf8(content: bytes, name: str) -> bytes:
+    """Content without its byte order mark, and in UTF-8 if that is of UTF-16 or UTF-32."""
+    is_marked = content.startswith(tuple(_ENCODINGS))
+    return decode_text(content, name).encode() if is_marked else content
+
+
 def read_text(path: str | os.PathLike[str], what: str = "file", largest: int = LARGEST_TEXT) -> str:
     """Read a text file, see `decode_text`; lines end in LF. what: its role, for messages."""
     text = decode_text(read_bytes(path, what, largest), f"{what} {path}")

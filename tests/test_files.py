@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from captioner.errors import UserError
 from captioner.files import (
+    as_utf8,
     atomic_path,
     existing_path,
     lock,
@@ -176,6 +177,7 @@ def test_texts_are_decoded_by_their_mark_or_refused(tmp_path: Path, encoding: st
             read_text(path, "list")
     else:
         assert read_text(path, "list") == "é.jpg\nb.jpg\n"
+        assert as_utf8(path.read_bytes(), "list") == "é.jpg\r\nb.jpg\n".encode()
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "a\0b", "file/a", ".", "pipe", "/dev/zero", "large"])

@@ -64,6 +64,8 @@ _ARCHIVE = re.compile(
     rb"PK\x03\x04|\x1f\x8b|BZh|\xfd7zXZ|7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd|.{257}ustar", re.DOTALL
 )
 
+_CODESTREAM = b"\xff\x4f\xff\x51"  # How that of JPEG 2000 begins.
+
 Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
 
 ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
@@ -105,6 +107,8 @@ def load_image(
             if image.format == "PNG":
                 image.verify()  # Decoding does not check sums: lost pixels would be black.
                 image = _identify(file, name, maximum_pixels)
+            if image.format == "JPEG2000":
+                _check_depth(image, file, name)
             return _decode(image, name, maximum_pixels, sufficient_side)
     except UserError:
         raise
@@ -187,6 +191,22 @@ def _identify(
         from pillow_heif import register_heif_opener
     register_heif_opener()
     return _open(file, ("HEIF",), maximum_pixels)
+
+
+def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
+    """Refuse colour of more than 8 bits in JPEG 2000; Pillow reads greys of any depth.
+
+    Pillow rounds a value of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 and more become black.
+    """
+    place = file.tell()
+    file.seek(0)
+    _, start, head = file.read(1 << 20).partition(_CODESTREAM)
+    file.seek(place)
+    count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
+    bits = max(((each & 127) + 1 for each in head[38 : 38 + 3 * count : 3]), default=0)
+    if start and bits > 8 and image.mode[0] != "I":
+        fault = f"is JPEG 2000 of {bits} bits a colour, whose brightest values would be read black"
+        raise UserError(f"{name} {fault}: save it as PNG, TIFF or JPEG")
 
 
 def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:
