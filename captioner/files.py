@@ -224,10 +224,15 @@ def read_text(path: str | os.PathLike[str], what: str = "file", largest: int = L
 
 def read_json(path: str | os.PathLike[str], what: str = "file", largest: int = LARGEST_TEXT) -> Any:
     """Read a JSON file."""
+    return parse_json(read_text(path, what, largest), f"{what} {path}")
+
+
+def parse_json(text: str, name: str) -> Any:
+    """The value of a JSON text. name: for messages."""
     try:
-        return json.loads(read_text(path, what, largest))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:  # Also a number of 5,000 digits.
-        raise UserError(f"{what} {path} is not valid JSON ({error})") from None
+        raise UserError(f"{name} is not valid JSON ({error})") from None
 
 
 def existing_path(path: Path) -> Path:

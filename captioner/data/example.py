@@ -31,12 +31,11 @@ IN_TRAINING = "--set data.on_problem=skip"
 
 TRAIN, VALIDATION = "train", "val"  # The splits that are drawn.
 
-_SPLIT_NAMES = {
-    TRAIN: ("training",),
-    VALIDATION: ("validation", "valid", "dev"),
-    "test": ("testing", "eval", "evaluation"),
+SPLIT_OF = {
+    **dict.fromkeys(("train", "training"), TRAIN),
+    **dict.fromkeys(("val", "validation", "valid", "dev"), VALIDATION),
+    **dict.fromkeys(("test", "testing"), "test"),
 }
-SPLIT_OF = {name: split for split, names in _SPLIT_NAMES.items() for name in (split, *names)}
 """Which split the names mean that people and Hugging Face's datasets give to folders and rows."""
 
 _LISTED_OF_EACH_KIND = 3

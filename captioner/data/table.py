@@ -24,7 +24,7 @@ from PIL.IptcImagePlugin import getiptcinfo
 from captioner.data.example import SPLIT_OF, Collector, Problems
 from captioner.data.xmp import XmpPacket
 from captioner.errors import UserError, counted
-from captioner.files import existing_path, read_text, refuse_os_errors
+from captioner.files import existing_path, parse_json, read_text, refuse_os_errors
 from captioner.vision.images import IMAGE_SUFFIXES, find_images, is_leftover, opened
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
@@ -160,7 +160,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
         raise UserError(f"{note}; captions are in {named}")
     problems.notes.append(note)
     rows = [*chain.from_iterable(rows_of.values())]
-    tops = {row.image.partition("/")[0] if "/" in row.image else "" for row in rows}
+    tops = {row.image.partition("/")[0] for row in rows}
     if len(tops) > 1 and {top.lower() for top in tops} <= SPLIT_OF.keys():
         rows = [row._replace(split=row.split or row.image.partition("/")[0]) for row in rows]
     return iter(rows)
@@ -168,7 +168,8 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
 
 def _tables_of(folder: Path, photos: Sequence[Path]) -> list[Path]:
     """The first of `_METADATA` in each folder from `folder` down to the photos."""
-    parents = chain.from_iterable(photo.parents for photo in photos)
+    lowest = {photo.parent for photo in photos}
+    parents = chain.from_iterable((each, *each.parents) for each in lowest)
     folders = sorted({each for each in parents if folder in (each, *each.parents)})
     found = [[each / name for name in _METADATA if os.path.isfile(each / name)] for each in folders]
     return [tables[0] for tables in found if tables]
@@ -199,10 +200,7 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> Iterato
     if file.suffix.lower() == ".jsonl" or is_json_lines(text):
         yield from ((f"line {line}", _parsed(content)) for line, content in numbered_lines(text))
     elif file.suffix.lower() == ".json" or text.lstrip().startswith(("[", "{")):
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{what} {file} is not valid JSON ({error})") from None
+        document = parse_json(text, f"{what} {file}")
         if isinstance(document, list):
             yield from ((f"record {number}", record) for number, record in enumerate(document))
         elif is_captions_by_photo(document):

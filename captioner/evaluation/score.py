@@ -378,8 +378,7 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
         is_second = str(fields.get("rank") or 1) != "1"
         if is_second or (fields.get("error") and not caption):
             continue
-        names_of_image = (fields[name] for name in ("image_id", *PATH_COLUMNS) if name in fields)
-        image = next(names_of_image, None)
+        image = next((fields[n] for n in ("image_id", *PATH_COLUMNS) if n in fields), None)
         if type(image) not in (int, str) or not isinstance(caption, str):
             raise UserError(
                 f"{where} does not have image_id, a whole number or a string, and caption, a string"
