@@ -78,7 +78,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     with refuse_os_errors(f"cannot write {path}"):
         target = Path(os.path.realpath(path))
-        is_replaced = target.is_file() or not target.exists()
+        is_replaced = os.path.isfile(target) or not os.path.exists(target)
         folder = target.parent if is_replaced else Path(tempfile.gettempdir())
         folder.mkdir(parents=True, exist_ok=True)
         temporary = temporary_path(folder, target.suffix)
@@ -112,7 +112,7 @@ def flush_folder(folder: Path) -> None:
 def file_lock(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
     """`lock` a file, but no pipe or device, by an empty hidden file beside it."""
     target = Path(real_path(path))
-    if target.exists() and not target.is_file():
+    if os.path.exists(target) and not os.path.isfile(target):
         return contextlib.nullcontext()
     return lock(target.with_name(f".{target.name}.lock"), str(path), stays=False)
 
@@ -259,7 +259,7 @@ def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
     existing = Path(folder)
     while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent
-    if not existing.is_dir():
+    if not os.path.isdir(existing):
         raise UserError(f"{what} needs {existing} to be a folder, but it is a file")
     with refuse_os_errors(f"{what} cannot write into folder {existing}"):
         # Some folders, such as /proc, take no files despite their permissions.

@@ -18,6 +18,7 @@ from captioner.files import (
     as_utf8,
     atomic_path,
     existing_path,
+    file_lock,
     lock,
     read_json,
     read_text,
@@ -212,4 +213,6 @@ def test_a_lock_that_cannot_be_made_is_not_in_use(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / ("a" * 300), Path("/proc/x.lock")):
         with pytest.raises(UserError, match="cannot lock captions: "), lock(path, "captions"):
+            pass
+        with pytest.raises(UserError, match="cannot lock "), file_lock(path):
             pass
