@@ -87,7 +87,7 @@ def test_options_that_mean_nothing_are_named(use: Callable[[], object], sentence
         ("dog 1 2\n", "has none of the 5 words with 3 numbers, which decoder.embedding_size asks"),
         ("cat 1 2 3\n\ndog 1 two 3\n", "line 3: "),
         ("dog 1 1e39 3\n", "has a number that is not finite"),
-        (None, "No such file"),
+        (None, "does not exist"),
     ],
 )
 def test_word_vectors_that_cannot_be_used_are_refused(
