@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from captioner.errors import UserError
 
 _TEMPORARY = ".captioner-"  # Temporary files and folders begin like that.
+_OPEN_FILES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # As shells name <(command).
+
+LARGEST_TEXT = 2**31  # Bytes; COCO's largest file has a quarter.
+LARGEST_CONFIG = 2**27
+
+_ENCODINGS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # Before UTF-16, whose mark begins alike.
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""By byte order mark."""
 
 
 @contextlib.contextmanager
 def refuse_os_errors(problem: str) -> Iterator[None]:
-    """Raise `UserError` with the problem, "cannot write x", and the reason of an `OSError`."""
+    """Raise `UserError` with the problem, "cannot write x", and the reason of an `OSError`.
+
+    Also for a name with a NUL, which Python refuses with a `ValueError`.
+    """
     try:
         yield
     except OSError as error:
         raise UserError(f"{problem}: {error.strerror or error}") from None
+    except ValueError as error:
+        if "embedded null" not in str(error):
+            raise
+        raise UserError(f"{problem}: {error}") from None
 
 
 def temporary_path(folder: Path, suffix: str = "") -> Path:
@@ -54,7 +78,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     with refuse_os_errors(f"cannot write {path}"):
         target = Path(os.path.realpath(path))
-        is_replaced = target.is_file() or not target.exists()
+        is_replaced = os.path.isfile(target) or not os.path.exists(target)
         folder = target.parent if is_replaced else Path(tempfile.gettempdir())
         folder.mkdir(parents=True, exist_ok=True)
         temporary = temporary_path(folder, target.suffix)
@@ -88,7 +112,7 @@ def flush_folder(folder: Path) -> None:
 def file_lock(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
     """`lock` a file, but no pipe or device, by an empty hidden file beside it."""
     target = Path(real_path(path))
-    if target.exists() and not target.is_file():
+    if os.path.exists(target) and not os.path.isfile(target):
         return contextlib.nullcontext()
     return lock(target.with_name(f".{target.name}.lock"), str(path), stays=False)
 
@@ -104,6 +128,7 @@ def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Itera
 
     with refuse_os_errors(f"cannot lock {name}"):
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()  # The library takes a file that cannot be made for a locked one.
         holder = FileLock(path)
         try:
             holder.acquire(timeout=-1 if wait else 0)
@@ -139,26 +164,94 @@ def json_text(value: Any, indent: int | None = 2) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
 
 
-def read_text(path: str | os.PathLike[str], what: str = "file") -> str:
-    """Read a UTF-8 text file. what: the file's role, for messages."""
+@contextlib.contextmanager
+def opened_file(path: str | os.PathLike[str], what: str = "file") -> Iterator[BinaryIO]:
+    """Yields a regular file, or an open pipe by its name; devices may have no end.
+
+    what: its role, for messages.
+    """
+    with refuse_os_errors(f"cannot read {what} {path}"):
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:
+            raise UserError(f"{what} {path} does not exist") from None
+        is_pipe = stat.S_ISFIFO(mode) and os.fspath(path).startswith(_OPEN_FILES)
+        if not is_pipe and not stat.S_ISREG(mode):
+            kind = "folder" if stat.S_ISDIR(mode) else "pipe or a device"
+            raise UserError(f"cannot read {what} {path}: it is a {kind}, not a file")
+        with open(path, "rb") as file:
+            yield file
+
+
+def read_bytes(
+    path: str | os.PathLike[str], what: str = "file", largest: int = LARGEST_TEXT
+) -> bytes:
+    """Read a file; one of more than `largest` bytes is refused."""
+    with opened_file(path, what) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(largest + 1 if size == 0 else size) if size <= largest else b""
+    if max(size, len(content)) > largest:
+        raise UserError(f"{what} {path} is too large: the limit is {largest:,} bytes")
+    return content
+
+
+def decode_text(content: bytes, name: str) -> str:
+    """Text of people, in UTF-8 or as its byte order mark says. name: for messages."""
+    marks = (encoding for mark, encoding in _ENCODINGS.items() if content.startswith(mark))
+    encoding = next(marks, "utf-8")
+    if encoding == "utf-8" and b"\0" in content[:4096]:
+        raise UserError(f"{name} is not UTF-8 text (it has NUL bytes): save it as UTF-8")
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise UserError(f"{what} {path} does not exist") from None
+        return content.decode(encoding)
     except UnicodeDecodeError as error:
-        problem = f"is not UTF-8 text (byte {error.start}): save it as UTF-8"
-        raise UserError(f"{what} {path} {problem}") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {what} {path}: {reason}") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        where = f"line {line}, byte {error.start}"
+        advice = f"is not {encoding[:6].upper().rstrip('-')} text ({where}): save it as UTF-8"
+        raise UserError(f"{name} {advice}") from None
 
 
-def read_json(path: str | os.PathLike[str], what: str = "file") -> Any:
+def as_utf8(content: bytes, name: str) -> bytes:
+    """Content without its byte order mark, and in UTF-8 if that is of UTF-16 or UTF-32."""
+    is_marked = content.startswith(tuple(_ENCODINGS))
+    return decode_text(content, name).encode() if is_marked else content
+
+
+def read_text(path: str | os.PathLike[str], what: str = "file", largest: int = LARGEST_TEXT) -> str:
+    """Read a text file, see `decode_text`; lines end in LF. what: its role, for messages."""
+    text = decode_text(read_bytes(path, what, largest), f"{what} {path}")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: str | os.PathLike[str], what: str = "file", largest: int = LARGEST_TEXT) -> Any:
     """Read a JSON file."""
+    return parse_json(read_text(path, what, largest), f"{what} {path}")
+
+
+def parse_json(text: str, name: str) -> Any:
+    """The value of a JSON text. name: for messages."""
     try:
-        return json.loads(read_text(path, what))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:  # Also a number of 5,000 digits.
-        raise UserError(f"{what} {path} is not valid JSON ({error})") from None
+        raise UserError(f"{name} is not valid JSON ({error})") from None
+
+
+def existing_path(path: Path) -> Path:
+    """The path, or that of the file whose name is the same letters, composed or decomposed.
+
+    macOS writes an accent as a character after its letter (Unicode's NFD), tables have both in one.
+    """
+    if os.path.lexists(path) or f"{path}".isascii() or path == path.parent:
+        return path
+    folder = existing_path(path.parent)
+    return folder / _names(f"{folder}").get(unicodedata.normalize("NFC", path.name), path.name)
+
+
+@lru_cache(maxsize=16)
+def _names(folder: str) -> dict[str, str]:
+    """The names in a folder by their composed form."""
+    with contextlib.suppress(OSError, ValueError):
+        return {unicodedata.normalize("NFC", name): name for name in os.listdir(folder)}
+    return {}
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
@@ -166,7 +259,7 @@ def check_writable(what: str, folder: str | os.PathLike[str]) -> None:
     existing = Path(folder)
     while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent
-    if not existing.is_dir():
+    if not os.path.isdir(existing):
         raise UserError(f"{what} needs {existing} to be a folder, but it is a file")
     with refuse_os_errors(f"{what} cannot write into folder {existing}"):
         # Some folders, such as /proc, take no files despite their permissions.

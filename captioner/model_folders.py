@@ -15,6 +15,7 @@ from typing import Any
 
 from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.files import (
+    LARGEST_CONFIG,
     atomic_path,
     flush_folder,
     read_json,
@@ -72,7 +73,7 @@ def saving(folder: Path) -> Iterator[Path]:
 def complete_folder(folder: str | Path) -> Path:
     """The folder with the files of a model: `folder`, or `.saved` in it if saving was stopped."""
     saved = Path(folder) / _SAVED
-    return saved if saved.is_dir() else Path(folder)
+    return saved if os.path.isdir(saved) else Path(folder)
 
 
 def _replace_by(saved: Path) -> None:
@@ -108,26 +109,27 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "
             f"({', '.join(packaged)}){did_you_mean(near_names(path, packaged))}"
         )
-    is_run = (complete_folder(path / MODEL) / CONFIG).is_file() and not (path / WEIGHTS).is_file()
+    has_model = os.path.isfile(complete_folder(path / MODEL) / CONFIG)
+    is_run = has_model and not os.path.isfile(path / WEIGHTS)
     return path / MODEL if is_run else path
 
 
 def kind_of(folder: Path) -> str | None:
     """Which of `FORMATS` a folder holds a model of; None for another folder."""
     path = complete_folder(folder) / CONFIG
-    mapping = read_json(path, "model config") if path.is_file() else None
+    mapping = read_json(path, "model config", LARGEST_CONFIG) if os.path.isfile(path) else None
     named = mapping.get("format") if isinstance(mapping, dict) else None
     return next((kind for kind, format in FORMATS.items() if format == named), None)
 
 
 def read_model_config(folder: Path, kind: str) -> Any:
     """Read the config of a model folder as JSON. kind: the expected one of `FORMATS`."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
     if any(folder.glob("*.onnx")):
         raise UserError(f"{folder} holds ONNX graphs, which captioner.onnx.load reads")
-    mapping = read_json(path, "model config")
+    mapping = read_json(path, "model config", LARGEST_CONFIG)
     if (found := kind_of(folder)) == kind:
         return mapping
     if found:
@@ -141,7 +143,7 @@ def read_model_config(folder: Path, kind: str) -> Any:
 def read_card(folder: Path) -> str:
     """Read the model card; "" if there is none."""
     path = folder / CARD
-    return read_text(path, "model card") if path.is_file() else ""
+    return read_text(path, "model card", LARGEST_CONFIG) if os.path.isfile(path) else ""
 
 
 def described(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read all tensors; refuses those of another digest and, without one, NaN and infinity."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UserError(f"model weights {path} do not exist")
     try:
         tensors: dict[str, Tensor] = load_file(path)

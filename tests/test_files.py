@@ -14,7 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
-from captioner.files import atomic_path, lock, read_json, remove_temporaries, write_json, write_text
+from captioner.files import (
+    as_utf8,
+    atomic_path,
+    existing_path,
+    file_lock,
+    lock,
+    read_json,
+    read_text,
+    remove_temporaries,
+    write_json,
+    write_text,
+)
 from captioner.model_folders import complete_folder, saving
 
 
@@ -56,7 +67,7 @@ def test_places_that_cannot_be_written_are_named(
     ("content", "sentence"),
     [
         (None, "model config .* does not exist"),
-        (b"\xff\xfe", r"model config .* is not UTF-8 text \(byte 0\): save it as"),
+        (b"\xfe", r"model config .* is not UTF-8 text \(line 1, byte 0\): save it as"),
         (b"", r"model config .* is not valid JSON \(.*: line 1 "),
         (b'{"a": 1,\n"b" 2}', r"model config .* is not valid JSON \(.*: line 2 "),
         (b"[" * 100_000, "model config .* is not"),
@@ -154,3 +165,54 @@ def test_a_stop_at_any_moment_leaves_the_old_model_or_the_new(
     ]
     assert len(found) > 5
     assert list(dict.fromkeys(found)) == [("old", "old"), ("new", "new")]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be"]
+)
+def test_texts_are_decoded_by_their_mark_or_refused(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes("é.jpg\r\nb.jpg\n".encode(encoding))
+    if encoding.endswith("e"):  # Without a mark.
+        with pytest.raises(UserError, match=r"list .*list\.txt is not UTF-8 text .*: save it as"):
+            read_text(path, "list")
+    else:
+        assert read_text(path, "list") == "é.jpg\nb.jpg\n"
+        assert as_utf8(path.read_bytes(), "list") == "é.jpg\r\nb.jpg\n".encode()
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "file/a", ".", "pipe", "/dev/zero", "large"])
+def test_only_files_of_a_size_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**40)
+    fault = "is too large" if name == "large" else "cannot read"
+    with pytest.raises(UserError, match=fault):
+        read_text(tmp_path / name)
+
+
+def test_an_open_pipe_is_read() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"a\n")
+    os.close(writer)
+    assert read_text(f"/dev/fd/{reader}") == "a\n"
+    os.close(reader)
+
+
+def test_names_are_found_composed_and_decomposed(tmp_path: Path) -> None:
+    decomposed = tmp_path / "Fu\N{COMBINING DIAERESIS}r" / "Cafe\N{COMBINING ACUTE ACCENT}.jpg"
+    decomposed.parent.mkdir()
+    decomposed.touch()
+    assert existing_path(tmp_path / "F\xfcr" / "Caf\xe9.jpg") == decomposed
+    assert existing_path(decomposed) == decomposed
+    assert existing_path(tmp_path / "Caf\xe9.jpg") == tmp_path / "Caf\xe9.jpg"
+
+
+def test_a_lock_that_cannot_be_made_is_not_in_use(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / ("a" * 300), Path("/proc/x.lock")):
+        with pytest.raises(UserError, match="cannot lock captions: "), lock(path, "captions"):
+            pass
+        with pytest.raises(UserError, match="cannot lock "), file_lock(path):
+            pass

@@ -17,6 +17,7 @@ from captioner.cli import shared_options as shared
 from captioner.cli.program import on_a_line, report
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, counted
+from captioner.files import as_utf8
 from captioner.model_folders import DEMO_PHOTO, pinned
 from captioner.models import LANGUAGES
 from captioner.outcomes import Failed
@@ -84,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.models import load, load_translation
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
+    from captioner.tables import pyarrow_library
     from captioner.vision.shards import find_photos
 
     if arguments.format:
@@ -97,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.language = None if is_english(language) else language
     if arguments.translator and not arguments.language:
         raise UserError("--translator needs --language, and not en, of which captions are")
+    if arguments.parquet:
+        pyarrow_library()  # Before the first caption.
     passed_over: Counter[str] = Counter()
     photos, failures = find_photos(paths, passed_over)
     if standard_input is not None:
@@ -145,7 +149,7 @@ def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]
     """The paths, with those of standard input in place of -; and the photo that it may be."""
     paths, standard_input = list(arguments.paths), None
     if "-" in paths:
-        standard_input = sys.stdin.buffer.read()
+        standard_input = as_utf8(sys.stdin.buffer.read(), "the list on standard input")
         if arguments.null or b"\0" not in standard_input:  # A name holds no NUL, unlike a photo.
             place = paths.index("-")
             names = os.fsdecode(standard_input).split("\0" if arguments.null else "\n")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import io
 import os
 import sys
 import warnings
 from collections.abc import Iterator
-from itertools import tee
+from itertools import chain, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -18,7 +19,7 @@ from captioner.data.example import Problems
 from captioner.data.parallel import text_bytes
 from captioner.decoding.options import TranslationSearch
 from captioner.errors import UserError
-from captioner.files import write_json, write_text
+from captioner.files import as_utf8, write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
@@ -207,7 +208,13 @@ def _open(path: str) -> BinaryIO:
 
 def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """The lines, without their ends, each with the reason why it cannot be read, if so."""
-    for number, line in enumerate(file, start=1):
+    first = file.readline()
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        first, file = b"", io.BytesIO(as_utf8(first + file.read(), "the text"))
+    for number, line in enumerate(chain([first] if first else [], file), start=1):
+        if b"\0" in line:
+            yield "", "it has NUL bytes, and is not UTF-8 text"
+            continue
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"), ""
         except UnicodeDecodeError as error:

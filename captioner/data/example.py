@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from captioner.errors import UserError, counted
+from captioner.files import existing_path
 from captioner.text.languages import is_valid_unicode
 from captioner.text.tokenizer import tokenize
 
@@ -26,12 +27,20 @@ ImageId = int | str
 OnProblem = Literal["refuse", "skip"]
 """Refuse the whole source, or skip the records with a problem."""
 
-IN_TRAINING = "in training --set data.on_problem=skip"
+IN_TRAINING = "--set data.on_problem=skip"
 
 TRAIN, VALIDATION = "train", "val"  # The splits that are drawn.
 
-_LISTED_OF_EACH_KIND = 10
+SPLIT_OF = {
+    **dict.fromkeys(("train", "training"), TRAIN),
+    **dict.fromkeys(("val", "validation", "valid", "dev"), VALIDATION),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""Which split the names mean that people and Hugging Face's datasets give to folders and rows."""
+
+_LISTED_OF_EACH_KIND = 3
 _SEED = 0  # Of the drawn splits.
+_FEWEST_DRAWN = 4  # Photos of which some are drawn for validation.
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,8 @@ class Problems:
 
     on_problem: OnProblem = "refuse"
     source: str = ""  # The file's name, set by the reader.
-    skipping: str = f"--on-problem skip, {IN_TRAINING},"  # The advice of a refusal.
+    skipping: str = "--on-problem skip"  # The advice of a refusal.
+    naming_images: str = "--images"  # The option of the photos' folder.
     by_captioner: bool = False  # Whether captions count that captioner wrote in a folder.
     draws_splits: bool = True
     notes: list[str] = field(default_factory=list)  # Such as which splits were drawn.
@@ -137,6 +147,8 @@ class Collector:
     ) -> bool:
         """Add an image; False, and a problem, if it was added before. See `_Photo`."""
         key = str(image_id)
+        if self._check_files and isinstance(path, Path):
+            path = existing_path(path)  # Names of tables are often composed, of files not.
         first = self._photos.get(key)
         if first is None:
             self._photos[key] = _Photo(image_id, record, path, split, name or key)
@@ -162,19 +174,19 @@ class Collector:
         Raises `UserError` for a refused problem in these splits and if one has no photo.
         """
         photos, problems = self._photos.values(), self.problems
+        named = [self._own_name(split) for split in splits]
         own_splits = sorted({photo.split for photo in photos if photo.split})
         if photos and not own_splits and not problems.draws_splits:
             for photo in photos:
                 photo.split = splits[0]
         elif photos and not own_splits and {TRAIN, VALIDATION} & set(splits):
             self._draw_splits()
-        found: dict[str | None, list[Example]] = {split: [] for split in splits}
+        found: dict[str | None, list[Example]] = {split: [] for split in named}
         wanted = [photo for photo in photos if {photo.split, None} & found.keys()]
         if wanted and not any(map(self._exists, wanted)):
             raise UserError(
-                f"{problems.source}: none of its {counted(len(wanted), 'photo')} exists, the "
-                f"first would be {wanted[0].path}; give their folder (--images, in training --set "
-                "data.images=...)"
+                f"{problems.source}: none of its {counted(len(wanted), 'photo')} exists, the first "
+                f"would be {wanted[0].path}; give their folder ({problems.naming_images})"
             )
         for photo in photos:
             of_photo = {photo.split, None} & found.keys()
@@ -186,13 +198,24 @@ class Collector:
         problems.settle()
         if empty := [split for split, examples in found.items() if not examples]:
             split = empty[0]
+            if split == VALIDATION and not own_splits and 0 < len(photos) < _FEWEST_DRAWN:
+                few = f"has {counted(len(photos), 'photo')} and no splits"
+                advice = f"training draws its validation photos from {_FEWEST_DRAWN} at least"
+                raise UserError(f"{problems.source} {few}; {advice}")
             fault = "no photo with a caption" + (f" in split {split!r}" if split else "")
             if split not in {None, *(photo.split for photo in photos)}:
                 lacking = 'its photos have no "split"' if photos else "it has no rows"
                 only = f", only {', '.join(own_splits)}" if own_splits else f": {lacking}"
                 fault = f"no split {split!r}{only}"
             raise UserError("; ".join([f"{problems.source} has {fault}", *problems.sentences]))
-        return [found[split] for split in splits]
+        return [found[split] for split in named]
+
+    def _own_name(self, split: str | None) -> str | None:
+        """What the source calls a split: "validation" or "dev" for "val"."""
+        own = {photo.split for photo in self._photos.values() if photo.split}
+        meant = SPLIT_OF.get(split or "")
+        alike = (name for name in sorted(own) if meant and SPLIT_OF.get(name.lower()) == meant)
+        return split if split in own else next(alike, split)
 
     def _draw_splits(self) -> None:
         """Draw a tenth of the photos for validation: 50 at least, but at most a quarter.
@@ -206,11 +229,11 @@ class Collector:
 
         photos = sorted(self._photos.values(), key=drawn_by)
         count = max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
-        count = count if len(photos) >= 4 else 0
+        count = count if len(photos) >= _FEWEST_DRAWN else 0
         for place, photo in enumerate(photos):
             photo.split = VALIDATION if place < count else TRAIN
         of_all = f"{count:,} of its {len(photos):,} photos"
-        of_all += "" if count else " (validation takes 4 at least)"
+        of_all += "" if count else f" (validation takes {_FEWEST_DRAWN} at least)"
         drawn = f"drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
         self.problems.notes.append(f"{self.problems.source} has no splits: {of_all}, {drawn}")
 

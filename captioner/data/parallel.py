@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
 import zlib
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from captioner.data.example import IN_TRAINING, OnProblem, Problems
 from captioner.errors import UserError
-from captioner.files import refuse_os_errors
+from captioner.files import LARGEST_TEXT, decode_text, read_bytes, refuse_os_errors
 
 _BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
@@ -58,24 +59,27 @@ def read_rows(*files: str | Path) -> list[tuple[str, ...]]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file, which end in LF or CRLF only; .gz is unpacked."""
-    content = text_bytes(path)
-    try:
-        lines = content.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}, line {line}, is not UTF-8 text") from None
+    """The lines of a text file, which end in LF or CRLF only; .gz is unpacked."""
+    lines = decode_text(text_bytes(path), f"text file {path}").split("\n")
     return [line.removesuffix("\r") for line in lines[: len(lines) - (not lines[-1])]]
 
 
 def text_bytes(path: str | Path) -> bytes:
     """The bytes of a text file; .gz is unpacked."""
+    content = read_bytes(path, "text file")
+    if not f"{path}".lower().endswith(".gz"):
+        return content
     try:
-        with refuse_os_errors(f"cannot read text file {path}"):
-            content = Path(path).read_bytes()
-            return gzip.decompress(content) if f"{path}".lower().endswith(".gz") else content
+        with (
+            refuse_os_errors(f"cannot read text file {path}"),
+            gzip.open(io.BytesIO(content)) as file,
+        ):
+            unpacked = file.read(LARGEST_TEXT + 1)
     except (EOFError, zlib.error):
         raise UserError(f"text file {path} is not a whole gzip file") from None
+    if len(unpacked) > LARGEST_TEXT:
+        raise UserError(f"text file {path} is too large: the limit is {LARGEST_TEXT:,} bytes")
+    return unpacked
 
 
 def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[SentencePair]:

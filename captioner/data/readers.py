@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -22,10 +23,18 @@ from pydantic import FailFast
 from typing_extensions import NotRequired, TypedDict
 
 from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
-from captioner.data.table import SUFFIXES, numbered_lines, read_table
+from captioner.data.table import (
+    KNOWN,
+    has_header,
+    is_captions_by_photo,
+    is_json_lines,
+    numbered_lines,
+    read_table,
+)
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
+from captioner.vision.shards import SHARD_SUFFIXES
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
@@ -38,16 +47,22 @@ Splits = Sequence[str | None]
 
 
 def format_of(path: Path) -> str | None:
-    """The format of captions by their name and fields: coco, karpathy or table; None of others."""
+    """The format of captions by their content, of `READERS`; None of what is none of `KNOWN`."""
     suffix = path.suffix.lower()
-    if suffix != ".json" or path.is_dir():
-        return "table" if suffix in SUFFIXES or path.is_dir() else None
+    if os.path.isdir(path) or suffix in (".csv", ".tsv", ".jsonl", *SHARD_SUFFIXES):
+        return "table"
+    text = ""
     with suppress(UserError):  # Its reader says what is wrong.
-        document = read_json(path)
-        if isinstance(document, list):
-            return "table"
+        text = read_text(path).lstrip() if suffix not in (".yaml", ".yml") else ""
+    if is_json_lines(text) or has_header(text):
+        return "table"
+    if not text.startswith(("[", "{")):
+        return "flickr8k" if _LINE.fullmatch(text.partition("\n")[0]) else None
+    with suppress(ValueError, RecursionError):
+        document = json.loads(text)
         if isinstance(document, dict) and isinstance(document.get("images"), list):
             return "coco" if "annotations" in document else "karpathy"
+        return "table" if isinstance(document, list) or is_captions_by_photo(document) else None
     return None
 
 
@@ -66,13 +81,15 @@ def read_splits(
     splits: None for all; `train` and `val` of a source without splits are drawn.
     """
     file = Path(annotations)
-    own_folder = file if file.is_dir() else file.parent
+    own_folder = file if os.path.isdir(file) else file.parent
     found = format or format_of(file)
+    if found is None and os.path.isfile(file) and file.suffix.lower() != ".json":
+        raise UserError(f"{file} is not recognised as captions: they are {KNOWN}")
     collector = Collector(Problems() if problems is None else problems, check_files)
     try:
         READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
     except UserError as error:
-        if format is None and found != "table" and file.is_file():
+        if format is None and found != "table" and os.path.isfile(file):
             advice = "name its format (--format, in training data.format)"
             raise UserError(f"{error}; if it is not {found or 'coco'}, {advice}") from None
         raise
@@ -103,7 +120,7 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
     splits: train, val or test, or with the year, train2014. A file is one split, unless its name
         says none or several are asked for; its name may not say another.
     """
-    is_folder = annotations.is_dir()
+    is_folder = os.path.isdir(annotations)
     collector.problems.source = f"caption {'folder' if is_folder else 'file'} {annotations}"
     if is_folder and None in splits:
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")

@@ -21,14 +21,21 @@ from typing import Any, NamedTuple
 from PIL import ExifTags
 from PIL.IptcImagePlugin import getiptcinfo
 
-from captioner.data.example import Collector, Problems
+from captioner.data.example import SPLIT_OF, Collector, Problems
 from captioner.data.xmp import XmpPacket
 from captioner.errors import UserError, counted
-from captioner.files import read_json, read_text, refuse_os_errors
-from captioner.vision.images import find_images, opened
+from captioner.files import existing_path, parse_json, read_text, refuse_os_errors
+from captioner.vision.images import IMAGE_SUFFIXES, find_images, is_leftover, opened
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", *SHARD_SUFFIXES)
+KNOWN = (
+    "a folder of photos, shards (.tar, .parquet), CSV or TSV with a header, JSON lines, JSON with "
+    "a list of rows or with captions by photo, JSON of COCO or Karpathy, or a token file of Flickr"
+)
+"""Captions that are recognised by their content."""
+
+# The texts beside photo.jpg: photo.txt, photo.caption, photo.jpg.txt and photo.jpg.caption.
+_TEXTS = (".txt", ".caption")
 
 # The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them.
 _METADATA = ("metadata.jsonl", "metadata.csv")
@@ -37,7 +44,7 @@ _BY_CAPTIONER = {"log_probability", "model"}  # Columns of captioner's own capti
 
 # The names of each column, in any case; the first that a table has is taken.
 _COLUMNS = {
-    "image": PATH_COLUMNS,
+    "image": (*PATH_COLUMNS, "image_id", "url", "image_url"),
     "caption": ("caption", "text", "comment", "description", "captions"),
     "split": ("split",),
 }
@@ -56,47 +63,82 @@ def read_table(
 ) -> None:
     """Read a table, a folder (see `_of_folder`) or a pattern of shards (see `read_shards`).
 
-    annotations: a `.csv` or `.tsv` file with a header, separated by commas, semicolons or tabs; a
-        `.jsonl` file with an object a line, or a `.json` file with a list of them. `_COLUMNS` has
-        the names of the columns. A caption may be a list of them.
+    annotations: `text_records` says which files. `_COLUMNS` has the names of the columns. A caption
+        may be a list of them. Photos may lie in one folder below `images`, and lack their suffix.
 
     `image_id` is the path in the table, with slashes for backslashes, or `ShardMember.image_id`.
     """
     problems = collector.problems
     kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
-    kind, rows = ("folder", _of_folder) if annotations.is_dir() else (kind, _rows)
+    kind, rows = ("folder", _of_folder) if os.path.isdir(annotations) else (kind, _rows)
     problems.source = f"{kind} {annotations}"
     is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
+    leftovers: list[str] = []
     for row in rows(annotations, problems):
+        if is_leftover(row.image):
+            leftovers.append(row.image)
+            continue
+        if not is_added and not row.photo:
+            images = _folder_of(images, row.image)
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
             record, path = f"image {row.image} ({row.record})", row.photo or images / row.image
+            path = _with_suffix(path) if isinstance(path, Path) else path
             is_added[key] = collector.add_image(row.image, path, record, row.split)
         for caption in row.captions if is_added[key] else ():
             collector.add_caption(row.image, caption, row.record)
+    if leftovers:
+        rows_of = f"left out {counted(len(leftovers), 'row')} of what systems leave in folders"
+        problems.notes.append(f"{problems.source}: {rows_of}, such as {leftovers[0]}")
+
+
+def _folder_of(images: Path, name: str) -> Path:
+    """`images`, or the only folder in it with the photo, as Kaggle's `Images` beside a table."""
+    if os.path.exists(_with_suffix(images / name)):
+        return images
+    with suppress(OSError):
+        below = [images / each for each in os.listdir(images) if not is_leftover(each)]
+        found = [each for each in below if os.path.exists(_with_suffix(each / name))]
+        return found[0] if len(found) == 1 else images
+    return images
+
+
+def _with_suffix(path: Path) -> Path:
+    """The photo that a path names, also without its suffix, as in some tables."""
+    path = existing_path(path)
+    if os.path.lexists(path) or path.suffix.lower() in IMAGE_SUFFIXES:
+        return path
+    named = (path.with_name(path.name + suffix) for suffix in sorted(IMAGE_SUFFIXES))
+    return next(filter(os.path.isfile, named), path)
 
 
 def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
-    """The lines of the text `photo.txt` beside each photo, in the folder or below it.
+    """The lines of the text beside each photo (see `_TEXTS`), in the folder or below it.
 
-    A photo without a text has its rows of `_METADATA` in the folder, or else one of its
-    `photo_descriptions`; what captioner wrote counts if `problems.by_captioner` says so.
+    A photo without a text has its rows of a table of `_METADATA`, in its folder or above, or else
+    one of its `photo_descriptions`; what captioner wrote counts if `problems.by_captioner` says so.
+    Folders named by splits are these splits if all photos with captions lie in them.
     """
-    table = next((name for name in _METADATA if (folder / name).is_file()), "")
     takes_all, left_out = problems.by_captioner, 0
-    rows_of = defaultdict(list)
-    for row in _rows(folder / table, problems, skips_own=not takes_all) if table else ():
-        if row.captions:
-            rows_of[row.image].append(row)
-        left_out += not row.captions
+    rows_of: defaultdict[str, list[_Row]] = defaultdict(list)
+    table_of: dict[str, str] = {}
+    photos = find_images([folder])
+    for table in _tables_of(folder, photos):
+        for row in _rows(table, problems, skips_own=not takes_all):
+            if row.captions:
+                path = existing_path(table.parent / row.image)
+                image = Path(os.path.relpath(path, folder)).as_posix()
+                rows_of[image].append(row._replace(image=image))
+                table_of[image] = table.name
+            left_out += not row.captions
     counts: Counter[str] = Counter()
-    for photo in find_images([folder]):
-        image, text = photo.relative_to(folder).as_posix(), photo.with_suffix(".txt")
-        lines = [line for _, line in numbered_lines(read_text(text))] if text.is_file() else []
+    for photo in photos:
+        image = photo.relative_to(folder).as_posix()
+        text, lines = _text_beside(photo)
         if lines:
             kind, rows_of[image] = "with a text beside them", [_Row(f"{text}", image, lines)]
         elif image in rows_of:
-            kind = f"in {table}"
+            kind = f"in {table_of[image]}"
         else:
             kind, found = "without", []
             try:
@@ -113,29 +155,95 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     own = f"; captions by captioner left out: {left_out:,}" if left_out else ""
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}{own}"
     if not rows_of and not problems:
-        named = f"photo.txt beside photo.jpg, {', '.join(_METADATA)}, XMP sidecars or the photos"
+        texts = "photo.txt or photo.caption beside photo.jpg"
+        named = f"{texts}, {', '.join(_METADATA)}, XMP sidecars or the photos"
         raise UserError(f"{note}; captions are in {named}")
     problems.notes.append(note)
-    return chain.from_iterable(rows_of.values())
+    rows = [*chain.from_iterable(rows_of.values())]
+    tops = {row.image.partition("/")[0] for row in rows}
+    if len(tops) > 1 and {top.lower() for top in tops} <= SPLIT_OF.keys():
+        rows = [row._replace(split=row.split or row.image.partition("/")[0]) for row in rows]
+    return iter(rows)
+
+
+def _tables_of(folder: Path, photos: Sequence[Path]) -> list[Path]:
+    """The first of `_METADATA` in each folder from `folder` down to the photos."""
+    lowest = {photo.parent for photo in photos}
+    parents = chain.from_iterable((each, *each.parents) for each in lowest)
+    folders = sorted({each for each in parents if folder in (each, *each.parents)})
+    found = [[each / name for name in _METADATA if os.path.isfile(each / name)] for each in folders]
+    return [tables[0] for tables in found if tables]
+
+
+def _text_beside(photo: Path) -> tuple[Path, list[str]]:
+    """The text beside a photo, and its lines that are not empty."""
+    for suffix in _TEXTS:
+        for text in (photo.with_suffix(suffix), photo.with_name(photo.name + suffix)):
+            if os.path.isfile(text) and (lines := numbered_lines(read_text(text))):
+                return text, [line for _, line in lines]
+    return photo, []
 
 
 def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
     """The name, for messages, and the cells by column of each row; None of one that has none."""
-    suffix = file.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UserError(f"table {file} is none of {', '.join(SUFFIXES)}")
-    if suffix in SHARD_SUFFIXES:
-        yield from _of_shards(file, problems)
-    elif suffix == ".json":
-        document = read_json(file, "table")
-        if not isinstance(document, list):
-            raise UserError(f"table {file} is not a list of rows")
-        yield from ((f"record {number}", record) for number, record in enumerate(document))
-    elif suffix == ".jsonl":
-        for line, content in numbered_lines(read_text(file, "table")):
-            yield f"line {line}", _parsed(content)
+    is_shard = file.suffix.lower() in SHARD_SUFFIXES
+    return _of_shards(file, problems) if is_shard else text_records(file, problems)
+
+
+def text_records(file: Path, problems: Problems, what: str = "table") -> Iterator[tuple[str, Any]]:
+    """The rows of a file, as `_records`, by its content.
+
+    JSON with a list of rows, or with captions or rows by photo, as those of kohya's scripts; JSON
+    lines, an object each; or a header and rows, separated by commas, semicolons, tabs or bars.
+    """
+    text = read_text(file, what)
+    if file.suffix.lower() == ".jsonl" or is_json_lines(text):
+        yield from ((f"line {line}", _parsed(content)) for line, content in numbered_lines(text))
+    elif file.suffix.lower() == ".json" or text.lstrip().startswith(("[", "{")):
+        document = parse_json(text, f"{what} {file}")
+        if isinstance(document, list):
+            yield from ((f"record {number}", record) for number, record in enumerate(document))
+        elif is_captions_by_photo(document):
+            yield from ((f"photo {name!r}", _row_of(name, document[name])) for name in document)
+        else:
+            raise UserError(f"{what} {file} is not a list of rows, and not captions by photo")
     else:
-        yield from _of_csv(read_text(file, "table"), file, problems)
+        yield from _of_csv(text, file, problems, what)
+
+
+def is_json_lines(text: str) -> bool:
+    """Whether each line is an object: the first is one, and not the whole of another document."""
+    first, _, rest = text.strip().partition("\n")
+    record = _parsed(first) if first.startswith("{") else None
+    return isinstance(record, dict) and (bool(rest) or len(_columns(tuple(record))) > 1)
+
+
+def is_captions_by_photo(document: Any) -> bool:
+    """Whether JSON has a caption, captions or a row for each photo, by its name."""
+    if not isinstance(document, dict) or not document:
+        return False
+    captions = {*_COLUMNS["caption"], "tags"}
+    are_rows = all(isinstance(each, dict) and captions & each.keys() for each in document.values())
+    return are_rows or any(Path(name).suffix.lower() in IMAGE_SUFFIXES for name in document)
+
+
+def _row_of(name: str, value: Any) -> dict[str, Any]:
+    """A row of captions by photo; kohya's `tags` where there is no caption."""
+    row = value if isinstance(value, dict) else {"caption": value}
+    captions = {"caption": row["tags"]} if "tags" in row else {}
+    return {**captions, **row, "image": name}
+
+
+def has_header(text: str) -> bool:
+    """Whether the first line names a column of photos and one of captions."""
+    return {"image", "caption"} <= _columns(tuple(_header(text)[0])).keys()
+
+
+def _header(text: str) -> tuple[list[str], str]:
+    """The names in the first line, and what separates them."""
+    names = text.partition("\n")[0].replace('"', "")
+    separator = max(",;\t|", key=lambda each: len(_columns(tuple(names.split(each)))))
+    return names.split(separator), separator
 
 
 def numbered_lines(text: str) -> list[tuple[int, str]]:
@@ -172,6 +280,9 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
         if bad := [columns.get(each, each) for each, is_valid in are_valid.items() if not is_valid]:
             problems.add("ill-formed line", f'{where} has no text in its "{bad[0].strip()}"')
             continue
+        if not photo and "://" in image:
+            advice = "photos are not downloaded: download them, and give their paths"
+            raise UserError(f"{problems.source} names photos by address, such as {image}; {advice}")
         name = photo.image_id if photo else os.path.normpath(image.strip().replace("\\", "/"))
         split = (split or "").strip() or None
         yield _Row(where, name, captions, split, photo)
@@ -188,16 +299,18 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
-    names = text.partition("\n")[0].replace('"', "")
-    separator = max(",;\t", key=lambda each: len(_columns(tuple(names.split(each)))))
-    table = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
+def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tuple[str, Any]]:
+    _, separator = _header(text)
+    csv_file = io.StringIO(text, newline="")
+    table = csv.DictReader(csv_file, strict=True, delimiter=separator)
+    if separator == "|":  # Flickr30k's has quotation marks in its captions.
+        table = csv.DictReader(csv_file, delimiter=separator, quoting=csv.QUOTE_NONE)
     try:
         columns = _columns(tuple(table.fieldnames or ()))
         lacking = [column for column in ("image", "caption") if column not in columns]
         if lacking:
             faults = (f'no column "{each}" ({", ".join(_COLUMNS[each])})' for each in lacking)
-            raise UserError(f"table {file} has {' and '.join(faults)} in its first line")
+            raise UserError(f"{what} {file} has {' and '.join(faults)} in its first line")
         for row in table:
             cells = list(row.values())
             if None in row or None in cells:
@@ -207,7 +320,7 @@ def _of_csv(text: str, file: Path, problems: Problems) -> Iterator[tuple[str, An
                 yield f"line {table.line_num}", row
     except csv.Error as error:
         where = f"line {table.reader.line_num}"
-        raise UserError(f"table {file} is not valid CSV ({where}: {error})") from None
+        raise UserError(f"{what} {file} is not valid CSV ({where}: {error})") from None
 
 
 def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
@@ -231,7 +344,7 @@ def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
     """
     sources: list[tuple[str, XmpPacket, list[str]]] = []
     for sidecar in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
-        if sidecar.is_file():
+        if os.path.isfile(sidecar):
             with refuse_os_errors(f"cannot read {sidecar}"):
                 packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
             sources.append(("with an XMP sidecar", packet, [packet.description]))

@@ -37,7 +37,7 @@ def check_java_metric(metric: str) -> None:
         )
     library = Path(package.submodule_search_locations[0], "spice", "lib")
     models = library / "stanford-corenlp-3.6.0-models.jar"
-    if metric == "SPICE" and not models.is_file():
+    if metric == "SPICE" and not os.path.isfile(models):
         raise UserError(
             f"SPICE needs {models}; "
             '"python -m pycocoevalcap.spice.get_stanford_models" downloads it (400 MB)'

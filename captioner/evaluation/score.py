@@ -18,6 +18,7 @@ from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
+from captioner.data.table import text_records
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 from captioner.evaluation.bleu import bleu
@@ -29,12 +30,13 @@ from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
 from captioner.evaluation.word_precision import word_precision
 from captioner.evaluation.wording import fluency, text_diversity
-from captioner.files import read_json, write_json
+from captioner.files import write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.tables import Row, figures_table, text_table
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize, tokenize_unsplit
+from captioner.vision.shards import PATH_COLUMNS
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.caption.caption import Caption
@@ -358,7 +360,8 @@ def caption_examples(
 def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -> dict[str, str]:
     """Read one caption an image, by the image's name as text; other fields are ignored.
 
-    Of `captioner caption --json`, the names are paths, and records of failed photos are left out.
+    See `text_records`. In tables of `captioner caption`, the names are paths; records of failed
+    photos and captions but the best are left out.
 
     images: a caption of another name is of the only one with a file so named.
     """
@@ -366,16 +369,16 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
     of_file: defaultdict[str, list[str]] = defaultdict(list)
     for example in images:
         of_file[os.path.basename(str(example.path))].append(example.name)
-    records = read_json(path, "results file")
-    if not isinstance(records, list) or not records:
-        raise UserError(f"results file {path} is not a list of captions")
-    captions: dict[str, str] = {}
-    for index, record in enumerate(records):
-        where = f"results file {path}, record {index}"
+    source = f"results file {path}"
+    problems, captions = Problems(source=source), dict[str, str]()
+    for place, record in text_records(Path(path), problems, "results file"):
+        where = f"{source}, {place}"
         fields = record if isinstance(record, dict) else {}
-        if "error" in fields and "caption" not in fields:
+        caption = fields.get("caption")
+        is_second = str(fields.get("rank") or 1) != "1"
+        if is_second or (fields.get("error") and not caption):
             continue
-        image, caption = fields.get("image_id", fields.get("image")), fields.get("caption")
+        image = next((fields[n] for n in ("image_id", *PATH_COLUMNS) if n in fields), None)
         if type(image) not in (int, str) or not isinstance(caption, str):
             raise UserError(
                 f"{where} does not have image_id, a whole number or a string, and caption, a string"
@@ -386,6 +389,9 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
         if name in captions:
             raise UserError(f"{where}: image {image!r} already has a caption")
         captions[name] = caption
+    problems.settle()
+    if not captions:
+        raise UserError(f"{source} is not a list of captions")
     return captions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -193,7 +194,7 @@ class CaptionTask:
 
 def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> str:
     """A sentence if chance explains what a run's best epoch gained over its start; else ""."""
-    if not (folder / START_RESULTS).exists():
+    if not os.path.exists(folder / START_RESULTS):
         return ""
     references = [each.captions for each in validation]
     before, after = (

@@ -41,7 +41,7 @@ class DataConfig(Config):
 
     format: Literal["coco", "karpathy", "flickr8k", "table", "shapes"] = Field(
         description="coco (captions_*.json), karpathy (dataset_*.json), flickr8k (a token file, "
-        "also of Flickr30k), table (.csv, .tsv, .jsonl, .json or .parquet, a row a caption; shards "
+        "also of Flickr30k), table (CSV, TSV, JSON lines, JSON or Parquet, a row a caption; shards "
         "in .tar; or a folder of photos with texts, metadata.jsonl or descriptions), or shapes "
         "(generated, no files); validation photos are drawn where there are no splits"
     )

@@ -18,11 +18,12 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from captioner.data.example import Example, Problems
+from captioner.data.example import IN_TRAINING, Example, Problems
 from captioner.data.readers import read_splits
 from captioner.data.shapes import generate, shapes_examples
 from captioner.devices import autocast
 from captioner.errors import UserError, counted
+from captioner.files import real_path
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
@@ -52,12 +53,17 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
     found, sentences = [], []
     for file, splits in files:
         problems = Problems(
-            data.on_problem, by_captioner=data.captions_by_captioner, draws_splits=own is None
+            data.on_problem,
+            skipping=IN_TRAINING,
+            naming_images="--set data.images=...",
+            by_captioner=data.captions_by_captioner,
+            draws_splits=own is None,
         )
         found += read_splits(data.format, file, data.images, splits, problems)
         sentences += problems.sentences
     train, val = found
-    shared = sorted({each.name for each in train} & {each.name for each in val})
+    places = {_place(each) for each in val}
+    shared = sorted(each.name for each in train if _place(each) in places)
     if shared:
         raise UserError(
             f"the training and the validation split share {counted(len(shared), 'photo')}, "
@@ -65,6 +71,12 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
             "(data.validation) or file (data.validation_annotations)"
         )
     return train, val, sentences
+
+
+def _place(example: Example) -> object:
+    """What tells a photo from others that have its name: its file, or its place in a shard."""
+    path = example.path
+    return real_path(path) if isinstance(path, Path) else path
 
 
 def encoder_of(recipe: CaptioningRecipe) -> Encoder:

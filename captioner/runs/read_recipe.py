@@ -13,7 +13,7 @@ import yaml
 
 from captioner.caption.folder import read_config
 from captioner.data.readers import format_of
-from captioner.data.table import SUFFIXES
+from captioner.data.table import KNOWN
 from captioner.errors import UserError
 from captioner.files import read_text
 from captioner.model_folders import kind_of, model_folder
@@ -47,10 +47,13 @@ def read_any_recipe(
     if (format := format_of(Path(path))) is not None:
         mapping = deepcopy(FINE_TUNING) | {"data": {"format": format, "annotations": str(path)}}
         return captioning_recipe(with_changes(mapping, changes), f"data {path}")
+    unknown = f"{path} is neither a config (.yaml, .yml, .json) nor captions: these are {KNOWN}"
     if Path(path).suffix.lower() not in (".yaml", ".yml", ".json", ""):
-        known = f"(.yaml, .yml, .json) nor a table ({', '.join(SUFFIXES)})"
-        raise UserError(f"{path} is neither a config {known}, nor a folder of photos")
+        raise UserError(unknown)
     mapping, where = read_mapping(path, changes), f"config {path}"
+    is_json = Path(path).suffix.lower() == ".json" and isinstance(mapping, dict)
+    if is_json and not mapping.keys() & {*CaptioningRecipe.model_fields, "task"}:
+        raise UserError(unknown)
     task = mapping.get("task") if isinstance(mapping, dict) else None
     if task == TASK:
         return from_mapping(TranslationRecipe, mapping, where)

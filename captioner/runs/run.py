@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -66,7 +67,7 @@ def train_run(
     with Engine(device) as engine, ExitStack() as stack:
         with engine.fail_together():
             check_folder(recipe, folder, resume, engine)
-            resumed = resume and (folder / CHECKPOINT).exists()
+            resumed = resume and os.path.exists(folder / CHECKPOINT)
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
             task: Task = make(recipe, folder, resumed)
@@ -110,7 +111,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
     """Refuse a folder with a run, unless it is to be resumed by its recipe but for `CHANGEABLE`."""
     if recipe.training.tensorboard:
         summary_writer()  # Its package may be missing.
-    if not (folder / CHECKPOINT).exists():
+    if not os.path.exists(folder / CHECKPOINT):
         return
     if not resume:
         raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")

@@ -15,7 +15,7 @@ from itertools import chain, groupby, pairwise, takewhile
 from typing import Any, ClassVar, NamedTuple
 
 from captioner.errors import UserError
-from captioner.files import read_json, write_json
+from captioner.files import LARGEST_CONFIG, read_json, write_json
 from captioner.text.languages import is_valid_unicode, plain_text
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
@@ -84,7 +84,7 @@ class Vocabulary:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
         """Read a vocabulary from `save`."""
-        return cls.from_json(read_json(path, "vocabulary"), f"vocabulary {path}")
+        return cls.from_json(read_json(path, "vocabulary", LARGEST_CONFIG), f"vocabulary {path}")
 
     def __len__(self) -> int:
         return len(self.words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import sys
 import threading
@@ -126,7 +127,7 @@ class _Run:
             if engine.world_size > 1:
                 torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
             recorded = None
-            if self.resume and self.path.exists():
+            if self.resume and os.path.exists(self.path):
                 trained, ranks = (self.model, self.optimizer), (engine.rank, engine.world_size)
                 self.position = load_checkpoint(self.path, *trained, self.average.tensors, *ranks)
                 step, is_begun = self.position.step, self.position.step_in_epoch > 0
@@ -274,7 +275,7 @@ class RunLog:
             with refuse_os_errors(f"cannot write {folder / BOARD}"):
                 self._board = summary_writer()(str(folder / BOARD), purge_step=purged)
         kept = ""
-        if resume_at is not None and self._path.exists():
+        if resume_at is not None and os.path.exists(self._path):
             for line in read_text(self._path, "run log").split("\n"):
                 # A killed run may leave an incomplete last line.
                 with suppress(ValueError, KeyError, TypeError):

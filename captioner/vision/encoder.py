@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import re
 from abc import ABC, abstractmethod
@@ -281,7 +282,7 @@ def _convolution(
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a `.safetensors` file, or of a `.pth`/`.pt` file without running code."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UserError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
         return read_tensors(path)

@@ -65,9 +65,9 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
 
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
         """Create the store or go on with it."""
-        if not (folder / RECORD).exists():
+        if not os.path.exists(folder / RECORD):
             with lock(folder / ".lock", f"feature store {folder}", wait=True):
-                if not (folder / RECORD).exists():
+                if not os.path.exists(folder / RECORD):
                     _create_store(folder, record)
         _read_record(folder, record)
         self._start = _map_rows(folder, record).offset

@@ -20,6 +20,7 @@ from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
 
 from captioner.errors import UserError, refuse_missing
+from captioner.files import existing_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,6 +43,14 @@ IMAGE_SUFFIXES: frozenset[str] = frozenset(
 )
 """Lower-case suffixes of the images taken from a folder."""
 
+# What Synology, QNAP, macOS, Windows, Linux and photo managers leave in folders, in lower case.
+_LEFTOVERS = re.compile(
+    r"@eadir|@tmp|@recycle|@recently-snapshot|@sharesnap|#recycle|#snapshot|__macosx|lost\+found|"
+    r"\$recycle\.bin|recycler|system volume information|found\.\d{3}|(eh)?thumbs\.db|desktop\.ini|"
+    r"synophoto_(thumb|film).*|.+\.lrdata|\.(_.*|ds_store|appledouble|thumbnails|@__thumb|trash.*|"
+    r"dtrash|picasaoriginals|spotlight-v100|fseventsd|synologyworkingdirectory|git)"
+)
+
 IS_ADDRESS = "is an address; photos are not fetched, only read"
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG2000", "DIB", "PCX")
@@ -49,6 +58,13 @@ _FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM
 
 # The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
+
+# How zip, gzip, bzip2, xz, 7-Zip, RAR and Zstandard begin; the head of a tar has ustar.
+_ARCHIVE = re.compile(
+    rb"PK\x03\x04|\x1f\x8b|BZh|\xfd7zXZ|7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd|.{257}ustar", re.DOTALL
+)
+
+_CODESTREAM = b"\xff\x4f\xff\x51"  # How that of JPEG 2000 begins.
 
 Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
 
@@ -91,6 +107,8 @@ def load_image(
             if image.format == "PNG":
                 image.verify()  # Decoding does not check sums: lost pixels would be black.
                 image = _identify(file, name, maximum_pixels)
+            if image.format == "JPEG2000":
+                _check_depth(image, file, name)
             return _decode(image, name, maximum_pixels, sufficient_side)
     except UserError:
         raise
@@ -162,13 +180,33 @@ def _identify(
         raise UserError(f"{name} is too large: {error}") from None
     except UnidentifiedImageError:
         file.seek(0)
-        if not _HEIF_SIGNATURE.match(file.read(12)):
+        head = file.read(512)
+        if _ARCHIVE.match(head):
+            advice = "unpack it and give its folder, or a .tar that is not compressed"
+            raise UserError(f"{name} is an archive: {advice}") from None
+        if not _HEIF_SIGNATURE.match(head):
             fault = f"is not an image that can be read ({_FORMATS_IN_WORDS}), or is damaged"
             raise UserError(f"{name} {fault}") from None
     with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
         from pillow_heif import register_heif_opener
     register_heif_opener()
     return _open(file, ("HEIF",), maximum_pixels)
+
+
+def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
+    """Refuse colour of more than 8 bits in JPEG 2000; Pillow reads greys of any depth.
+
+    Pillow rounds a value of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 and more become black.
+    """
+    place = file.tell()
+    file.seek(0)
+    _, start, head = file.read(1 << 20).partition(_CODESTREAM)
+    file.seek(place)
+    count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
+    bits = max(((each & 127) + 1 for each in head[38 : 38 + 3 * count : 3]), default=0)
+    if start and bits > 8 and image.mode[0] != "I":
+        fault = f"is JPEG 2000 of {bits} bits a colour, whose brightest values would be read black"
+        raise UserError(f"{name} {fault}: save it as PNG, TIFF or JPEG")
 
 
 def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:
@@ -255,6 +293,11 @@ def refuse(sentence: str) -> None:
     raise UserError(sentence)
 
 
+def is_leftover(path: str | os.PathLike[str]) -> bool:
+    """Whether a path has a name that systems and photo managers give to what is no photo."""
+    return any(map(_LEFTOVERS.fullmatch, re.split(r"[/\\]", os.fspath(path).lower())))
+
+
 def find_images(
     paths: Iterable[str | os.PathLike[str]],
     report: Report = refuse,
@@ -263,8 +306,8 @@ def find_images(
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
-    in `IMAGE_SUFFIXES`, and those without one that begin as a photo does. Other paths are returned
-    as they are, also those that do not exist. passed_over: counts other files.
+    in `IMAGE_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
+    Other paths are returned, also those that do not exist. passed_over: counts other files.
     """
     counts = Counter() if passed_over is None else passed_over
     images: list[Path] = []
@@ -272,24 +315,29 @@ def find_images(
         typed = os.fspath(path)
         matches = [typed]
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
-            matches = sorted(glob.glob(typed, recursive=True))
+            found = sorted(glob.glob(typed, recursive=True))
+            matches = [each for each in found if is_leftover(typed) or not is_leftover(each)]
             if not matches:
                 report(f"{typed} matches no file")
-        for match in matches:
+        for match in map(existing_path, map(Path, matches)):
             is_folder = os.path.isdir(match)
-            images += _images_below(match, report, counts) if is_folder else [Path(match)]
+            images += _images_below(match, report, counts) if is_folder else [match]
     return images
 
 
-def _images_below(folder: str, report: Report, passed_over: Counter[str]) -> list[Path]:
+def _is_shown(name: str) -> bool:
+    return not name.startswith(".") and not is_leftover(name)
+
+
+def _images_below(folder: Path, report: Report, passed_over: Counter[str]) -> list[Path]:
     images: list[Path] = []
     errors: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=errors.append):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = filter(_is_shown, folders)
         for inside in (Path(parent, name) for name in folders):
             if inside.is_symlink():
                 report(f"folder {inside} is a symbolic link and was not entered")
-        for path in (Path(parent, name) for name in files if not name.startswith(".")):
+        for path in (Path(parent, name) for name in files if _is_shown(name)):
             suffix = path.suffix.lower()
             if suffix in IMAGE_SUFFIXES:
                 images.append(path)

@@ -19,14 +19,25 @@ from typing import Any
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.tables import pyarrow_library
-from captioner.vision.images import IMAGE_SUFFIXES, IS_ADDRESS, ImageSource, Report, find_images
+from captioner.vision.images import (
+    IMAGE_SUFFIXES,
+    IS_ADDRESS,
+    ImageSource,
+    Report,
+    find_images,
+    is_leftover,
+)
 
 SHARD_SUFFIXES = (".tar", ".parquet")
 
 # The names, in any case, of a column with the paths of photos; the first is taken.
-PATH_COLUMNS = ("image", "filename", "file_name", "file", "path", "photo")
+PATH_COLUMNS = (
+    *("image", "filename", "file_name", "image_name", "image_path", "file_path", "filepath"),
+    *("file", "path", "photo", "img"),
+)
 
 _NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
+_LARGEST_MEMBER = 2**29  # Bytes of a photo or a text.
 _ROWS = 64  # Of Parquet, decoded together.
 
 Record = dict[str, Any]
@@ -58,6 +69,9 @@ class ShardMember:
         if not self.shard.lower().endswith(".tar"):
             return _CELLS.read(self.shard, *self.place, self.name)
         offset, size = self.place
+        if size > _LARGEST_MEMBER:
+            limit = f"{size:,} bytes, the limit is {_LARGEST_MEMBER:,}"
+            raise UserError(f"{self.name} is too large: {limit}")
         with open(self.shard, "rb") as file:
             file.seek(offset)
             return file.read(size)
@@ -108,6 +122,9 @@ def read_shards(pattern: str | os.PathLike[str], report: Report) -> Iterator[tup
     are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
     for path in map(os.fspath, find_images(numbered(os.fspath(pattern)), report)):
+        if os.path.exists(path) and not os.path.isfile(path):
+            report(f"{path} is a pipe or a device, not a file")
+            continue
         read = _of_tar if path.lower().endswith(".tar") else _of_parquet
         yield from read(path, report)
 
@@ -170,6 +187,11 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
     with _reported(path, report), tarfile.open(path, "r:") as tar:
         for info in iter(tar.next, None):
             tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
+            if is_leftover(info.name):
+                continue
+            if info.issparse():
+                report(f"{path}/{info.name} is a sparse file, which is not read")
+                continue
             member = ShardMember(path, info.name, (info.offset_data, info.size))
             stem, suffix = os.path.splitext(info.name)
             if info.isfile() and suffix.lower() in IMAGE_SUFFIXES:
@@ -179,6 +201,8 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
         end = ShardMember(path, "", (tar.offset, tarfile.BLOCKSIZE))
         if end.read() != bytes(tarfile.BLOCKSIZE):
             raise tarfile.ReadError("damaged or cut off")  # tarfile takes it for the end.
+        if not photos:
+            report(f"{path} holds no photos")
     for name, photo in photos.items():
         yield photo.name, {"image": photo, **texts[os.path.splitext(name)[0]]}
 
@@ -200,6 +224,8 @@ def _of_parquet(path: str, report: Report) -> Iterator[tuple[str, Record]]:
                     cell = ShardMember(path, str(number), (group, number - start))
                     yield cell.name, record | {"image": record[column] if is_path else cell}
                     number += 1
+        if not number:
+            report(f"{path} holds no photos")
 
 
 def _cells(path: str, group: int) -> Iterator[list[Any]]:

@@ -166,15 +166,15 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
         problems.add("line without a split", f"line {line} has none")
     problems.add("missing image", "image \ud800 has no file")
     assert len(problems) == 13
-    lines = "".join(f"line {line} has none; " for line in range(2, 12))
-    listed = f"12 lines without a split ({lines}and 2 more), "
+    lines = "".join(f"line {line} has none; " for line in range(2, 5))
+    listed = f"12 lines without a split ({lines}and 9 more), "
     listed += "1 missing image (image \\ud800 has no file)"
     assert problems.sentences == [f"table t.csv: left out {listed}"]
     problems.settle()
     problems.on_problem = "refuse"
     with pytest.raises(UserError) as caught:
         problems.settle()
-    advice = "--on-problem skip, in training --set data.on_problem=skip, leaves them out"
+    advice = "--on-problem skip leaves them out"
     assert str(caught.value) == f"table t.csv has {listed} ({advice})"
 
 

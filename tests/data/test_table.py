@@ -11,10 +11,11 @@ from samples import write_parquet, write_tar
 
 from captioner.cli.descriptions import write_xmp
 from captioner.data.example import Problems
-from captioner.data.readers import read_splits
+from captioner.data.readers import format_of, read_splits
 from captioner.data.table import photo_descriptions
 from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
+from captioner.vision.images import is_leftover
 
 # A line separator of Unicode ends no line of a table.
 ROWS = [("a.jpg", "A dog", "train"), ("b.jpg", "A\u2028cat", "val"), ("a.jpg", "A dog", "train")]
@@ -301,3 +302,94 @@ def test_a_damaged_sidecar_is_a_problem_a_damaged_photo_is_none(tmp_path: Path) 
     (tmp_path / "a.xmp").write_text("<x")
     with pytest.raises(UserError, match=r"1 unreadable description \(.*a\.xmp is not valid XML"):
         read(None, tmp_path)
+
+
+TWO = [("1.jpg", ("A dog, runs.", "One")), ("2.jpg", ("Two",))]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("captions.txt", 'image,caption\n1.jpg,"A dog, runs."\n1.jpg,One\n2.jpg,Two\n'),
+        ("captions", "image\tcaption\n1.jpg\tA dog, runs.\n1.jpg\tOne\n2.jpg\tTwo\n"),
+        (
+            "results.csv",
+            "image_name| comment_number| comment\n1.jpg| 0| A dog, runs.\n1.jpg| 1| One\n"
+            "2.jpg| 0| Two\n",
+        ),
+        ("map.json", '{"1.jpg": ["A dog, runs.", "One"], "2.jpg": "Two"}'),
+        ("kohya.txt", '{"1": {"caption": ["A dog, runs.", "One"]}, "2": {"tags": "Two"}}'),
+        (
+            "lines.txt",
+            '{"image": "1.jpg", "caption": ["A dog, runs.", "One"]}\n'
+            '{"image": "2.jpg", "caption": "Two"}\n',
+        ),
+        ("tokens.txt", "1.jpg#0\tA dog, runs.\n1.jpg#1\tOne\n2.jpg#0\tTwo\n"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_captions_are_known_by_their_content(
+    tmp_path: Path, name: str, content: str, encoding: str
+) -> None:
+    (tmp_path / name).write_text(content, encoding)
+    is_tokens = name == "tokens.txt"
+    photos(tmp_path if is_tokens else tmp_path / "Images", "1.jpg", "2.jpg")
+    assert format_of(tmp_path / name) == ("flickr8k" if is_tokens else "table")
+    (found,) = read_splits(None, tmp_path / name)
+    assert [(Path(f"{each.path}").name, each.captions) for each in found] == TWO
+
+
+def test_what_is_not_known_is_refused_with_what_is(tmp_path: Path) -> None:
+    notes = table(tmp_path, "notes.txt", "Bought bread.\n")
+    with pytest.raises(UserError, match=r"notes\.txt is not recognised as captions: .* Flickr"):
+        read_splits(None, notes)
+    addresses = table(tmp_path, "a.csv", "url,text\nhttps://example.org/1.jpg,One\n")
+    with pytest.raises(UserError, match=r"address, such as https://example.org/1.jpg; photos are"):
+        read_splits(None, addresses)
+
+
+def test_texts_have_several_names_and_leftovers_none(tmp_path: Path) -> None:
+    texts = {"1.txt": "One", "2.caption": "Two", "3.jpg.txt": "Three", "4.jpg.caption": "Four"}
+    for name, text in texts.items():
+        table(tmp_path, name, text)
+    leftovers = ["@eaDir/1.jpg", "#recycle/1.jpg", "__MACOSX/._1.jpg", "a/@eaDir/1.jpg/T.jpg"]
+    photos(tmp_path, "1.jpg", "2.jpg", "3.jpg", "4.jpg")
+    for name in leftovers:
+        photos((tmp_path / name).parent, Path(name).name)
+    assert captions(read("table", tmp_path)[0]) == [
+        ("1.jpg", ("One",)),
+        ("2.jpg", ("Two",)),
+        ("3.jpg", ("Three",)),
+        ("4.jpg", ("Four",)),
+    ]
+    rows = "".join(f"{name},Thumb\n" for name in leftovers)
+    problems = Problems()
+    listed = table(tmp_path, "t.csv", f"image,caption\n{rows}1.jpg,One\n")
+    assert captions(read_splits(None, listed, problems=problems)[0]) == [("1.jpg", ("One",))]
+    assert "left out 4 rows of what systems leave in folders, such as @eaDir" in problems.notes[0]
+    assert not is_leftover("photos/thumbs/IMG_1.jpg")
+
+
+def test_folders_of_an_image_folder_are_splits(tmp_path: Path) -> None:
+    for folder in ("train", "validation"):
+        photos(tmp_path / folder, "1.jpg", "2.jpg")
+        rows = [json.dumps({"file_name": f"{each}.jpg", "text": folder}) for each in (1, 2)]
+        table(tmp_path / folder, "metadata.jsonl", "\n".join(rows))
+    train, val = read_splits(None, tmp_path, splits=["train", "val"])
+    assert captions(train) == [("train/1.jpg", ("train",)), ("train/2.jpg", ("train",))]
+    assert captions(val) == [
+        ("validation/1.jpg", ("validation",)),
+        ("validation/2.jpg", ("validation",)),
+    ]
+    (tmp_path / "validation").rename(tmp_path / "holidays")  # No split: they are drawn.
+    drawn = read_splits(None, tmp_path, splits=["train", "val"])
+    assert [len(each) for each in drawn] == [2, 2]
+
+
+def test_names_match_composed_and_decomposed(tmp_path: Path) -> None:
+    photos(tmp_path, "Cafe\N{COMBINING ACUTE ACCENT}.jpg")
+    row = '{"file_name": "Caf\xe9.jpg", "text": "One"}'
+    assert len(read("table", table(tmp_path, "t.jsonl", row))[0]) == 1
+    table(tmp_path, "metadata.jsonl", row)
+    ((_, found),) = captions(read("table", tmp_path)[0])
+    assert found == ("One",)

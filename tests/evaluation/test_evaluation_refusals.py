@@ -63,7 +63,7 @@ def test_what_cannot_be_computed(work: Callable[[], object], sentence: str) -> N
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (ONE, "is not a list of captions"),
+        ("{}", "is not a list of rows"),
         ("[]", "is not a list of captions"),
         (f"[{ONE}, 3]", "record 1 does not have image_id, a whole"),
         ('[{"caption": "a"}]', "record 0 does not have image_id"),

@@ -201,6 +201,19 @@ def test_training_and_validation_captions_may_be_in_files_of_their_own(
     assert (len(train), len(validation), sentences) == (5, 1, [])
 
 
+def test_photos_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
+    for folder in ("train", "val"):
+        save_photo(tmp_path / folder / "1.png", 1)
+        (tmp_path / folder / "1.txt").write_text("a dog")
+    found = {"annotations": tmp_path / "train", "validation_annotations": tmp_path / "val"}
+    train, validation, _ = read_training(DataConfig(format="table", **found))
+    assert [each.name for each in (*train, *validation)] == ["1.png", "1.png"]
+    (tmp_path / "val" / "1.png").unlink()
+    (tmp_path / "val" / "1.png").symlink_to(tmp_path / "train" / "1.png")
+    with pytest.raises(UserError, match=r"share 1 photo, '1\.png' among them"):
+        read_training(DataConfig(format="table", **found))
+
+
 def test_exact_match_is_of_words_whatever_stands_between_them() -> None:
     captions = [("A man's hat.",), ("It doesn't",)]
     examples = [Example(number, Path("a.png"), texts) for number, texts in enumerate(captions)]

@@ -82,7 +82,7 @@ def test_a_folder_a_file_of_coco_and_shards_need_no_config(tmp_path: Path) -> No
     assert drawn[0] == drawn[1]
     assert len(drawn[2]) == 2
     write_captions(coco, {1: ["A dog"]})
-    with pytest.raises(UserError, match=r"c\.json has no splits: 0 of its 1 photos \(validation"):
+    with pytest.raises(UserError, match=r"c\.json has 1 photo and no splits; training draws"):
         read_training(read_any_recipe(coco).data)
 
 

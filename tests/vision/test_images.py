@@ -333,3 +333,41 @@ def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     find_images([tmp_path, tmp_path / "a.mov"], passed_over=counts)
     assert counts == {"video": 3, "raw file": 2, "other picture": 1}
+
+
+@pytest.mark.parametrize("depth", [8, 10, 12, 16])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "LA"])
+def test_jpeg_2000_is_read_right_or_refused(mode: str, depth: int) -> None:
+    file = io.BytesIO()
+    if mode == "L" and depth == 16:
+        values = numpy.full((32, 32), 65535, dtype=numpy.uint16)
+        Image.fromarray(values).save(file, "JPEG2000")
+    else:
+        Image.new(mode, (32, 32), "white").save(file, "JPEG2000")
+    content = bytearray(file.getvalue())
+    place = content.index(b"\xff\x4f\xff\x51") + 42  # Of the components' depths.
+    if depth > 8 and mode != "L":
+        for component in range(len(mode)):
+            content[place + 3 * component] = depth - 1
+        with pytest.raises(UserError, match=rf"the image is JPEG 2000 of {depth} bits a colour, "):
+            load_image(bytes(content))
+    elif mode != "L" or depth in (8, 16):
+        assert load_image(bytes(content)).getpixel((9, 9)) == WHITE
+
+
+@pytest.mark.parametrize(
+    "head", [b"PK\3\4", b"\x1f\x8b\x08", b"7z\xbc\xaf\x27", bytes(257) + b"ustar"]
+)
+def test_an_archive_is_named_with_what_to_do(head: bytes) -> None:
+    with pytest.raises(UserError, match=r"^a is an archive: unpack it"):
+        load_image(head + bytes(600), name="a")
+
+
+def test_what_systems_leave_in_folders_is_no_photo(tmp_path: Path) -> None:
+    names = ["@eaDir/1.jpg/SYNOPHOTO_THUMB_XL.jpg", "#recycle/1.jpg", "._1.jpg", "1.jpg"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert find_images([tmp_path]) == [tmp_path / "1.jpg"]
+    assert find_images([tmp_path / "**" / "*.jpg"]) == [tmp_path / "1.jpg"]
+    assert find_images([tmp_path / "#recycle" / "*.jpg"]) == [tmp_path / "#recycle" / "1.jpg"]

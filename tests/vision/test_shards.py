@@ -12,7 +12,7 @@ from samples import photo_bytes, write_parquet, write_tar
 
 from captioner.errors import UserError
 from captioner.vision.images import load_image
-from captioner.vision.shards import find_photos, numbered, read_shards
+from captioner.vision.shards import ShardMember, find_photos, numbered, read_shards
 
 
 def photos_of(pattern: Path) -> dict[str, Any]:
@@ -124,3 +124,16 @@ def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
     for member, content in zip(photos_of(path).values(), cells, strict=True):
         assert member.read() == content
         assert pyarrow.total_allocated_bytes() - before < 8_000_000
+
+
+def test_leftovers_sparse_and_huge_members_and_empty_tars_are_told(tmp_path: Path) -> None:
+    reports: list[str] = []
+    path = write_tar(tmp_path / "0.tar", {"a/._1.jpg": b"1", "__MACOSX/1.jpg": b"1", "1.txt": b"1"})
+    assert [*read_shards(path, reports.append)] == []
+    assert reports == [f"{path} holds no photos"]
+    huge = ShardMember(str(path), "1.jpg", (0, 2**30))
+    with pytest.raises(UserError, match=r"0\.tar/1\.jpg is too large: 1,073,741,824 bytes"):
+        huge.read()
+    os.mkfifo(tmp_path / "1.tar")
+    assert [*read_shards(tmp_path / "1.tar", reports.append)] == []
+    assert reports[1].endswith("1.tar is a pipe or a device, not a file")
