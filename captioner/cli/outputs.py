@@ -93,13 +93,15 @@ class Outputs:
         self._add_rows: AddRows | None = None
         is_described = any(getattr(options, name) for name in PLACES)
         self._descriptions = Descriptions(options, photos) if is_described else None
-        self._has_lines = bool(options.resume and os.path.exists(options.jsonl))
+        self._has_lines = bool(options.resume and options.jsonl and os.path.exists(options.jsonl))
         tables = ((name, getattr(options, name)) for name in _TABLES)
         written = chain(tables, chain.from_iterable(map(self._files, photos)))
         given = [(f"--{name}", os.fspath(p)) for name, p in written if p not in (None, "-")]
         check_files(given, options.overwrite or self._has_lines, folders=("--words",))
         if self._has_lines:
             self._keep_finished()
+        elif options.resume and options.text and self._descriptions:
+            self.finished = {photo for photo in photos if self._descriptions.has_text(photo)}
         done = () if options.html else self.finished
         self.remaining = {name: photos[name] for name in photos if name not in done}
 
@@ -265,8 +267,11 @@ def _check_options(options: argparse.Namespace, photos: int) -> None:
     others = (options.parquet, options.html, options.overlay, options.gif, options.words)
     if tables.count("-") > 1 or "-" in others:
         raise UserError("standard output takes one of --json, --jsonl and --csv, and nothing else")
-    if options.resume and options.jsonl in (None, "-"):
-        raise UserError("--resume needs --jsonl FILE; the other tables are written from it")
+    is_text_alone = options.text and not any((*tables, *others, options.xmp, options.embed))
+    if options.resume and options.jsonl in (None, "-") and not is_text_alone:
+        raise UserError(
+            "--resume needs --jsonl FILE, from which the other tables are written, or --text alone"
+        )
     if not 0 <= options.strength <= 1:
         raise UserError(f"--strength {options.strength} is not between 0 and 1")
     if options.html:
