@@ -70,8 +70,8 @@ class CaptionTask:
         start = None
         if resumed:
             vocabulary = Vocabulary.load(folder / WORDS)
-            present = Vocabulary.build(captions, recipe.minimum_count)
-            if new := [word for word in present.words if word not in vocabulary]:
+            ordinary = Vocabulary.build(captions, recipe.minimum_count).words[len(SPECIAL_WORDS) :]
+            if new := [word for word in ordinary if word not in vocabulary]:
                 some = f"{counted(len(new), 'word')} of the captions, {new[0]!r} the first, came"
                 advice = "--start-from with another --out learns them"
                 print(f"{some} after the run began, and its vocabulary lacks them; {advice}")
