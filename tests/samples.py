@@ -20,6 +20,8 @@ from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.cli.descriptions import merged_xmp
+from captioner.data.xmp import Description
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
@@ -103,6 +105,11 @@ def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     photo(seed, size).save(path)
     return path
+
+
+def write_xmp(path: Path, description: Description) -> None:
+    """Merge a description into a sidecar, of a photo that no person described."""
+    path.write_bytes(merged_xmp(path, description))
 
 
 def publish_weights(

@@ -50,15 +50,14 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_search(parser, SearchOptions)
     group = parser.add_argument_group("output")
     add = partial(shared.add_option, group)
-    lines = group.add_mutually_exclusive_group()
-    shared.add_option(lines, "--format", "TEXT", "of a line, such as '{path}\\t{caption}'")
-    shared.add_option(lines, "--quiet", "", "print nothing but errors")
+    add("--format", "TEXT", "of a line, and of --text, such as 'sks style, {caption}'")
+    add("--quiet", "", "print nothing but errors")
     add("--json", "FILE", "write captions, words and log-probabilities at the end")
     add("--jsonl", "FILE", "the same, a line a photo, batch by batch")
     add("--csv", "FILE", "write captions as a table at the end")
     add("--parquet", "FILE", "the same table as Parquet")
     add("--csv-for", "PROGRAM", "excel: tabs and UTF-16, for any language", choices=("excel",))
-    add("--resume", "", "keep what --jsonl has of unchanged photos")
+    add("--resume", "", "keep what --jsonl has of unchanged photos, or --text alone")
     add("--overwrite", "", "replace files, texts and descriptions that are there already")
     add("--overlay", "PATH", "draw a panel a word: a picture, or a folder for many")
     add("--words", "FOLDER", "draw each word's map as a JPEG")
@@ -180,6 +179,12 @@ def formatted(form: str, values: Mapping[str, Any]) -> str:
         raise UserError(f"--format {form} is not understood: {error}; {known}") from None
 
 
+def formatted_caption(form: str, path: str, caption: Caption, rank: int = 1) -> str:
+    """A line for a caption of a photo in the format of --format."""
+    values = {name: getattr(caption, name, None) for name in FIELDS}
+    return formatted(form, {**values, "path": path, "caption": caption.text, "rank": rank})
+
+
 def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None) -> Iterator[str]:
     """A line `path: sentence` for each caption of a photo.
 
@@ -188,8 +193,7 @@ def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None)
     versions = (caption, *caption.alternatives)
     for rank, version in enumerate(versions, start=1):
         if form:
-            values = {name: getattr(version, name, None) for name in FIELDS}
-            yield formatted(form, {**values, "path": path, "caption": version.text, "rank": rank})
+            yield formatted_caption(form, path, version, rank)
             continue
         notes = [version.doubt] if version.doubt else []
         if len(versions) > 1:

@@ -10,13 +10,16 @@ import subprocess
 import tempfile
 from base64 import b64decode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from captioner import files
 from captioner.caption.caption import Caption
+from captioner.cli.caption import formatted_caption
 from captioner.cli.program import on_a_line, report
+from captioner.data.photo_descriptions import packet_words_of_person, words_of_person
 from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
@@ -31,7 +34,7 @@ class Descriptions:
         are_files = all(isinstance(source, str) for source in photos.values())
         if not are_files or str(DEMO_PHOTO) in photos:
             raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
-        if options.embed and not options.dry_run and not shutil.which("exiftool"):
+        if options.embed and not shutil.which("exiftool"):
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
         self._options, self._least_confidence = options, options.min_confidence or 0
@@ -44,18 +47,31 @@ class Descriptions:
         for photo, places in self._places.items():
             for _, path in places:
                 self._owners[path].setdefault(files.real_path(photo), photo)
+        if not options.dry_run:
+            for folder in {path.parent for path in self._owners}:
+                for suffix in (".xmp", ".txt"):  # Such a file is written in less than a second.
+                    files.remove_temporaries(folder, age=60, suffix=suffix)
         self._embedder: Embedder | None = None
         self._notes: Counter[str] = Counter()
+        self._kept = ""  # The description by a person of the photo that is written.
 
     def files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
         """If its caption is sure enough, a photo's sidecars and itself, with their options."""
         if (confidence or 0) >= self._least_confidence:
-            yield from self._places[photo]
-            if self._options.embed:
+            if self._options.embed:  # First: exiftool may find words of a person that we do not.
                 yield "embed", Path(photo)
+            yield from self._places[photo]
+
+    def has_text(self, photo: str) -> bool:
+        """Whether there is a text beside a photo."""
+        return any(option == "text" and holds_text(path) for option, path in self._places[photo])
 
     def write(self, photo: str, caption: Caption) -> tuple[dict[str, str], list[str]]:
-        """Write `files`, or say what would be written; returns those written, and problems."""
+        """Write `files`, or say what would be written; returns those written, and problems.
+
+        A description by a person is what the photo's description is: the caption then goes into no
+        sidecar and not into the photo, but its keywords do.
+        """
         if not caption.words:
             return {}, []
         if (caption.confidence or 0) < self._least_confidence:
@@ -66,8 +82,27 @@ class Descriptions:
         keywords += [caption.doubt] if caption.doubt else []
         text, language = on_a_line(caption.text), caption.language or ENGLISH
         description = Description(text, keywords, language, caption.confidence)
-        write = partial(self._write, description=description)
-        written, problems = files.write_each(self.files(photo, caption.confidence), write)
+        places, problems, kept = [*self.files(photo, caption.confidence)], [], ""
+        if any(option != "text" for option, _ in places) and not self._options.overwrite:
+            try:
+                kept = words_of_person(Path(photo))
+            except UserError as error:  # What cannot be read may be a person's.
+                problems.append(str(error))
+                places = [each for each in places if each[0] == "text"]
+        self._kept = "" if kept == text else kept
+        if self._kept and not keywords:  # There is nothing to make a sidecar of.
+            places = [each for each in places if each[0] != "xmp" or os.path.lexists(each[1])]
+        line = text
+        if form := self._options.format:
+            line = formatted_caption(form, photo, caption).removesuffix("\n")
+        write = partial(self._write, description=description, line=line)
+        written, more = files.write_each(places, write)
+        problems += more
+        if self._kept:
+            self._notes["photos that keep their description by a person"] += 1
+            problems.append(
+                f"{photo} keeps its description {self._kept!r}; --overwrite replaces it"
+            )
         return {} if self._options.dry_run else written, problems
 
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
@@ -78,36 +113,40 @@ class Descriptions:
         """
         path, xmp = Path(photo), self._options.xmp
         with_suffix, without = path.with_name(f"{path.name}.xmp"), path.with_suffix(".xmp")
-        if xmp == "lightroom" and (without.exists() or not with_suffix.exists()):
+        if xmp == "lightroom" and (os.path.exists(without) or not os.path.exists(with_suffix)):
             yield "xmp", without
         elif xmp:
             yield "xmp", with_suffix
         if self._options.text:
             yield "text", path.with_suffix(".txt")
 
-    def _write(self, option: str, path: Path, description: Description) -> None:
-        """Write one of `files`."""
-        overwrite = self._options.overwrite
-        owners = self._owners[path].values()
+    def _write(self, option: str, path: Path, description: Description, line: str) -> None:
+        """Write one of `files`; a dry run announces it instead."""
+        options, owners = self._options, self._owners[path].values()
         if len(owners) > 1:
             hint = ", or give --xmp-for digikam" if option == "xmp" else ""
             of = " and of ".join(owners)
             raise UserError(f"{path} would be of {of}, and is not written; rename one{hint}")
-        if self._options.dry_run:
-            keywords = () if option == "text" else description.keywords
-            report(f"{path} would get {', '.join(map(repr, (description.caption, *keywords)))}")
-        elif option == "text":
-            line = f"{description.caption}\n"
-            if path.exists() and not overwrite and files.read_text(path) != line:
-                raise UserError(f"{path} holds another text; --overwrite replaces it")
-            files.write_text(path, line)
+        if option == "embed":
+            self._embedder = self._embedder or Embedder()
+            is_described, overwrite = bool(self._kept), options.overwrite
+            found = self._embedder.embed(
+                path, description, is_described, overwrite, is_dry=options.dry_run
+            )
+            self._kept = self._kept or found
         else:
-            write: Callable[[Path, Description, bool], bool] = write_xmp
-            if option == "embed":
-                self._embedder = self._embedder or Embedder()
-                write = self._embedder.embed
-            if not write(path, description, overwrite):
-                self._notes["descriptions by others that stay; --overwrite replaces them"] += 1
+            if option == "text":
+                content = _text_content(path, line, options.overwrite)
+            else:
+                content = merged_xmp(path, description, is_described=bool(self._kept))
+            if options.dry_run:
+                _check_replaceable(path)
+            else:
+                files.write_bytes(path, content)
+        if options.dry_run:
+            words = [] if self._kept else [description.caption]
+            texts = [line] if option == "text" else [*words, *description.keywords]
+            report(f"{path} would get {', '.join(map(repr, texts)) or 'nothing'}")
 
     def close(self) -> None:
         """End exiftool, and say what was left out."""
@@ -118,14 +157,33 @@ class Descriptions:
                 report(f"{note}: {count:,}")
 
 
-def write_xmp(path: Path, description: Description, overwrite: bool = False) -> bool:
-    """Write the description into an XMP file, merged with what is there; see `Embedder.embed`."""
+def holds_text(path: Path) -> bool:
+    """Whether there is a text beside a photo: an empty one is none."""
+    return os.path.lexists(path) and bool(files.read_text(path).strip())
+
+
+def _text_content(path: Path, line: str, overwrite: bool) -> bytes:
+    """The new content of a text. Raises `UserError` if it holds another."""
+    if not overwrite and holds_text(path) and files.read_text(path) != f"{line}\n":
+        raise UserError(f"{path} holds another text; --overwrite replaces it")
+    return f"{line}\n".encode("utf-8", "backslashreplace")
+
+
+def merged_xmp(path: Path, description: Description, is_described: bool = False) -> bytes:
+    """The content of an XMP file with the description merged in; see `XmpPacket.merge`."""
     with files.refuse_os_errors(f"cannot read {path}"):
         content = path.read_bytes() if os.path.lexists(path) else None
     packet = XmpPacket(content, str(path))
-    is_set = packet.merge(description, overwrite)
-    files.write_bytes(path, packet.as_file())
-    return is_set
+    packet.merge(description, is_described)
+    return packet.as_file()
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise `UserError` where a file could not be written."""
+    with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
+        if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
+            raise UserError(f"cannot write {path}: it is a folder")
+    files.check_writable(f"writing {path}", Path(os.path.realpath(path)).parent)
 
 
 class Embedder:
@@ -142,10 +200,19 @@ class Embedder:
             start_new_session=True,  # Ctrl-C lets it finish its photo.
         )
 
-    def embed(self, photo: Path, description: Description, overwrite: bool = False) -> bool:
+    def embed(
+        self,
+        photo: Path,
+        description: Description,
+        is_described: bool = False,
+        overwrite: bool = False,
+        is_dry: bool = False,
+    ) -> str:
         """Write the description into a photo: all else stays as it is, pixels and date as well.
 
-        Returns whether it was set: a description by others stays unless `overwrite`.
+        is_described: by a person, elsewhere: only keywords are written. So they are, unless
+            `overwrite`, if a person described the photo inside; returns that description, or "".
+        is_dry: do all but replace the photo.
         """
         path = os.path.realpath(photo)
         answer = self._run("-j", "-b", "-G0", "-FileType", "-XMP", "-IPTC:all", path)
@@ -163,24 +230,34 @@ class Embedder:
         keywords = [*map(str, keywords if isinstance(keywords, list) else [keywords])]
         packet = XmpPacket(block, f"the XMP of {photo}")
         old_keywords = packet.own_texts("subject")
+        own_texts = packet.own_texts("description")
         iptc_caption = str(tags.get("IPTC:Caption-Abstract", "")).strip()
-        is_set = packet.merge(description, overwrite, iptc_caption, keywords)
+        words = "" if overwrite else packet_words_of_person(packet, iptc_caption)
+        words = "" if words == description.caption else words
+        is_described = is_described or bool(words)
+        packet.merge(description, is_described, keywords)
         arguments = []
         if tags.get("File:FileType") in ("JPEG", "TIFF"):  # Others have no place for IPTC.
             if not any(name.startswith("IPTC:") for name in tags):  # Old texts are not recoded.
                 arguments.append("-CodedCharacterSet=UTF8")
-            if is_set:
+            if not is_described:
                 arguments.append(f"-IPTC:Caption-Abstract={description.caption}")
+            elif iptc_caption in own_texts:
+                arguments.append("-IPTC:Caption-Abstract=")
             new_keywords = packet.own_texts("subject")
             arguments += [f"-IPTC:Keywords-={word}" for word in (*old_keywords, *new_keywords)]
             arguments += [f"-IPTC:Keywords+={word}" for word in new_keywords]
         with tempfile.TemporaryDirectory() as folder:
             block_path = Path(folder, "block.xmp")
             block_path.write_bytes(packet.as_block())
-            arguments += [f"-XMP<={block_path}", "-P", "-overwrite_original", path]
+            target = ["-overwrite_original"]
+            if is_dry:
+                _check_replaceable(photo)
+                target = ["-o", os.path.join(folder, f"photo{photo.suffix}")]
+            arguments += [f"-XMP<={block_path}", "-P", *target, path]
             if problem := self._run(*arguments):
                 raise UserError(f"cannot embed the caption in {photo}: {problem}")
-        return is_set
+        return words
 
     def close(self) -> None:
         """End the process."""

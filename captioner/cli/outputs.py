@@ -20,8 +20,9 @@ from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.caption.photos import Captioned
 from captioner.cli.descriptions import Descriptions
+from captioner.cli.program import report
 from captioner.cli.shared_options import check_files
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.render import save
 from captioner.render.page import PageItem, save_html
@@ -88,18 +89,21 @@ class Outputs:
         self._options, self._photos, self._names = options, photos, output_names(photos)
         self._inputs = {files.real_path(photo) for photo in photos} if options.words else set()
         self._records: list[Record] = []
+        self._renamed: dict[str, str] = {}  # In --jsonl: other spellings of paths.
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
         is_described = any(getattr(options, name) for name in PLACES)
         self._descriptions = Descriptions(options, photos) if is_described else None
-        self._has_lines = bool(options.resume and os.path.exists(options.jsonl))
+        self._has_lines = bool(options.resume and options.jsonl and os.path.exists(options.jsonl))
         tables = ((name, getattr(options, name)) for name in _TABLES)
         written = chain(tables, chain.from_iterable(map(self._files, photos)))
         given = [(f"--{name}", os.fspath(p)) for name, p in written if p not in (None, "-")]
         check_files(given, options.overwrite or self._has_lines, folders=("--words",))
         if self._has_lines:
             self._keep_finished()
+        elif options.resume and options.text and self._descriptions:
+            self.finished = {photo for photo in photos if self._descriptions.has_text(photo)}
         done = () if options.html else self.finished
         self.remaining = {name: photos[name] for name in photos if name not in done}
 
@@ -228,7 +232,9 @@ class Outputs:
         """
         path = self._options.jsonl
         origin = os.path.normpath(self._options.model), self._options.language
-        for record in _latest(path):
+        gone: dict[str, int] = {}
+        self._find_renamed()
+        for record in _latest(path, self._renamed):
             photo = record["image"]
             if "error" in record:
                 continue
@@ -242,12 +248,31 @@ class Outputs:
                 if not self._is_finished(photo, record):
                     continue
                 self.finished.add(photo)
+            elif _is_gone(photo):
+                beside = record.get("files", {})
+                gone[photo] = sum(os.path.lexists(each) for each in beside.values())
             self._collect(record)
+        if gone:
+            count, first = counted(len(gone), "record"), min(gone)
+            files_left = counted(sum(gone.values()), "file")
+            report(
+                f"{path} has {count} of photos that are gone, {first} the first, for which "
+                f"{files_left} were written; they stay"
+            )
         self._drop_replaced_lines()  # And an unfinished last one.
+
+    def _find_renamed(self) -> None:
+        """Find the records of these photos under other spellings of their paths."""
+        recorded = {record["image"] for record in _read_lines(self._options.jsonl)}
+        unknown = recorded - self._photos.keys()
+        if unknown and (new := self._photos.keys() - recorded):
+            name_of = {files.real_path(photo): photo for photo in new}
+            found = {photo: name_of.get(files.real_path(photo)) for photo in sorted(unknown)}
+            self._renamed = {photo: name for photo, name in found.items() if name}
 
     def _drop_replaced_lines(self) -> None:
         with files.atomic_path(self._options.jsonl) as temporary:
-            _write_lines(temporary, _latest(self._options.jsonl))
+            _write_lines(temporary, _latest(self._options.jsonl, self._renamed))
 
     def _is_finished(self, photo: str, record: Record) -> bool:
         """Whether the photo has the size and time of its record, and its files are there."""
@@ -256,7 +281,10 @@ class Outputs:
         if self._descriptions:
             wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))
         return bool(state and state.items() <= record.items()) and all(
-            written.get(option) == os.fspath(path) and path.exists() for option, path in wanted
+            option in written
+            and files.real_path(written[option]) == files.real_path(path)
+            and path.exists()
+            for option, path in wanted
         )
 
 
@@ -265,8 +293,11 @@ def _check_options(options: argparse.Namespace, photos: int) -> None:
     others = (options.parquet, options.html, options.overlay, options.gif, options.words)
     if tables.count("-") > 1 or "-" in others:
         raise UserError("standard output takes one of --json, --jsonl and --csv, and nothing else")
-    if options.resume and options.jsonl in (None, "-"):
-        raise UserError("--resume needs --jsonl FILE; the other tables are written from it")
+    is_text_alone = options.text and not any((*tables, *others, options.xmp, options.embed))
+    if options.resume and options.jsonl in (None, "-") and not is_text_alone:
+        raise UserError(
+            "--resume needs --jsonl FILE, from which the other tables are written, or --text alone"
+        )
     if not 0 <= options.strength <= 1:
         raise UserError(f"--strength {options.strength} is not between 0 and 1")
     if options.html:
@@ -327,10 +358,22 @@ def _write_lines(path: str | Path, records: Iterable[Record], mode: str = "w") -
         file.writelines(files.json_text(record, indent=None) for record in records)
 
 
-def _latest(path: str) -> Iterator[Record]:
-    """The last record of each photo in JSON lines."""
-    latest = {record["image"]: number for number, record in enumerate(_read_lines(path))}
-    for number, record in enumerate(_read_lines(path)):
+def _is_gone(photo: str) -> bool:
+    """Whether there is neither the photo nor the shard that it is in."""
+    places = (photo, *map(str, Path(photo).parents))
+    return photo != "-" and not os.path.lexists(photo) and not any(map(os.path.isfile, places))
+
+
+def _latest(path: str, renamed: Mapping[str, str]) -> Iterator[Record]:
+    """The last record of each photo in JSON lines. renamed: their new names, by the old."""
+
+    def records() -> Iterator[Record]:
+        for record in _read_lines(path):
+            name = record["image"]
+            yield {**record, "image": renamed.get(name, name)}
+
+    latest = {record["image"]: number for number, record in enumerate(records())}
+    for number, record in enumerate(records()):
         if latest[record["image"]] == number:
             yield record
 

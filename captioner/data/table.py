@@ -1,7 +1,4 @@
-"""A table of photos and captions: CSV, TSV, JSONL, JSON, Parquet, WebDataset's tars, a folder.
-
-Descriptions in photos are XMP, IPTC (*Information Interchange Model 4.2*, 2:120) and EXIF (*2.32*).
-"""
+"""A table of photos and captions: CSV, TSV, JSONL, JSON, Parquet, WebDataset's tars, a folder."""
 
 from __future__ import annotations
 
@@ -12,20 +9,16 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from PIL import ExifTags
-from PIL.IptcImagePlugin import getiptcinfo
-
 from captioner.data.example import SPLIT_OF, Collector, Problems
-from captioner.data.xmp import XmpPacket
+from captioner.data.photo_descriptions import photo_descriptions
 from captioner.errors import UserError, counted
-from captioner.files import existing_path, parse_json, read_text, refuse_os_errors
-from captioner.vision.images import IMAGE_SUFFIXES, find_images, is_leftover, opened
+from captioner.files import existing_path, parse_json, read_text
+from captioner.vision.images import IMAGE_SUFFIXES, find_images, is_leftover
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
 KNOWN = (
@@ -335,43 +328,3 @@ def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
             lines = numbered_lines(text.read().decode("utf-8-sig", "surrogateescape"))
             described["caption"] = [line for _, line in lines]
         yield name, described | record
-
-
-def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
-    """Where the descriptions of a photo are, their texts, and whether captioner wrote them.
-
-    The first counts most; those that cameras write are left out.
-    """
-    sources: list[tuple[str, XmpPacket, list[str]]] = []
-    for sidecar in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
-        if os.path.isfile(sidecar):
-            with refuse_os_errors(f"cannot read {sidecar}"):
-                packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
-            sources.append(("with an XMP sidecar", packet, [packet.description]))
-    block, texts = None, []
-    with suppress(Exception), opened(photo) as image:  # The reader of its pixels names damage.
-        xmp = image.info.get("xmp")
-        block = xmp.rstrip(b"\0 ") if isinstance(xmp, bytes) else None
-        iptc = (getiptcinfo(image) or {}).get((2, 120), b"")
-        texts.append(_decoded(iptc if isinstance(iptc, bytes) else iptc[0]))
-        exif = image.getexif().get(ExifTags.Base.ImageDescription, "")
-        texts.append(_decoded(exif.encode("latin-1")))  # As Pillow decodes it.
-    packet = XmpPacket(block, f"the XMP of {photo}")
-    sources.append(("described inside", packet, [packet.description, *texts]))
-    for place, packet, described in sources:
-        for text in map(str.strip, described):
-            if text and not any(fnmatchcase(text.lower(), each) for each in _camera_descriptions()):
-                yield place, text, text in packet.own_texts("description")
-
-
-def _decoded(content: bytes) -> str:
-    """Text in UTF-8, or else in Latin-1."""
-    with suppress(UnicodeDecodeError):
-        return content.decode()
-    return content.decode("latin-1")
-
-
-@cache
-def _camera_descriptions() -> list[str]:
-    """Patterns of the descriptions by cameras and programs, in lower case."""
-    return read_text(Path(__file__).with_name("camera_descriptions.txt")).lower().split("\n")[:-1]

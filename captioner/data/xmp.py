@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from lxml import etree
@@ -22,7 +23,17 @@ _RDF, _DC, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 # `captioner` holds copies of what captioner wrote, to know it again.
 _ITEM = f"{_RDF}li"
 
+# Properties that describe a photo; programs show the first before the others.
+_DESCRIBING = (
+    f"{_DC}description",
+    "{http://ns.adobe.com/tiff/1.0/}ImageDescription",
+    "{http://ns.adobe.com/exif/1.0/}UserComment",
+)
+
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+_NO_TEXT = (_LANGUAGE, f"{_RDF}parseType", f"{_RDF}about")
+_BESIDE_ITEMS = ".//text()[not(ancestor::rdf:li)][normalize-space()]"
 
 _EMPTY = b"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
 <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>"""
@@ -59,9 +70,20 @@ class XmpPacket:
             raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
 
     @property
-    def description(self) -> str:
-        """The default for all languages, which stands first; "" if there is none."""
-        return next(iter(_texts(self._items(f"{_DC}description", "Alt"))), "")
+    def descriptions(self) -> list[str]:
+        """All texts that describe the photo, in any language and form; the default stands first."""
+        found = []
+        parts = self._rdf.getroottree().iterfind(f".//{_RDF}RDF/*")
+        for name, part in product(_DESCRIBING, list(parts)):
+            found.append(part.get(name, ""))
+            for element in part.iterchildren(name):
+                items = sorted(element.iter(_ITEM), key=lambda each: _language(each) != "x-default")
+                found += map(_text, items or [element])
+                if items and (
+                    beside := "".join(element.xpath(_BESIDE_ITEMS, namespaces=_NAMESPACES))
+                ):
+                    found.append(beside)
+        return [text for text in dict.fromkeys(map(str.strip, found)) if text]
 
     def own_texts(self, name: str) -> list[str]:
         """The texts that captioner wrote as `description`, or as `subject`, which is keywords."""
@@ -70,23 +92,24 @@ class XmpPacket:
     def merge(
         self,
         description: Description,
-        overwrite: bool = False,
-        iptc_caption: str = "",
+        is_described: bool = False,
         iptc_keywords: Sequence[str] = (),
-    ) -> bool:
+    ) -> None:
         """Set `dc:description`, which is the default for all languages, and `dc:subject`.
 
-        overwrite: replace a description that captioner did not write; otherwise it stays.
-        iptc_caption, iptc_keywords: beside the packet in a photo. True: the description was set.
+        is_described: by a person, here or elsewhere: only keywords are set, and the description
+            that captioner wrote is withdrawn. iptc_keywords: beside the packet in a photo.
         """
-        is_set = self._describe(description, overwrite, iptc_caption)
+        if is_described:
+            self._withdraw()
+        else:
+            self._describe(description)
         self._set_keywords(description.keywords, iptc_keywords)
         confidence = self._property(f"{_OWN}confidence")
-        if description.confidence is None:
+        if is_described or description.confidence is None:
             confidence.getparent().remove(confidence)
         else:
             confidence.text = f"{description.confidence:.2f}"
-        return is_set
 
     def as_file(self) -> bytes:
         """The packet as the content of an XMP file."""
@@ -101,39 +124,44 @@ class XmpPacket:
         content: str = etree.tostring(root, encoding="unicode", with_tail=False)
         return _BLOCK % content.encode()
 
-    def _describe(self, description: Description, overwrite: bool, iptc_caption: str) -> bool:
-        """Set the description; False if another's is there that is not to be replaced."""
+    def _withdraw(self) -> None:
+        """Remove the descriptions that captioner wrote."""
+        own = self._items(f"{_OWN}description")
+        texts = set(_texts(own))
+        own.getparent().getparent().remove(own.getparent())
+        for element in list(self._rdf.iter(f"{_DC}description")):
+            for item in list(element.iter(_ITEM)):
+                if _text(item) in texts:
+                    item.getparent().remove(item)
+            if not _text(element):
+                element.getparent().remove(element)
+
+    def _describe(self, description: Description) -> None:
+        """Set the description, in place of those of no language and of its own."""
         caption, languages = description.caption, ("x-default", description.language)
         lowered = [tag.lower() for tag in languages]
         own = self._items(f"{_OWN}description")
-        replaceable = {"", caption, *_texts(own)}
-        if iptc_caption not in replaceable and not overwrite:
-            return False
+        own_texts = {caption, *_texts(own)}
         descriptions = self._items(f"{_DC}description", "Alt")
-        items = descriptions.findall(_ITEM)
-        replaced = [each for each in items if each.get(_LANGUAGE, "x-default").lower() in lowered]
-        texts = ((item.text or "").strip() for item in replaced)
-        if not overwrite and not replaceable.issuperset(texts):
-            return False
-        for item in replaced:
-            descriptions.remove(item)
+        for item in descriptions.findall(_ITEM):
+            if _language(item) in lowered:
+                descriptions.remove(item)
         for place, tag in enumerate(languages):
             item = etree.Element(_ITEM, {_LANGUAGE: tag})
             item.text = caption
             descriptions.insert(place, item)
         own.clear()
-        _add(own, (text for text in dict.fromkeys(_texts(descriptions)) if text in replaceable))
-        return True
+        _add(own, (text for text in dict.fromkeys(_texts(descriptions)) if text in own_texts))
 
     def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> None:
         """Replace the keywords that captioner wrote; those of the user stay."""
         own, subjects = self._items(f"{_OWN}subject"), self._items(f"{_DC}subject")
-        own_texts = _texts(own)
+        own_texts = set(_texts(own))
         own.clear()
         for item in subjects.findall(_ITEM):
-            if item.text in own_texts:
+            if _text(item) in own_texts:
                 subjects.remove(item)
-        others = {*_texts(subjects), *iptc_keywords} - set(own_texts)
+        others = {*_texts(subjects), *iptc_keywords} - own_texts
         for array in (own, subjects):
             _add(array, (word for word in keywords if word not in others))
 
@@ -157,14 +185,27 @@ class XmpPacket:
         parent = self._property(name)
         for found in parent.iterchildren(*(f"{_RDF}{form}" for form in ("Alt", "Bag", "Seq"))):
             return found
-        text, parent.text = (parent.text or "").strip(), None
+        text = _text(parent)
+        parent.clear(keep_tail=True)  # It may be a structure, with attributes.
         array = etree.SubElement(parent, f"{_RDF}{kind}")
         _add(array, [text] if text else [])
         return array
 
 
 def _texts(array: etree._Element) -> list[str]:
-    return [item.text or "" for item in array.findall(_ITEM)]
+    return [_text(item) for item in array.findall(_ITEM)]
+
+
+def _text(element: etree._Element) -> str:
+    """All text of an element: also after comments, in nested elements, and as attributes."""
+    texts = [str(element.xpath("string()"))]
+    for each in element.iter(etree.Element):
+        texts += [value for name, value in each.attrib.items() if name not in _NO_TEXT]
+    return " ".join(filter(None, map(str.strip, texts)))
+
+
+def _language(item: etree._Element) -> str:
+    return str(item.get(_LANGUAGE, "x-default")).lower()
 
 
 def _add(array: etree._Element, texts: Iterable[str]) -> None:

@@ -71,6 +71,11 @@ class CaptionTask:
         start = None
         if resumed:
             vocabulary = Vocabulary.load(folder / WORDS)
+            ordinary = Vocabulary.build(captions, recipe.minimum_count).words[len(SPECIAL_WORDS) :]
+            if new := [word for word in ordinary if word not in vocabulary]:
+                some = f"{counted(len(new), 'word')} of the captions, {new[0]!r} the first, came"
+                advice = "--start-from with another --out learns them"
+                print(f"{some} after the run began, and its vocabulary lacks them; {advice}")
         elif recipe.start_from is not None:
             start = load_model(model_folder(recipe.start_from))
             vocabulary = first_words(start.vocabulary, captions, recipe.minimum_count)

@@ -125,6 +125,10 @@ def feature_stores(
     with engine.fail_together():
         for name, record in records.items():
             with StoreWriter(folder / name, record, engine.rank, engine.world_size) as writer:
+                changed = writer.forget_changed([*map(_state, splits[name])])
+                if changed:  # In one process alone.
+                    count = counted(len(changed), "photo")
+                    print(f"encoded again: {count} that changed, {changed[0]} the first")
                 if not (batches := writer.missing(features.batch_size)):
                     continue
                 load = Loader(partial(_load_for_store, recipe, splits[name]), workers)
@@ -154,6 +158,18 @@ def feature_stores(
             count = counted(len(photos), "photo")
             print(f"left out {count} that could not be read, the first: {reason}")
     return stores
+
+
+def _state(example: Example) -> tuple[int, ...]:
+    """The size and time of change of a photo's file or shard; none of a picture in memory."""
+    path = example.path
+    if isinstance(path, Image.Image):
+        return ()
+    try:
+        found = os.stat(path if isinstance(path, Path) else path.shard)
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns
 
 
 def _load_for_store(

@@ -7,12 +7,11 @@ import pytest
 from data_samples import captions, photos, read
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from samples import write_parquet, write_tar
+from samples import write_parquet, write_tar, write_xmp
 
-from captioner.cli.descriptions import write_xmp
 from captioner.data.example import Problems
+from captioner.data.photo_descriptions import photo_descriptions
 from captioner.data.readers import format_of, read_splits
-from captioner.data.table import photo_descriptions
 from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
 from captioner.vision.images import is_leftover
@@ -201,13 +200,14 @@ def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path
 OWN = Description("a dog", [])
 
 
-def packet(description: str) -> bytes:
+def packet(description: str, german: str = "Hund") -> bytes:
     """As another program writes it."""
     return (
         '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF '
         'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description '
         'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:description><rdf:Alt>'
-        f'<rdf:li xml:lang="x-default">{description}</rdf:li><rdf:li xml:lang="de">Hund</rdf:li>'
+        f'<rdf:li xml:lang="x-default">{description}</rdf:li>'
+        f'<rdf:li xml:lang="de">{german}</rdf:li>'
         "</rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>"
     ).encode()
 
@@ -249,7 +249,8 @@ def found(photo: Path) -> list[tuple[str, bool]]:
 def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
     for name in ("a.jpg", "a.png", "a.webp", "a.tif"):
         photo = save(tmp_path / name, packet(" A dog &amp; a cat\n"), "From EXIF")
-        assert found(photo) == [("A dog & a cat", False), ("From EXIF", False)]
+        expected = ["A dog & a cat", "Hund", "From EXIF"]
+        assert found(photo) == [(text, False) for text in expected]
     for encoding in ("utf-8", "latin-1"):
         caption = "Ein Hündchen".encode(encoding)
         photo = save(tmp_path / "a.jpg", exif="From EXIF", caption=caption)
@@ -259,8 +260,8 @@ def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
 def test_cameras_describe_nothing(tmp_path: Path) -> None:
     for text in ("SONY DSC", "OLYMPUS DIGITAL CAMERA  ", "DCIM\\1\\DJI.JPG"):
         # Lightroom copies such a text from EXIF into the sidecar.
-        (tmp_path / "a.xmp").write_bytes(packet(text))
-        assert found(save(tmp_path / "a.jpg", packet(text), text)) == []
+        (tmp_path / "a.xmp").write_bytes(packet(text, text))
+        assert found(save(tmp_path / "a.jpg", packet(text, text), text)) == []
     assert found(save(tmp_path / "a.jpg", exif="A SONY DSC dog")) == [("A SONY DSC dog", False)]
 
 

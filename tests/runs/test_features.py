@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from run_samples import Config, ended, merged, recipe_of, start, write_config
-from samples import Output, Patch
+from samples import Output, Patch, save_photo
 
 from captioner.errors import UserError
 from captioner.runs import features
@@ -110,3 +110,21 @@ def test_several_processes_make_one_store(config: Config, tmp_path: Path) -> Non
         assert output.count(line) == 1
     found = {name: FeatureStore(tmp_path / "store" / name) for name in ("train", "validation")}
     assert_same_rows(found, filled(config, tmp_path / "alone"))
+
+
+def test_photos_that_changed_under_their_name_are_encoded_again(
+    config: Config, capsys: Output
+) -> None:
+    before = extract_features(recipe_of(config), Engine())["train"]
+    old = before.read(range(before.record.rows))
+    train, _, _ = read_training(recipe_of(config).data)
+    save_photo(Path(str(train[2].path)), 99, (64, 48))
+    capsys.readouterr()
+    after = extract_features(recipe_of(config), Engine())["train"]
+    assert f"encoded again: 1 photo that changed, {train[2].name} the first" in (
+        capsys.readouterr().out
+    )
+    new = after.read(range(before.record.rows))
+    count = len(train)
+    changed = [row for row in range(2 * count) if not torch.equal(old[row], new[row])]
+    assert changed == [2, 2 + count]

@@ -126,3 +126,23 @@ def test_marks_without_a_record_are_not_taken_for_this_store(tmp_path: Path) -> 
     (tmp_path / "record.json").unlink()
     assert fill(tmp_path) == list(range(20))
     assert_whole(tmp_path)
+
+
+def test_rows_of_changed_photos_are_written_again(tmp_path: Path) -> None:
+    """Also those mirrored; temporary files of a killed run go."""
+    (tmp_path / ".captioner-0123.npy").write_bytes(b"")
+    record, states = RECORD.replace(mirrored=True), [(number, 1) for number in range(20)]
+
+    def rows_written(states: list[tuple[int, int]]) -> tuple[list[str], list[int]]:
+        with StoreWriter(tmp_path, record) as writer:
+            changed, batches = writer.forget_changed(states), writer.missing(4)
+            for rows in batches:
+                writer.write(rows, vectors(rows))
+        return changed, [row for rows in batches for row in rows]
+
+    assert rows_written(states) == ([], list(range(40)))
+    assert not list(tmp_path.glob(".captioner-*"))
+    assert rows_written(states) == ([], [])
+    states[3], states[17] = (3, 2), (5, 1)
+    assert rows_written(states) == (["3.jpg", "17.jpg"], [3, 17, 23, 37])
+    assert rows_written(states) == ([], [])

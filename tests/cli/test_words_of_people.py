@@ -1,0 +1,258 @@
+"""A description by a person stays the photo's, wherever it stands; and dry runs tell the truth."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from samples import CAPTION, Output, write_xmp
+
+from captioner.caption.caption import Caption
+from captioner.cli.main import build_parser, main
+from captioner.cli.outputs import Outputs
+from captioner.data.photo_descriptions import words_of_person
+from captioner.data.xmp import Description, XmpPacket
+
+MINE = "my own words"
+DESCRIBED = "<dc:description><rdf:Alt><rdf:li xml:lang='{}'>{}</rdf:li></rdf:Alt></dc:description>"
+
+
+def packet(properties: str, attributes: str = "") -> bytes:
+    return (
+        "<x:xmpmeta xmlns:x='adobe:ns:meta/'><rdf:RDF "
+        "xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'><rdf:Description "
+        "xmlns:tiff='http://ns.adobe.com/tiff/1.0/' xmlns:dc='http://purl.org/dc/elements/1.1/' "
+        f"{attributes}>{properties}</rdf:Description></rdf:RDF></x:xmpmeta>"
+    ).encode()
+
+
+def own_packet() -> bytes:
+    own = XmpPacket(None, "new")
+    own.merge(Description("a cat", ["cat"]))
+    return own.as_block()
+
+
+FORMS = {
+    "a foreign language": DESCRIBED.format("de-DE", MINE),
+    "the language c": DESCRIBED.format("c", MINE),
+    "after a comment": DESCRIBED.format("x-default", f"<!-- c -->{MINE}"),
+    "after an instruction": DESCRIBED.format("x-default", f"<?p i?>{MINE}"),
+    "in an element": DESCRIBED.format("x-default", "<dc:b>my own</dc:b> words"),
+    "a structure": "<dc:description rdf:parseType='Resource'><rdf:value>my own words</rdf:value>"
+    "</dc:description>",
+    "a value as attribute": f"<dc:description rdf:value='{MINE}'/>",
+    "an item's attribute": "<dc:description><rdf:Alt><rdf:li rdf:value='my own words'/></rdf:Alt>"
+    "</dc:description>",
+    "plain, after a comment": f"<dc:description><!-- c -->{MINE}</dc:description>",
+    "beside an array": f"<dc:description>{MINE}<rdf:Alt/></dc:description>",
+    "a second property": DESCRIBED.format("x-default", "") + DESCRIBED.format("fr", MINE),
+    "of TIFF": f"<tiff:ImageDescription>{MINE}</tiff:ImageDescription>",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_description_in_any_form_is_a_persons(form: str, folder: Path, capsys: Output) -> None:
+    assert [text for text in XmpPacket(packet(FORMS[form]), "it").descriptions if text == MINE]
+    content = packet(FORMS[form])
+    Path("a.xmp").write_bytes(content)
+    assert main([*CAPTION, "a.png", "--xmp"]) == 2
+    assert f"a.png keeps its description '{MINE}'; --overwrite" in capsys.readouterr().err
+    after = XmpPacket(Path("a.xmp").read_bytes(), "it")
+    assert after.descriptions == XmpPacket(content, "it").descriptions
+    assert after.own_texts("description") == []
+    assert main([*CAPTION, "a.png", "--xmp", "--overwrite"]) == 0
+    found = XmpPacket(Path("a.xmp").read_bytes(), "it")
+    assert found.descriptions[0] == found.own_texts("description")[0]
+
+
+def save(path: Path, xmp: bytes = b"", **tags: Any) -> None:
+    """A photo with a packet and the EXIF tags ImageDescription, XPComment and UserComment."""
+    exif, text = Image.Exif(), PngInfo()
+    for number, name in ((0x010E, "description"), (0x9C9C, "comment")):
+        if name in tags:
+            exif[number] = tags[name]
+    if "user" in tags:
+        exif[0x8769] = {0x9286: tags["user"]}
+    if xmp:
+        text.add_itxt("XML:com.adobe.xmp", xmp.decode())
+    if "png" in tags:
+        text.add_text("Description", tags["png"])
+    Image.new("RGB", (40, 30), "red").save(path, exif=exif, pnginfo=text, xmp=xmp)
+
+
+INSIDE: dict[str, dict[str, Any]] = {
+    "XMP": {"xmp": packet(DESCRIBED.format("de-DE", MINE))},
+    "EXIF": {"description": MINE},
+    "Windows": {"comment": f"{MINE}\0".encode("utf-16-le")},
+    "ASCII": {"user": b"ASCII\0\0\0" + MINE.encode()},
+    "UNICODE": {"user": b"UNICODE\0" + MINE.encode("utf-16-be")},
+    "PNG": {"png": MINE},
+}
+
+
+@pytest.mark.parametrize("place", INSIDE)
+def test_a_description_inside_keeps_the_machines_out_of_a_new_sidecar(
+    place: str, folder: Path, capsys: Output
+) -> None:
+    save(Path("a.png"), **INSIDE[place])
+    assert words_of_person(Path("a.png")) == MINE
+    assert main([*CAPTION, "a.png", "b.png", "--xmp"]) == 2
+    errors = capsys.readouterr().err
+    assert f"a.png keeps its description '{MINE}'; --overwrite replaces it" in errors
+    assert "photos that keep their description by a person: 1" in errors
+    if Path("a.xmp").exists():  # Keywords alone.
+        assert XmpPacket(Path("a.xmp").read_bytes(), "it").descriptions == []
+    assert XmpPacket(Path("b.xmp").read_bytes(), "it").descriptions
+
+
+def test_what_cameras_write_is_nobodys(folder: Path) -> None:
+    tags = {"description": "SONY DSC", "user": b"ASCII\0\0\0Screenshot"}
+    save(Path("a.png"), packet(DESCRIBED.format("x-default", "SONY DSC")), **tags)
+    assert words_of_person(Path("a.png")) == ""
+    assert main([*CAPTION, "a.png", "--xmp"]) == 0
+
+
+def test_the_machines_is_withdrawn_where_a_person_describes_the_photo_later(folder: Path) -> None:
+    write_xmp(Path("a.xmp"), Description("a cat", ["cat"]))
+    save(Path("a.png"), description=MINE)
+    assert main([*CAPTION, "a.png", "--xmp"]) == 2
+    found = XmpPacket(Path("a.xmp").read_bytes(), "it")
+    assert found.descriptions == found.own_texts("description") == []
+
+
+def test_an_empty_text_is_none_and_texts_resume_and_have_a_form(folder: Path) -> None:
+    Path("a.txt").write_text(" \n")
+    assert main([*CAPTION, "a.png", "--text", "--quiet", "--format", "sks, {caption}"]) == 0
+    assert Path("a.txt").read_text().startswith("sks, ")
+    Path("a.txt").write_text("mine")
+    assert main([*CAPTION, "a.png", "b.png", "--text", "--resume"]) == 0
+    assert Path("a.txt").read_text() == "mine"
+    assert Path("b.txt").read_text().strip()
+    assert main([*CAPTION, "a.png", "--text", "--json", "o.json", "--resume"]) == 2
+
+
+def test_what_killed_runs_left_beside_photos_goes(folder: Path) -> None:
+    old, new = Path(".captioner-0.xmp"), Path(".captioner-1.xmp")
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (1, 1))
+    assert main([*CAPTION, "a.png", "--xmp"]) == 0
+    assert (old.exists(), new.exists()) == (False, True)  # The new one may be being written.
+
+
+def test_keywords_of_twenty_thousand_are_merged() -> None:
+    words = [f"w{number}" for number in range(20_000)]
+    content = packet("")
+    for _ in range(2):
+        merged = XmpPacket(content, "it")
+        merged.merge(Description("a dog", words))
+        content = merged.as_file()
+    assert XmpPacket(content, "it").own_texts("subject") == words
+
+
+SIDECARS: dict[str, bytes | None] = {
+    "none": None,
+    "empty": packet(""),
+    "machine": own_packet(),
+    "camera": packet(DESCRIBED.format("x-default", "SONY DSC")),
+    "person": packet(DESCRIBED.format("x-default", MINE)),
+    "foreign": packet(DESCRIBED.format("de-DE", MINE)),
+    "the same": packet(DESCRIBED.format("en", "a dog")),
+    "unreadable": b"<x",
+}
+INSIDES = [{}, {"xmp": own_packet()}, {"xmp": b"<x"}, *INSIDE.values()]
+TEXTS = [None, "", "a dog\n", MINE]
+STATES = st.tuples(
+    st.sampled_from(sorted(SIDECARS)),
+    st.sampled_from(range(len(INSIDES))),
+    st.sampled_from(TEXTS),
+    st.sampled_from(["", "a.xmp", "a.txt", "a.png.xmp"]),  # A folder in the place of a file.
+    st.booleans(),  # A folder that takes no files, but from root.
+)
+OPTIONS = ["--xmp", "--xmp-for digikam", "--text", "--overwrite"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run(photos: list[str], options: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """What was written by photo and option, and the problems."""
+    arguments = build_parser().parse_args(["caption", *photos, *options])
+    outputs = Outputs(arguments, {photo: photo for photo in photos})
+    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
+    written, problems = {}, []
+    for photo in photos:
+        assert outputs._descriptions is not None
+        written[photo], more = outputs._descriptions.write(photo, replace(caption, sure=True))
+        problems += more
+    outputs.finish()
+    return written, problems
+
+
+def assert_dry_run_is_true(folder: Path, states: list[Any], options: list[str]) -> None:
+    photos = []
+    for number, (sidecar, inside, text, blocked, is_closed) in enumerate(states):
+        place = folder / str(number)
+        place.mkdir()
+        save(place / "a.png", **INSIDES[inside])
+        if (content := SIDECARS[sidecar]) is not None:
+            (place / "a.xmp").write_bytes(content)
+        if text is not None:
+            (place / "a.txt").write_text(text)
+        if blocked:
+            (place / blocked).unlink(missing_ok=True)
+            (place / blocked).mkdir()
+        place.chmod(0o500 if is_closed else 0o700)
+        photos.append(str(place / "a.png"))
+    before, announced = contents(folder), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("captioner.cli.descriptions.report", announced.append)
+        written, problems = run(photos, [*options, "--dry-run"])
+    assert not any(written.values())
+    assert contents(folder) == before
+    told = {each.partition(" would get ")[0]: each for each in announced if " would get " in each}
+    written, real_problems = run(photos, options)
+    assert {path for each in written.values() for path in each.values()} == told.keys()
+    assert [each.partition(":")[0] for each in real_problems] == [
+        each.partition(":")[0] for each in problems
+    ]
+    after = contents(folder)
+    assert {path for path in after if after[path] != before.get(path)} <= told.keys()
+    for path, sentence in told.items():
+        if path.endswith(".xmp"):
+            is_set = XmpPacket(after[path], path).own_texts("description") == ["a dog"]
+            assert is_set == ("'a dog'" in sentence)
+        elif path.endswith(".txt"):
+            assert after[path] == b"a dog\n"
+    for place in folder.iterdir():
+        place.chmod(0o700)
+
+
+@given(st.lists(STATES, min_size=1, max_size=4), st.sets(st.sampled_from(OPTIONS)))
+@settings(deadline=None)
+def test_a_dry_run_announces_what_the_run_does(states: list[Any], options: set[str]) -> None:
+    given_options = [word for option in sorted(options | {"--xmp"}) for word in option.split()]
+    with TemporaryDirectory() as folder:
+        assert_dry_run_is_true(Path(folder), states, given_options)
+
+
+@pytest.mark.exiftool
+@given(st.lists(STATES, min_size=1, max_size=4), st.sets(st.sampled_from(OPTIONS)))
+@settings(deadline=None, max_examples=10)
+def test_a_dry_run_of_embedding_announces_what_the_run_does(
+    states: list[Any], options: set[str]
+) -> None:
+    if shutil.which("exiftool") is None:
+        pytest.skip("needs exiftool (Debian's libimage-exiftool-perl)")
+    given_options = [word for option in sorted(options) for word in option.split()]
+    with TemporaryDirectory() as folder:
+        assert_dry_run_is_true(Path(folder), states, ["--embed", *given_options])
