@@ -53,6 +53,8 @@ class Caption:
     score: log-probability after length normalisation, by which a search ranks.
     confidence: expected share of its content words that people use for the photo; see
         `captioner.caption.confidence`. None without calibration or search.
+    word_confidence: T probabilities that a person says the word, or the same in other words; None
+        of function words. None without such a calibration, of captions in another language too.
     sure: whether the confidence is at least the model's limit. None without confidence.
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
         given and read again; of other photos a small copy is kept.
@@ -70,6 +72,7 @@ class Caption:
     alternatives: tuple[Caption, ...] = field(default=(), repr=False)
     score: float | None = None
     confidence: float | None = None
+    word_confidence: tuple[float | None, ...] | None = field(default=None, repr=False)
     sure: bool | None = None
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
     language: str | None = None
@@ -150,6 +153,7 @@ class Caption:
             "word_log_probabilities": list(self.word_log_probabilities),
             "score": self.score,
             "confidence": self.confidence,
+            "word_confidence": self.word_confidence and list(self.word_confidence),
             "sure": self.sure,
             "language": self.language,
             "original": self.original and self.original.to_dict(),
