@@ -56,7 +56,7 @@ class WordWeights(Config):
     number: float = Field(0.0, description="added for numbers and quantities")
 
 
-Weights = TypeVar("Weights", ConfidenceWeights, WordWeights)
+Weights = TypeVar("Weights", bound=ConfidenceWeights | WordWeights)
 
 
 class Confidence(Config):
@@ -163,6 +163,6 @@ def fit_weights(
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
     fitted = weights.detach()
-    by_unit = fitted[1:] / deviation  # (R,)
-    values = [float(fitted[0] - by_unit @ mean), *by_unit.tolist()]
+    slopes = fitted[1:] / deviation  # (R,)
+    values = [float(fitted[0] - slopes @ mean), *slopes.tolist()]
     return kind(**dict(zip(kind.model_fields, values, strict=True)))
