@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -117,7 +116,7 @@ class Caption:
             *self.drawn(),
             title=title,
             doubt=self.drawn_doubt,
-            probabilities=[math.exp(term) for term in self.word_log_probabilities] or None,
+            probabilities=self.word_confidence,
             strength=strength,
             language=self.language or ENGLISH,
         )
@@ -127,7 +126,8 @@ class Caption:
         photo, _, _, region = self.drawn()
         captions = []
         for each in (self, *self.alternatives):
-            notes = each.drawn_doubt, each.language or ENGLISH, each.confidence
+            language = each.language or ENGLISH
+            notes = each.drawn_doubt, language, each.confidence, each.word_confidence
             captions += [PageCaption(each.words, each.attention, *notes)] if each.words else []
         return PageItem.of(photo, region, captions, title)
 

@@ -43,6 +43,8 @@ export const startPhotos = (model) => {
     for (const word of caption.words) {
       const span = document.createElement("span");
       span.className = "word";
+      const share = caption.word_confidence?.[word];
+      if (share != null && share < DOUBTFUL) span.classList.add("doubtful");
       span.textContent = word;
       words.append(span, " ");
     }
@@ -190,10 +192,10 @@ export const startPhotos = (model) => {
     const probability = root.querySelector(".probability");
     root.addEventListener("wordshown", ({ detail }) => {
       const caption = detail && item.answer?.captions[detail.row];
-      const share = caption && Math.exp(caption.word_log_probabilities[detail.word]);
-      probability.textContent = caption
-        ? `“${caption.words[detail.word]}”: ${(100 * share).toFixed(0)} % likely`
-        : "";
+      const share = caption?.word_confidence?.[detail.word];
+      probability.textContent = share == null
+        ? ""
+        : `“${caption.words[detail.word]}”: ${(100 * share).toFixed(0)} % likely`;
     });
     for (const button of root.querySelectorAll("[data-format]")) {
       button.addEventListener("click", () =>
