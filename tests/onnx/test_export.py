@@ -23,7 +23,7 @@ from samples import (
 import captioner
 import captioner.onnx
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import Confidence
+from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
@@ -43,7 +43,8 @@ def make_calibrated() -> Captioner:
     model = make_captioner()
     model.ngrams = some_ngrams(len(model.vocabulary), 0.5)
     weights = confidence_weights(1.0, 0.5, 0.3, 0.1, -0.02)
-    model.confidence = Confidence(weights=weights, unsure_below=0.45)
+    words = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, action=0.4)
+    model.confidence = Confidence(weights=weights, unsure_below=0.45, words=words)
     return model
 
 
