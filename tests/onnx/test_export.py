@@ -63,6 +63,7 @@ def test_captions_maps_and_confidence_are_the_captioners(exported: Path, tmp_pat
         {"n_best": 4, "beam": 6, "length_normalisation": 0.7},
         {"n_best": 5, "beam": 5, "maximum_length": 3},
         {"beam": 1},
+        {"cautious": True, "n_best": 2},
         {"n_best": 3, "block_ngrams": 2, "repeat_distance": 3},
     ):
         found = graphs.caption(photos, batch_size=5, **options)
