@@ -39,7 +39,8 @@ def shorter_forms(caption: Caption, can_end: CanEnd) -> Iterator[Caption]:
     kinds = word_kinds(caption.words)
     for length in range(2, len(caption.words)):
         words = caption.words[:length]
-        is_end = kinds[length - 1] not in (None, "quality", "number") and kinds[length] is None
+        is_end = kinds[length - 1] not in (None, "quality", "number")
+        is_end &= kinds[length] in (None, "action")
         if is_end and can_end(words):
             terms = caption.word_log_probabilities[:length]
             yield replace(

@@ -38,6 +38,9 @@ def test_shorter_forms_end_as_people_end_theirs() -> None:
         "a black dog is running",
         "a black dog is running on the beach",
     ]
+    parked = caption("a red car parked in the snow", 0.5, 0.5, 0.5, 0.5)
+    ends = [form.text for form in shorter_forms(parked, lambda words: True)]
+    assert ends == ["a red car", "a red car parked"]
     first = forms[0]
     assert (first.words, first.word_confidence) == (("a", "black", "dog"), (None, 0.8, 0.9))
     assert (first.log_probability, first.word_log_probabilities) == (-1.5, (-0.5,) * 3)
