@@ -81,6 +81,11 @@ def assert_same_captions(found: Sequence[Caption], expected: Sequence[Caption]) 
         maps = [torch.as_tensor(each.attention) for each in (ours, theirs)]
         torch.testing.assert_close(*maps, rtol=1e-3, atol=1e-5)
         assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-4)
+        scores = [
+            [-1 if score is None else score for score in each.word_confidence or ()]
+            for each in (ours, theirs)
+        ]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-4)
         assert (ours.region, ours.sure) == (theirs.region, theirs.sure)
         assert_same_captions(ours.alternatives, theirs.alternatives)
 

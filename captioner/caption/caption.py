@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -53,6 +52,8 @@ class Caption:
     score: log-probability after length normalisation, by which a search ranks.
     confidence: expected share of its content words that people use for the photo; see
         `captioner.caption.confidence`. None without calibration or search.
+    word_confidence: T probabilities that a person says the word, or the same in other words; None
+        of function words. None without such a calibration, of captions in another language too.
     sure: whether the confidence is at least the model's limit. None without confidence.
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
         given and read again; of other photos a small copy is kept.
@@ -70,6 +71,7 @@ class Caption:
     alternatives: tuple[Caption, ...] = field(default=(), repr=False)
     score: float | None = None
     confidence: float | None = None
+    word_confidence: tuple[float | None, ...] | None = field(default=None, repr=False)
     sure: bool | None = None
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
     language: str | None = None
@@ -114,7 +116,7 @@ class Caption:
             *self.drawn(),
             title=title,
             doubt=self.drawn_doubt,
-            probabilities=[math.exp(term) for term in self.word_log_probabilities] or None,
+            probabilities=self.word_confidence,
             strength=strength,
             language=self.language or ENGLISH,
         )
@@ -124,7 +126,8 @@ class Caption:
         photo, _, _, region = self.drawn()
         captions = []
         for each in (self, *self.alternatives):
-            notes = each.drawn_doubt, each.language or ENGLISH, each.confidence
+            language = each.language or ENGLISH
+            notes = each.drawn_doubt, language, each.confidence, each.word_confidence
             captions += [PageCaption(each.words, each.attention, *notes)] if each.words else []
         return PageItem.of(photo, region, captions, title)
 
@@ -150,6 +153,7 @@ class Caption:
             "word_log_probabilities": list(self.word_log_probabilities),
             "score": self.score,
             "confidence": self.confidence,
+            "word_confidence": self.word_confidence and list(self.word_confidence),
             "sure": self.sure,
             "language": self.language,
             "original": self.original and self.original.to_dict(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, overload
@@ -12,8 +13,9 @@ import numpy
 from PIL import Image
 
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
+from captioner.caption.cautious import cautious_caption
 from captioner.caption.confidence import Confidence
-from captioner.decoding.options import SearchOptions
+from captioner.decoding.options import ORDER, SearchOptions
 from captioner.errors import UserError
 from captioner.outcomes import (
     MOST_WORKERS,
@@ -60,6 +62,8 @@ class PhotoCaptioner(ABC):
     search: SearchOptions  # The default options.
     vocabulary: Vocabulary
     confidence: Confidence | None
+    ngrams: Any = None  # Sorted keys of the n-grams that people wrote; see `Constraints`.
+    ngram_order: int = ORDER
     load_translation: Callable[[str], Translate] | None = None  # For a language, if there is any.
 
     @property
@@ -92,15 +96,38 @@ class PhotoCaptioner(ABC):
         found = self.find_hypotheses(annotations, search, draws) if len(annotations) else ()
         captions = []
         for hypotheses in found:
+            kept = hypotheses if search.cautious else hypotheses[: search.n_best]
             best = []
-            for each in hypotheses[: search.n_best]:
+            for each in kept:
                 words = [self.vocabulary.words[token] for token in each.tokens]
                 terms = each.token_log_probabilities
                 best.append(self._caption(words, terms, each.attention, each.score))
             if self.confidence is not None:
                 best = self.confidence.judge(best)
+            if search.cautious:
+                best = self._cautious(best)[: search.n_best]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
         return captions
+
+    def _cautious(self, captions: list[Caption]) -> list[Caption]:
+        """The captions of a photo, the cautious one before them."""
+        if self.confidence is None or self.confidence.words is None:
+            raise UserError("'cautious' needs a model with word confidences: captioner calibrate")
+        chosen = cautious_caption(captions, self.confidence.doubtful_below, self.can_end)
+        return [chosen, *(each for each in captions if each.text != chosen.text)]
+
+    def can_end(self, words: Sequence[str]) -> bool:
+        """Whether people end a caption with these words; True of a model without n-grams."""
+        if self.ngrams is None:
+            return True
+        tokens = [*self.vocabulary.encode(words)][1 - self.ngram_order :]
+        starts = [self.vocabulary.start] * (self.ngram_order - 1 - len(tokens))
+        key = 0
+        for token in (*starts, *tokens, self.vocabulary.end):
+            key = key * len(self.vocabulary) + token
+        places = range(len(self.ngrams))
+        place = bisect_left(places, key, key=lambda place: int(self.ngrams[place]))
+        return place in places and int(self.ngrams[place]) == key
 
     def _caption(
         self, words: Sequence[str], terms: Sequence[float], maps: Any, score: float | None = None

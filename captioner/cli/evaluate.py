@@ -102,6 +102,7 @@ def _add_scores(parser: argparse.ArgumentParser) -> shared.Add:
     about = f"bootstrap confidence intervals (default: {CONFIDENCE})"
     add("--confidence", "SHARE", about, nargs="?", type=float, const=CONFIDENCE)
     add("--fluency", "FILE", "people's captions, one a line: count captions worded as these are")
+    add("--words", "", "the share of content words that are true, by kind: people, actions, ...")
     shared.add_outputs(add, csv="write the scores of every image")
     return add
 

@@ -38,7 +38,15 @@ PLACES = ("xmp", "text", "embed")
 """The options of `Descriptions`."""
 
 _TABLES = ("parquet", "jsonl", "json", "csv", "html")
-_OF_CAPTION = ("caption", "log_probability", "score", "confidence", "sure", "language")
+_OF_CAPTION = (
+    "caption",
+    "log_probability",
+    "score",
+    "confidence",
+    "sure",
+    "word_confidence",
+    "language",
+)
 _OF_PHOTO = ("model", "bytes", "modified", "error")
 _COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *PLACES, *_OF_PHOTO)
 _NUMBERS = {"rank": "int32", "bytes": "int64", "sure": "bool"} | dict.fromkeys(
@@ -342,7 +350,11 @@ def _rows(record: Record) -> Iterator[Record]:
     """One row a caption."""
     of_photo = {key: record.get(key) for key in ("image", *_OF_PHOTO)} | record.get("files", {})
     for rank, version in enumerate([record, *record.get("alternatives", [])], start=1):
-        yield {**of_photo, "rank": rank, **{key: version.get(key) for key in _OF_CAPTION}}
+        row = {**of_photo, "rank": rank, **{key: version.get(key) for key in _OF_CAPTION}}
+        if scores := row["word_confidence"]:
+            pairs = zip(version["words"], scores, strict=True)
+            row["word_confidence"] = ", ".join(f"{w} {n:.2f}" for w, n in pairs if n is not None)
+        yield row
 
 
 def _csv_text(records: Sequence[Record], is_excel: bool) -> str:

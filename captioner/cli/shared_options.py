@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 from captioner.cli.program import report
 from captioner.data.example import Problems
-from captioner.decoding.options import SearchOptions
+from captioner.decoding.options import AnySearch
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import check_writable, real_path, write_json, write_text
 from captioner.tables import csv_text
 
-Search = TypeVar("Search", bound=SearchOptions)
+Search = TypeVar("Search", bound=AnySearch)
 
 Commands = Any  # argparse's private _SubParsersAction
 Run = Callable[[argparse.Namespace], int | None]
@@ -132,7 +132,7 @@ def add_machine(
 
 
 def add_search(
-    parser: argparse.ArgumentParser, kind: type[SearchOptions], explained_in: str = ""
+    parser: argparse.ArgumentParser, kind: type[AnySearch], explained_in: str = ""
 ) -> None:
     """Add an option for every field of a search.
 

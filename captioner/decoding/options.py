@@ -28,8 +28,8 @@ hypothesis can be ranked and saved as JSON."""
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # The options that need `sample`.
 
 
-class SearchOptions(Config):
-    """How captions are searched for."""
+class AnySearch(Config):
+    """How captions and translations are searched for."""
 
     beam: int = Field(5, ge=1, le=1_000, description="beam size; 1 is greedy search")
     n_best: int = Field(
@@ -106,7 +106,15 @@ class SearchOptions(Config):
         return Constraints(**{name: getattr(self, name) for name in names}, **others)
 
 
-class TranslationSearch(SearchOptions):
+class SearchOptions(AnySearch):
+    """How captions are searched for."""
+
+    cautious: bool = Field(
+        False, description="of the beam's captions and their beginnings, say nothing doubtful"
+    )
+
+
+class TranslationSearch(AnySearch):
     """How translations are searched for."""
 
     maximum_length: Length = Field(

@@ -11,22 +11,31 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import Confidence, fit_weights, regressors
+from captioner.caption.confidence import (
+    Confidence,
+    ConfidenceWeights,
+    WordWeights,
+    fit_weights,
+    regressors,
+    word_regressors,
+)
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.score import caption_examples
+from captioner.evaluation.word_kinds import true_words
 from captioner.evaluation.word_precision import word_precision
 from captioner.tables import Row, text_table
+from captioner.text.kinds import KINDS, word_kinds
 
 NOTHING_SHARE = 0.02
 """What all pictures of nothing count beside all photos."""
@@ -36,8 +45,16 @@ NOTHING_PICTURES = 16
 LEAST_CAPTIONS = 8
 """Fewest captions of a split that a confidence is fitted to."""
 
-Observed = list[tuple[Caption, float]]
-"""Captions, each with its observed share of content words."""
+
+class Observation(NamedTuple):
+    """A caption, its observed share of content words, and whether each of these is true."""
+
+    caption: Caption
+    share: float
+    truth: list[bool]
+
+
+Observed = list[Observation]
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,7 @@ class CalibrationReport:
                 rows.append((f"  fifth {number}", *fifth.values()))
             rows += [
                 ("  all", found["expected"], found["observed"], found["photos"]),
+                *((f"  {words}", *each.values()) for words, each in found["words"].items()),
                 ("  unsure", found["unsure"]),
                 ("  sure, and no content word true", found["sure_without"]),
             ]
@@ -112,8 +130,12 @@ def _observe(
     photos, captions = zip(*found, strict=True)
     corpus = Corpus([each.words for each in captions], [each.words for each in photos])
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
-    pairs = zip(captions, shares, strict=True)
-    observed = [(caption, share) for caption, share in pairs if not math.isnan(share)]
+    truths = [
+        [is_true for is_true in true_words(caption.words, each.words) if is_true is not None]
+        for caption, each in zip(captions, photos, strict=True)
+    ]
+    rows = map(Observation, captions, shares, truths)
+    observed = [each for each in rows if not math.isnan(each.share)]
     if len(observed) < LEAST_CAPTIONS:
         raise UserError(
             f"calibration needs {LEAST_CAPTIONS} captions with a content word, and the model wrote "
@@ -130,7 +152,10 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
         pixels = np.asarray(captioner.preprocessing.load(example.path))
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
-    return [(caption, 0.0) for caption in captioner.caption(pictures)]
+    return [
+        Observation(caption, 0.0, [False] * len(list(filter(None, word_kinds(caption.words)))))
+        for caption in captioner.caption(pictures)
+    ]
 
 
 def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
@@ -138,33 +163,65 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     sizes, splits = [len(group) for group in groups], len(groups) - 1
     weights = np.array([1 / splits] * splits + [NOTHING_SHARE])
     counts = torch.from_numpy(np.repeat(weights * sum(sizes[:-1]) / sizes, sizes))  # (N,)
-    captions, shares = zip(*chain.from_iterable(groups), strict=True)
+    captions, shares, truths = zip(*chain.from_iterable(groups), strict=True)
     features = torch.from_numpy(regressors(captions))  # (N, R)
-    fitted = fit_weights(features, torch.tensor(shares, dtype=torch.float64), counts)
-    return Confidence(weights=fitted, unsure_below=unsure_below)
+    observed = torch.tensor(shares, dtype=torch.float64)
+    fitted = fit_weights(ConfidenceWeights, features, observed, counts)
+    confidence = Confidence(weights=fitted, unsure_below=unsure_below)
+    words = torch.from_numpy(word_regressors(confidence.judge(captions)))  # (W, R')
+    is_true = torch.tensor([*chain.from_iterable(truths)], dtype=torch.float64)  # (W,)
+    counts = counts.repeat_interleave(torch.tensor([len(each) for each in truths]))  # (W,)
+    return confidence.replace(words=fit_weights(WordWeights, words, is_true, counts))
 
 
 def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]:
     """Confidences held against the observed share of content words, by name.
 
     expected, observed: means over all photos. fifths: the same of a fifth of the photos, by
-    confidence, the lowest first. unsure: share of photos whose caption is unsure. sure_without:
-    share of photos whose caption is sure and has no content word of a reference.
+    confidence, the lowest first. words: of the content words by fifths, kinds and all. unsure:
+    share of photos whose caption is unsure. sure_without: share of photos whose caption is sure and
+    has no content word of a reference.
     """
-    judged = [each for fitted, part in parts for each in fitted.judge([each for each, _ in part])]
-    scores = torch.tensor([caption.confidence for caption in judged], dtype=torch.float64)  # (N,)
-    observed = chain.from_iterable(part for _, part in parts)
-    shares = torch.tensor([share for _, share in observed], dtype=torch.float64)  # (N,)
-    sure = torch.tensor([bool(caption.sure) for caption in judged])  # (N,)
-
-    def means(rows: Tensor) -> dict[str, float]:
-        expected, observed = float(scores[rows].mean()), float(shares[rows].mean())
-        return {"expected": expected, "observed": observed, "photos": len(rows)}
-
-    order = scores.argsort()
+    seen = list(chain.from_iterable(part for _, part in parts))
+    judged = [
+        caption
+        for fitted, part in parts
+        for caption in fitted.judge([each.caption for each in part])
+    ]
+    scores = np.array([caption.confidence for caption in judged])  # (N,)
+    shares = np.array([each.share for each in seen])  # (N,)
+    sure = np.array([bool(caption.sure) for caption in judged])  # (N,)
+    rows = np.arange(len(seen))
     return {
-        **means(order),
-        "fifths": [means(rows) for rows in order.tensor_split(5)],
-        "unsure": float((~sure).double().mean()),
-        "sure_without": float((sure & (shares == 0)).double().mean()),
+        **_means(scores, shares, rows, "photos"),
+        "fifths": [_means(scores, shares, fifth, "photos") for fifth in _fifths(scores)],
+        "words": _word_reliability(judged, [is_true for each in seen for is_true in each.truth]),
+        "unsure": float((~sure).mean()),
+        "sure_without": float((sure & (shares == 0)).mean()),
     }
+
+
+def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> dict[str, Any]:
+    """Confidences of content words held against their truth: fifths of the words, kinds, all."""
+    kinds = np.array([kind for each in captions for kind in word_kinds(each.words) if kind])
+    judged = chain.from_iterable(each.word_confidence or () for each in captions)
+    scores = np.array([score for score in judged if score is not None])  # (W,)
+    groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(scores), 1)}
+    groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
+    groups["all words"] = np.arange(len(scores))
+    is_true = np.array(truth)
+    return {
+        name: _means(scores, is_true, rows, "words") for name, rows in groups.items() if len(rows)
+    }
+
+
+def _fifths(scores: NDArray[Any]) -> list[NDArray[Any]]:
+    """The places of each fifth of the scores (N,), the lowest first."""
+    return np.array_split(scores.argsort(kind="stable"), 5)
+
+
+def _means(
+    scores: NDArray[Any], observed: NDArray[Any], rows: NDArray[Any], counted: str
+) -> dict[str, float]:
+    expected, found = float(scores[rows].mean()), float(observed[rows].mean())
+    return {"expected": expected, "observed": found, counted: len(rows)}

@@ -28,6 +28,7 @@ from captioner.evaluation.hallucination import chair
 from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
 from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
+from captioner.evaluation.word_kinds import words_by_kind
 from captioner.evaluation.word_precision import word_precision
 from captioner.evaluation.wording import fluency, text_diversity
 from captioner.files import write_json
@@ -53,8 +54,8 @@ class CaptionScores:
     details: by name, in JSON beside the scores. Always the number of `images` and of further ones
         with references, `references_without_caption`; of BLEU, lengths in words; if asked for,
         `document_frequency` with its number of `images`, `diversity`, `fluency`, `hallucination`,
-        `intervals` and `comparison` with their `confidence`, and `exact match`, the share of
-        captions that equal a reference.
+        `words`, `intervals` and `comparison` with their `confidence`, and `exact match`, the share
+        of captions that equal a reference.
     """
 
     image_ids: Sequence[ImageId]
@@ -94,7 +95,11 @@ class CaptionScores:
             about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
             found["in brackets"], intervals = confidence, {**intervals, "in brackets": about}
         sections = [found.pop(n) for n in ("diversity", "fluency", "hallucination") if n in found]
+        by_kind = found.pop("words", {})
         parts = [figures_table(found, intervals), *map(figures_table, sections)]
+        if by_kind:
+            head: Row = ("content words", *by_kind["all"])
+            parts.append(text_table([head, *((k, *each.values()) for k, each in by_kind.items())]))
         if comparison is not None:
             first, second, scores = comparison.values()
             share = f"{100 * confidence:g} %"
@@ -178,6 +183,7 @@ class Scorer:
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
     fluency: a file of people's captions that the model has not learned from, one a line.
+    words: split the content words by kind, and say which are true.
     on_problem: refuse or skip bad records of the files of captions; `problems` has them.
     """
 
@@ -190,6 +196,7 @@ class Scorer:
     instances: Sequence[str | Path] = ()
     synonyms: str | Path | None = None
     fluency: str | Path | None = None
+    words: bool = False
     on_problem: OnProblem = "refuse"
     problems: list[Problems] = field(default_factory=list, init=False)
 
@@ -233,6 +240,8 @@ class Scorer:
         found["diversity"] = text_diversity(words, training)
         if self.people is not None:
             found["fluency"] = fluency(words, truth, self.people)
+        if self.words:
+            found["words"] = words_by_kind(words, truth)
         if self.instances:
             instances, synonyms = CocoInstances(self.instances), read_synonyms(self.synonyms)
             categories = [instances.categories(image) for image in captions]

@@ -56,7 +56,7 @@ class OnnxCaptioner(PhotoCaptioner):
         self.vocabulary = Vocabulary.from_json({"words": description.words}, str(path))
         size = len(self.vocabulary)
         self._repeatable = numpy.isin(numpy.arange(size), description.repeatable)  # (V,)
-        self._ngrams = _ngrams(folder, size) if description.has_ngrams else None
+        self.ngrams = _ngrams(folder, size) if description.has_ngrams else None
         self._encoder, self._start, self._step = (
             _session(folder / f"{name}.onnx") for name in ("encoder", "start", "step")
         )
@@ -89,7 +89,7 @@ class OnnxCaptioner(PhotoCaptioner):
             terms, weights, hidden, cell = self._step.run(None, inputs)
             return terms, weights, {"hidden": hidden, "cell": cell}
 
-        rules = Rules(search, self._repeatable, self._ngrams)
+        rules = Rules(search, self._repeatable, self.ngrams)
         state = {"hidden": hidden, "cell": cell}
         return beam_search(step, state, len(annotations), rules)
 

@@ -29,6 +29,7 @@ from captioner.text.languages import ENGLISH
 
 UNIT = 1e-5  # Value of 1 in the maps of the page: whole numbers keep it small.
 _LONGEST_SIDE = 1000
+DOUBTFUL = 0.5  # Words of less confidence are paler.
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class PageCaption:
     doubt: str = ""  # Shown below it, such as "not sure".
     language: str = "en"
     confidence: float | None = None  # Shown in colour.
+    word_confidence: Sequence[float | None] | None = None  # Doubtful words are paler.
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
 
 
 def _caption(caption: PageCaption, wording: SimpleNamespace) -> str:
-    spans = " ".join(f'<span class="word">{escaped(word) or "?"}</span>' for word in caption.words)
+    scores = caption.word_confidence or [None] * len(caption.words)
+    spans = " ".join(map(_word, caption.words, scores))
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
     if (confidence := caption.confidence) is not None:
         style = f'style="--confidence:{confidence:.2f}" title="{wording.confidence}"'
@@ -156,6 +159,14 @@ def _caption(caption: PageCaption, wording: SimpleNamespace) -> str:
 <textarea class="edited" aria-label="{wording.edit}" dir="auto" rows="2" hidden></textarea>
 </li>
 """
+
+
+def _word(word: str, confidence: float | None) -> str:
+    kind, title = "word", ""
+    if confidence is not None:
+        kind += " doubtful" * (confidence < DOUBTFUL)
+        title = f' title="{round(100 * confidence)} %"'
+    return f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>'
 
 
 def _button(name: str, label: str, pressed: str) -> str:

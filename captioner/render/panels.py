@@ -10,7 +10,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageOps
 
 from captioner.render.overlay import Region, check_maps, fit, overlay
-from captioner.render.page import phrases
+from captioner.render.page import DOUBTFUL, phrases
 from captioner.render.typography import (
     BACKGROUND,
     DOUBT_INK,
@@ -33,12 +33,13 @@ FLATTEST = 0.6  # Shorter side of a panel, of `panel_size`, at least, as far as 
 
 
 class _Cell(NamedTuple):
-    """A panel, its width in half panels (1 or 2), its word, and a note below the word."""
+    """A panel, its width in half panels (1 or 2), its word in an ink, and a note below it."""
 
     picture: Image.Image
     units: int
     word: str = ""
     note: str = ""
+    ink: Colour = INK
 
 
 def panels(
@@ -48,7 +49,7 @@ def panels(
     region: Region,
     title: str = "",
     doubt: str = "",
-    probabilities: Sequence[float] | None = None,
+    probabilities: Sequence[float | None] | None = None,
     panel_size: int = 260,
     strength: float = 0.8,
     language: str = "en",
@@ -61,7 +62,8 @@ def panels(
     words: the T words of the caption, which is also the line on top.
     attention: (T, rows, columns), the map of each word over the region.
     title: a small line above the caption. doubt: a line below it, such as "not sure".
-    probabilities: of each word given those before it, shown under the words, with a legend.
+    probabilities: that each word is true, shown under the words, with a legend; those below
+        `DOUBTFUL` are paler, and words of None have none.
     panel_size: longer side of the photo in a panel, in pixels. strength: see `overlay`.
     language: of the words, a tag such as "de": which of them are function words, and the legend.
     """
@@ -75,8 +77,10 @@ def panels(
         is_small = is_function_word(word, language)
         drawn, drawn_region = small if is_small else large
         picture = overlay(drawn, weights, drawn_region, strength)
-        note = "" if probabilities is None else f"{probabilities[position]:.0%}"
-        cells.append(_Cell(picture, 1 if is_small else 2, printable(word), note))
+        share = probabilities[position] if probabilities else None
+        note = "" if share is None else f"{share:.0%}"
+        ink = PALE_INK if share is not None and share < DOUBTFUL else INK
+        cells.append(_Cell(picture, 1 if is_small else 2, printable(word), note, ink))
     rows = _rows(cells, 2 * columns)
     units = max(sum(cell.units for cell in row) for row in rows)
     width = 2 * MARGIN + units * half + (units - 1) * GAP
@@ -140,7 +144,7 @@ def _row(
         middle = left + cell_width / 2
         font = next((each for each in fonts if each.getlength(cell.word) <= cell_width), fonts[-1])
         word = shortened(cell.word, font, cell_width)
-        pen.text((middle, WORD_SIZE * 1.1), word, fill=INK, font=font, anchor="ms")
+        pen.text((middle, WORD_SIZE * 1.1), word, fill=cell.ink, font=font, anchor="ms")
         font = font_for(cell.note, NOTE_SIZE)
         pen.text((middle, WORD_SIZE * 1.35), cell.note, fill=PALE_INK, font=font, anchor="ma")
         left += cell_width + GAP

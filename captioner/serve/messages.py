@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, create
 from captioner import __version__
 from captioner.caption.caption import Caption, sentence
 from captioner.caption.photos import Captioned
-from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.render.page import jpeg_address, phrases
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
@@ -28,7 +28,7 @@ def _optional(**options: Any) -> Any:
     return Field(default_factory=lambda: None, **options)
 
 
-def _optional_fields(kind: type[SearchOptions]) -> type[BaseModel]:
+def _optional_fields(kind: type[AnySearch]) -> type[BaseModel]:
     """The fields of a search with their types and ranges, all optional."""
     limits = Limits()
     most = {"n_best": limits.beam, "beam": limits.beam, "maximum_length": limits.words}
@@ -49,14 +49,16 @@ class DrawnCaption(BaseModel):
     )
     maps: list[list[list[float]]]
     word_log_probabilities: list[Annotated[float, Field(ge=-1e9, le=0)]] = []
+    word_confidence: list[Annotated[float, Field(ge=0, le=1)] | None] | None = None
     sure: bool | None = None
     language: str | None = Field(None, max_length=100)
 
     def caption(self) -> Caption:
         """Raises `ValueError` for another number of log-probabilities, and for ragged maps."""
         terms = self.word_log_probabilities
-        if terms and len(terms) != len(self.words):
-            raise ValueError("there are not as many word_log_probabilities as words")
+        for name in ("word_log_probabilities", "word_confidence"):
+            if (given := getattr(self, name)) and len(given) != len(self.words):
+                raise ValueError(f"there are not as many {name} as words")
         fields = self.model_dump(exclude={"maps"})
         maps = torch.tensor(self.maps)
         return Caption(sentence(self.words), log_probability=sum(terms), attention=maps, **fields)
@@ -111,6 +113,9 @@ class CaptionAnswer(BaseModel):
     confidence: float | None = Field(None, description="share of words that people would use")
     sure: bool | None = None
     confidence_in_words: str | None = None
+    word_confidence: list[float | None] | None = Field(
+        None, description="probability that people say each word, or the same in other words"
+    )
     maps: list[list[list[float]]] | None = Field(None, description="rows, for each word")
     language: str | None = Field(None, description="of a translated caption")
     original: CaptionAnswer | None = Field(None, description="what was translated")

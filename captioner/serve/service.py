@@ -15,7 +15,7 @@ import numpy
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.photos import Captioned, Prepared
-from captioner.decoding.options import SearchOptions, TranslationSearch
+from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.animation import encode_gif
 from captioner.render.page import html_page
@@ -31,7 +31,7 @@ UNDETERMINED = "und"  # The tag of a language that is not known (ISO 639-2).
 _DECODERS = 2  # Photos decoded at a time, which bounds the memory of decoding.
 _LONGEST_SIDE = 1000  # Pixels of a photo to be drawn on.
 
-_Job = tuple[Sequence[Any], tuple[SearchOptions, str, object], Future[list[Any]]]
+_Job = tuple[Sequence[Any], tuple[AnySearch, str, object], Future[list[Any]]]
 """Items, what those of a batch have in common, and the future of their results."""
 
 
@@ -52,9 +52,7 @@ class Batcher:
         self._thread = ThreadPoolExecutor(1)
         self.jobs: deque[_Job] = deque()
 
-    def submit(
-        self, items: Sequence[Any], search: SearchOptions, language: str
-    ) -> Future[list[Any]]:
+    def submit(self, items: Sequence[Any], search: AnySearch, language: str) -> Future[list[Any]]:
         """Queue items; returns the future of their results, which may be cancelled.
 
         Those of one search and language share batches. Samples do not: a seed gives the same ones.

@@ -27,10 +27,16 @@ def is_english(tag: str) -> bool:
     return tag.partition("-")[0] == ENGLISH
 
 
-def word_list(name: str) -> frozenset[str]:
-    """The words of a file of the folder `words`, whose first lines say what they are."""
+def word_paragraphs(name: str) -> list[frozenset[str]]:
+    """The paragraphs of a file of the folder `words`, whose first lines say what they are."""
     text = (Path(__file__).parent / "words" / f"{name}.txt").read_text(encoding="utf-8")
-    return frozenset(re.sub("^#.*", "", text, flags=re.MULTILINE).split())
+    paragraphs = re.sub("^#.*", "", text, flags=re.MULTILINE).strip().split("\n\n")
+    return [frozenset(each.split()) for each in paragraphs]
+
+
+def word_list(name: str) -> frozenset[str]:
+    """The words of all paragraphs of a file."""
+    return frozenset().union(*word_paragraphs(name))
 
 
 _FUNCTION_WORDS = {language: word_list(language) for language in ("en", "de", "fr")}

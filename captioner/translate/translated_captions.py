@@ -104,6 +104,7 @@ def _translated(caption: Caption, translation: Translation, language: str) -> Ca
         log_probability=translation.log_probability,
         word_log_probabilities=tuple(((written > 0).float() @ terms).tolist()),
         attention=attention.view(len(words), *maps.shape[1:]),
+        word_confidence=None,
         alternatives=(),
         language=language,
         original=replace(caption, alternatives=()),

@@ -12,6 +12,7 @@ from captioner.caption.caption import Caption
 from captioner.caption.confidence import (
     Confidence,
     ConfidenceWeights,
+    WordWeights,
     confidences,
     fit_weights,
     regressors,
@@ -37,6 +38,27 @@ def test_a_confidence_by_hand() -> None:
     assert regressors([nothing]).tolist() == [[-0.5, -0.5, -0.5, 0.0]]
 
 
+def test_the_confidence_of_words_by_hand() -> None:
+    weights = {"intercept": 0.5, "probability": 2.0, "caption": 0.25, "both": 1.0, "action": -0.75}
+    confidence = Confidence(weights=WEIGHTS, words=WordWeights(**weights))
+    (judged,) = confidence.judge([CAPTION])
+    assert judged.confidence is not None
+    caption = math.log(judged.confidence / (1 - judged.confidence))
+    dog, runs = math.exp(-2.0), math.exp(-1.0)
+    logits = (
+        0.5 + 2 * dog + 0.25 * caption + dog * caption,
+        0.5 + 2 * runs + 0.25 * caption + runs * caption - 0.75,
+    )
+    expected = [1 / (1 + math.exp(-logit)) for logit in logits]
+    assert judged.word_confidence is not None
+    assert judged.word_confidence[0] is None
+    assert judged.word_confidence[1:] == pytest.approx(expected)
+    assert judged.to_dict()["word_confidence"] == [None, *judged.word_confidence[1:]]
+    (plain,) = Confidence(weights=WEIGHTS).judge([CAPTION])
+    assert plain.word_confidence is None
+    assert "word_confidence" not in plain.to_dict()
+
+
 def test_the_words_for_a_doubt() -> None:
     assert CAPTION.doubt == replace(CAPTION, confidence=0.9, sure=True).doubt == ""
     german = replace(CAPTION, confidence=0.1, sure=False, language="de")
@@ -54,14 +76,15 @@ def test_known_probabilities_are_recovered() -> None:
     truth = confidence_weights(2.0, 1.5, 0.5, 0.3, -0.1)
     expected = confidences(regression, truth)
     shares = torch.tensor(random.binomial(5, expected) / 5)
-    found = fit_weights(features, shares, torch.ones_like(shares))
+    found = fit_weights(ConfidenceWeights, features, shares, torch.ones_like(shares))
     for name in list(ConfidenceWeights.model_fields)[1:]:
         assert getattr(found, name) == pytest.approx(getattr(truth, name), abs=0.12)
     assert float(abs(confidences(regression, found) - expected).max()) < 0.05
     counts = torch.tensor(random.integers(1, 4, 60))
     few, wanted = features[:60], shares[:60]
     repeated = [each.repeat_interleave(counts, 0) for each in (few, wanted, counts / counts)]
-    again, once = fit_weights(*repeated, ridge=0), fit_weights(few, wanted, counts, ridge=0)
+    again = fit_weights(ConfidenceWeights, *repeated, ridge=0)
+    once = fit_weights(ConfidenceWeights, few, wanted, counts, ridge=0)
     assert dict(once) == pytest.approx(dict(again), abs=1e-5)
 
 

@@ -10,6 +10,7 @@ from captioner.caption.confidence import Confidence
 from captioner.data.example import Example
 from captioner.evaluation import calibration
 from captioner.evaluation.calibration import calibrate
+from captioner.text.languages import FUNCTION_WORDS
 
 
 def examples(first: int, count: int, caption: str = "a brown dog runs") -> list[Example]:
@@ -32,9 +33,17 @@ def test_a_model_gets_its_confidence() -> None:
         assert found["sure_without"] <= 1 - found["unsure"]
         # The intercept of a logistic regression sees to it, but for the pictures of nothing.
         assert found["expected"] == pytest.approx(found["observed"], abs=0.15)
+        words = found["words"]
+        fifths = [words[f"words, fifth {number}"] for number in range(1, 6)]
+        assert sum(fifth["words"] for fifth in fifths) == words["all words"]["words"]
+        assert fifths == sorted(fifths, key=lambda fifth: fifth["expected"])
     assert "pictures of nothing: unsure" in report.table()
+    assert "words, fifth 5" in report.table()
     (caption,) = model.caption([photo(100)])
     assert 0 <= (caption.confidence or 0) <= 1
+    assert caption.word_confidence is not None
+    for word, score in zip(caption.words, caption.word_confidence, strict=True):
+        assert (score is None) == (word in FUNCTION_WORDS)
 
 
 def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +52,7 @@ def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: pytest.M
     fit, reliability = calibration._fit, calibration._reliability
 
     def seen(observed: Any) -> set[int]:
-        return {id(caption) for caption, _ in observed}
+        return {id(each.caption) for each in observed}
 
     def record_fit(groups: Any, limit: float) -> Confidence:
         fitted.append(set().union(*map(seen, groups)))

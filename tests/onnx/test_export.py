@@ -23,7 +23,7 @@ from samples import (
 import captioner
 import captioner.onnx
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import Confidence
+from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
@@ -43,7 +43,8 @@ def make_calibrated() -> Captioner:
     model = make_captioner()
     model.ngrams = some_ngrams(len(model.vocabulary), 0.5)
     weights = confidence_weights(1.0, 0.5, 0.3, 0.1, -0.02)
-    model.confidence = Confidence(weights=weights, unsure_below=0.45)
+    words = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, action=0.4)
+    model.confidence = Confidence(weights=weights, unsure_below=0.45, words=words)
     return model
 
 
@@ -62,6 +63,7 @@ def test_captions_maps_and_confidence_are_the_captioners(exported: Path, tmp_pat
         {"n_best": 4, "beam": 6, "length_normalisation": 0.7},
         {"n_best": 5, "beam": 5, "maximum_length": 3},
         {"beam": 1},
+        {"cautious": True, "n_best": 2},
         {"n_best": 3, "block_ngrams": 2, "repeat_distance": 3},
     ):
         found = graphs.caption(photos, batch_size=5, **options)

@@ -88,11 +88,14 @@ def test_words_no_font_has_and_very_long_ones_do_not_stop_it() -> None:
 def test_probabilities_title_and_doubt_are_written() -> None:
     drawing = PHOTO, WORDS, attention(3), REGION
     noted, german = (
-        panels(*drawing, probabilities=[0.5, 1, 0], language=each) for each in ("en", "de")
+        panels(*drawing, probabilities=[None, 1, 0], language=each) for each in ("en", "de")
     )
     titled, doubted = panels(*drawing, title="dog.jpg"), panels(*drawing, doubt="not sure")
     assert panels(*drawing).height < min(each.height for each in (titled, noted, doubted))
     assert (np.asarray(doubted) == DOUBT_INK).all(axis=2).any()
+    sure = panels(*drawing, probabilities=[None, 1, 0.5])
+    dark = [int((np.asarray(each)[:, :, 0] < 40).sum()) for each in (noted, sure)]
+    assert dark[0] < dark[1]  # The doubtful last word is paler.
     legend = np.asarray(noted)[-44:]  # Below the panels.
     assert (legend != 255).any()
     assert np.asarray(german)[-44:].tolist() != legend.tolist()

@@ -133,3 +133,12 @@ def test_ids_of_the_script_are_on_the_page() -> None:
     (style,) = re.findall(r"^const OVERLAY_STYLE = (.*);$", script, re.MULTILINE)
     assert set(re.findall(r"\bstyle\.([a-z_]+)", script)) == set(json.loads(style))
     assert page.xpath("//input[@id='strength']/@value") == ["35"]
+
+
+def test_doubtful_words_are_paler_and_all_show_their_confidence() -> None:
+    scores = (None, 0.5, 0.494)
+    caption = PageCaption(("a", "dog", "runs"), np.full((3, 2, 2), 0.25), word_confidence=scores)
+    page = html_page([PageItem.of(PHOTO, (0, 0, *PHOTO.size), [caption])])
+    assert '<span class="word">a</span>' in page
+    assert '<span class="word" title="50 %">dog</span>' in page
+    assert '<span class="word doubtful" title="49 %">runs</span>' in page

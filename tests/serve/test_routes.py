@@ -29,7 +29,7 @@ from captioner.caption.caption import Caption
 from captioner.decoding.options import SAMPLING
 from captioner.render.animation import frames
 from captioner.render.page import PageCaption, PageItem, html_page
-from captioner.serve.messages import confidence_in_words
+from captioner.serve.messages import DrawnCaption, confidence_in_words
 from captioner.serve.service import UNDETERMINED, Service
 
 
@@ -231,3 +231,11 @@ def test_doubt_and_the_language_are_drawn(client: httpx.Client) -> None:
     assert 'class="words" dir="auto" lang="de"' in page
     for kind in ("png", "gif"):
         assert of(kind).height < of(kind, sure=False).height
+
+
+def test_the_confidence_of_words_comes_back_for_drawings() -> None:
+    given = {"words": ["a", "dog"], "maps": [[[1.0]], [[1.0]]], "word_confidence": [None, 0.25]}
+    caption = DrawnCaption(**given).caption()
+    assert caption.to_dict()["word_confidence"] == [None, 0.25]
+    with pytest.raises(ValueError, match="as many word_confidence as words"):
+        DrawnCaption(**{**given, "word_confidence": [0.25]}).caption()

@@ -8,6 +8,7 @@ import { settings } from "./settings.js";
 import { captionViewer } from "./viewer.js";
 
 const MAX_REQUESTS = 5; // concurrent requests; a browser has six connections
+const DOUBTFUL = 0.5; // words of less confidence are paler
 const SETTING_DELAY_MS = 250; // wait after a changed setting before captioning again
 
 const find = (id) => document.getElementById(id);
@@ -40,12 +41,14 @@ export const startPhotos = (model) => {
     const row = cloneTemplate("caption-template");
     const words = row.querySelector(".words");
     words.lang = caption.language ?? "en";
-    for (const word of caption.words) {
+    caption.words.forEach((word, number) => {
       const span = document.createElement("span");
       span.className = "word";
+      const share = caption.word_confidence?.[number];
+      if (share != null && share < DOUBTFUL) span.classList.add("doubtful");
       span.textContent = word;
       words.append(span, " ");
-    }
+    });
     const confidence = row.querySelector(".confidence");
     confidence.textContent = place === 0 ? capitalise(caption.confidence_in_words ?? "") : "";
     confidence.lang = words.lang;
@@ -190,10 +193,10 @@ export const startPhotos = (model) => {
     const probability = root.querySelector(".probability");
     root.addEventListener("wordshown", ({ detail }) => {
       const caption = detail && item.answer?.captions[detail.row];
-      const share = caption && Math.exp(caption.word_log_probabilities[detail.word]);
-      probability.textContent = caption
-        ? `“${caption.words[detail.word]}”: ${(100 * share).toFixed(0)} % likely`
-        : "";
+      const share = caption?.word_confidence?.[detail.word];
+      probability.textContent = share == null
+        ? ""
+        : `“${caption.words[detail.word]}”: ${(100 * share).toFixed(0)} % likely`;
     });
     for (const button of root.querySelectorAll("[data-format]")) {
       button.addEventListener("click", () =>
