@@ -73,6 +73,8 @@ def add_commands(commands: shared.Commands) -> None:
     add("--min-confidence", "X", "leave less sure captions out of texts, sidecars and photos")
     add("--dry-run", "", "say what --xmp, --text and --embed would write, and do not")
     shared.add_machine(parser, "photos in a batch", 16)
+    about = "most time to decode a photo that is large or slow (default: 20)"
+    shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.seconds)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -94,6 +96,10 @@ def run(arguments: argparse.Namespace) -> int:
         end = "\0"
         assert isinstance(sys.stdout, io.TextIOWrapper)
         sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+    if arguments.decoding_seconds is not None:
+        from captioner.vision.decoding_process import DecodingPool
+
+        DecodingPool.seconds = arguments.decoding_seconds
     language = language_tag(arguments.language or ENGLISH, "--language")
     arguments.language = None if is_english(language) else language
     if arguments.translator and not arguments.language:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
+import logging
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,6 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code, as `run_program` does."""
     # torch's threads would spin while they wait, which slows a busy machine several times.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Pillow reports oddities of files that it can read.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    logging.getLogger("PIL").addHandler(logging.NullHandler())
     # Garbage collection among the many objects of modules takes a fifth of torch's import.
     gc.set_threshold(10_000)
     atexit.register(gc.freeze)

@@ -33,6 +33,7 @@ _LIMITS = (
     ("--max-pixels", "pixels", 1_000_000, "MILLIONS"),
     ("--max-photos", "photos", 1, "N"),
     ("--max-waiting", "waiting", 1, "N"),
+    ("--decoding-seconds", "decoding_seconds", 1, "SECONDS"),
     ("--timeout", "seconds", 1, "SECONDS"),
 )
 """Options with their fields of `Limits`, units and metavars."""
@@ -108,6 +109,11 @@ def run(arguments: argparse.Namespace) -> None:
         app = make_app(service, hosts, arguments.public_url, arguments.allow_origin, token)
         # The socket listens already: who comes now waits for the server.
         print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
+        if arguments.host in ("0.0.0.0", "::") and not arguments.allow_host:
+            print(
+                "captioner: another name or address of this machine needs --allow-host NAME",
+                flush=True,
+            )
         if arguments.open:
             import webbrowser
 

@@ -103,6 +103,17 @@ def add_option(
     group.add_argument(*name.split(), help=about, **more)
 
 
+def seconds(text: str) -> float:
+    """A time above 0, of an option."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return value
+
+
 def add_data_set(add: Add, formats: Sequence[str], problems: str) -> None:
     """Add the options of a data set but --split. problems: what --on-problem skip skips."""
     add("--format", "FORMAT", ", ".join(formats), choices=formats)

@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -24,7 +23,7 @@ from captioner import __version__
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
 from captioner.render.page import viewer_script
-from captioner.serve.guard import BEARER, answer_error, with_headers
+from captioner.serve.guard import BEARER, OwnHosts, answer_error, with_headers
 from captioner.serve.routes import router
 from captioner.serve.service import Service
 
@@ -74,7 +73,7 @@ def make_app(
                 allow_private_network=True,
                 expose_headers=["Retry-After"],
             ),
-            Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+            Middleware(OwnHosts, allowed_hosts=hosts),
         ],
         exception_handlers=dict.fromkeys(
             (RequestValidationError, HTTPException, UserError, Exception), answer_error

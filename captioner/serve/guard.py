@@ -12,8 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioner.errors import UserError, did_you_mean, near_names
@@ -55,6 +56,30 @@ def with_headers(app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send_with_headers)
 
     return answer
+
+
+class OwnHosts(TrustedHostMiddleware):
+    """Refuses requests to other host names, in a sentence."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        is_passed = False
+
+        async def passed(scope: Scope, receive: Receive, send: Send) -> None:
+            nonlocal is_passed
+            is_passed = True
+
+        async def unsent(message: Message) -> None:
+            pass
+
+        check = TrustedHostMiddleware(passed, self.allowed_hosts, www_redirect=False)
+        await check(scope, receive, unsent)
+        if is_passed:
+            await self.app(scope, receive, send)
+            return
+        host = Headers(scope=scope).get("host", "")[:100]
+        reason = f"host {host!r} is not one of this server's names: --allow-host NAME adds one"
+        await JSONResponse({"error": reason}, 400)(scope, receive, send)
 
 
 class GuardedRoute(APIRoute):
@@ -143,6 +168,8 @@ def _invalid(request: Request, error: dict[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         known = request.scope["route"].body_field.field_info.annotation.model_fields
         return f"unknown field {place[-1]!r}{did_you_mean(near_names(place[-1], known))}"
+    if isinstance(error.get("input"), UploadFile):
+        return f"field {place[-1]!r} is a file; send text, as curl -F {place[-1]}=VALUE does"
     if place[0] == "photo":
         return "field 'photo' is missing or text; send a file, as curl -F photo=@photo.jpg does"
     return error_sentence(error, place)

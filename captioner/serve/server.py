@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import logging
 import socket
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import h11
 import uvicorn
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from captioner.errors import UserError
 from captioner.serve import Limits
@@ -18,12 +23,74 @@ _CONNECTIONS = 512
 """Open connections, half of the 1,024 file descriptors that Linux gives a process."""
 
 
+_HEAD_SECONDS = 10
+"""Time from a connection, or an answer, to the end of the next request's head."""
+
+
+_FULL = JSONResponse(
+    {"error": "busy: too many connections are open"},
+    status_code=503,
+    headers={"Retry-After": "2", "Connection": "close"},
+)
+
+
 class Listener(NamedTuple):
     """An open socket, its page's address as other devices reach it, and the hosts in addresses."""
 
     socket: socket.socket
     address: str
     names: tuple[str, ...]
+
+
+class _Protocol(H11Protocol):
+    """Closes connections that ask for nothing, and refuses in the form of the interface."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Limit the time to the end of a head; a full house closes a connection that is idle."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(_HEAD_SECONDS, self._close_idle)
+        if len(self.connections) <= _CONNECTIONS:
+            return
+        others: set[Any] = self.connections - {self}
+        idle = [each for each in others if each.is_idle]
+        if idle:
+            other = min(idle, key=lambda each: each._timer.when())  # The oldest.
+            other.transport.abort()
+        else:
+            self.app = _FULL
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer."""
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._timer.cancel()
+        self._timer = self.loop.call_later(_HEAD_SECONDS, self._close_idle)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP."""
+        self._refuse("the request is not valid HTTP")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def _close_idle(self) -> None:
+        if self.is_idle:
+            self.transport.close()
+
+    def _refuse(self, reason: str) -> None:
+        content = json.dumps({"error": reason}).encode()
+        kind = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        length = [(b"content-length", str(len(content)).encode())]
+        head = h11.Response(status_code=400, headers=[*kind, *length])
+        for event in (head, h11.Data(data=content), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
 
 def listen(host: str, port: int) -> Listener:
@@ -56,12 +123,11 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
         logging.getLogger("uvicorn.access").setLevel(logging.INFO)
     return uvicorn.Config(
         app,
-        http="h11",
+        http=_Protocol,
         ws="none",
         log_config=None,
         access_log=access_log,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=max(1, round(limits.seconds)),
     )
@@ -75,7 +141,7 @@ def serve(app: ASGIApp, listener: Listener, limits: Limits, access_log: bool = F
     # Ctrl-C is raised again at the end.
     with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
         # The answer itself says that a sentence was too long.
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.serve\.")
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"captioner\.")
         uvicorn.Server(configuration(app, limits, access_log)).run(sockets=[listener.socket])
 
 

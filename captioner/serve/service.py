@@ -129,7 +129,7 @@ class Service:
         photo = load(sufficient_side=preprocessing.sufficient_side)
         pixels = preprocessing.pixels(photo)
         if drawn and photo.size != original_size(photo):
-            photo = load(sufficient_side=_LONGEST_SIDE)
+            photo = load(sufficient_side=_LONGEST_SIDE, thumbnail=_LONGEST_SIDE)
         photo.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
         return Prepared(name, photo, preprocessing.region(*original_size(photo)), pixels)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import glob
 import io
-import logging
 import os
 import re
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy
-from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
-from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from captioner.errors import UserError, refuse_missing
 from captioner.files import existing_path
+from captioner.vision.pixels import ORIGINAL_SIZE, check_size, decode, is_heavy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,16 +66,9 @@ _CODESTREAM = b"\xff\x4f\xff\x51"  # How that of JPEG 2000 begins.
 
 Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
 
-ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
-
-# By sample format and bits: types of TIFF greys that Pillow reads with the other sign.
-_TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
-
 _PILLOWS_LIMIT = threading.Lock()
 
-# Pillow reports oddities of files that it can read.
-warnings.filterwarnings("ignore", module=r"PIL\.")
-logging.getLogger("PIL").addHandler(logging.NullHandler())
+Permit = Callable[[int], None]  # Waits until so many bytes may be held.
 
 
 def load_image(
@@ -90,31 +81,75 @@ def load_image(
     """Load a photo upright, in RGB, as a new image without metadata.
 
     Puts transparent images on white, scales greys of more than 8 bits and floats to 8 bits (see
-    `_to_8_bits`), and takes the first frame of an animation (the current one of a Pillow image).
+    `_scaled`), and takes the first frame of an animation (the current one of a Pillow image).
+
+    A photo that is large, or slow to decode, is decoded in another process, with limits of time
+    and memory (`DecodingPool`).
 
     maximum_pixels: limit on width times height, checked before decoding. name: for errors.
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
-        least so many pixels; JPEG is decoded to fewer, which is much faster. See `original_size`.
+        least so many pixels, or the longer at most 16 times as many; JPEG is decoded to fewer,
+        which is much faster. See `original_size`.
     """
+    return decode_photo(source, maximum_pixels, name, sufficient_side)
+
+
+def decode_photo(
+    source: ImageSource,
+    maximum_pixels: int = MAXIMUM_PIXELS,
+    name: str | None = None,
+    sufficient_side: int | None = None,
+    permit: Permit | None = None,
+) -> Image.Image:
+    """`load_image`; with `permit`, which is called with the bytes it takes, in this process."""
     name = image_name(source) if name is None else name
     try:
         if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
             source = _image_of_array(source, name)
         if isinstance(source, Image.Image):
-            return _decode(source, name, maximum_pixels)
+            check_size(source, name, maximum_pixels)
+            return decode(source, source.size)
         with _binary_file(source, name) as file:
             image = _identify(file, name, maximum_pixels)
+            size = image.size
+            held = check_size(image, name, maximum_pixels, sufficient_side)
+            if permit is not None:
+                permit(held)
+            elif is_heavy(image, file, held, size):
+                return _isolated(source, file, name, maximum_pixels, sufficient_side)
             if image.format == "PNG":
                 image.verify()  # Decoding does not check sums: lost pixels would be black.
                 image = _identify(file, name, maximum_pixels)
             if image.format == "JPEG2000":
                 _check_depth(image, file, name)
-            return _decode(image, name, maximum_pixels, sufficient_side)
+            if permit is not None:
+                return decode(image, size, sufficient_side)
+            from captioner.vision.decoding_process import BUDGET
+
+            with BUDGET.hold(held):
+                return decode(image, size, sufficient_side)
     except UserError:
         raise
+    except MemoryError:
+        raise UserError(f"{name} cannot be decoded: it needs more memory than there is") from None
     except Exception as error:  # Pillow's plugins raise many types of errors for damaged files.
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise UserError(f"cannot read {name}: {reason or type(error).__name__}") from None
+
+
+def _isolated(source: Any, file: BinaryIO, name: str, *options: int | None) -> Image.Image:
+    """The photo, decoded in another process. options: pixels and sufficient side."""
+    from captioner.vision.decoding_process import shared_pool
+
+    if isinstance(source, (str, os.PathLike)):
+        content: Any = os.path.abspath(os.fsdecode(source))
+    else:
+        file.seek(0)
+        content = file.read()
+    maximum_pixels, sufficient_side = options
+    return shared_pool(os.getpid()).load(
+        content, name, maximum_pixels=maximum_pixels, sufficient_side=sufficient_side
+    )
 
 
 def original_size(photo: Image.Image) -> tuple[int, int]:
@@ -219,61 +254,6 @@ def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> Imag
             return Image.open(file, formats=formats)  # It refuses twice as many.
         finally:
             Image.MAX_IMAGE_PIXELS = limit
-
-
-def _decode(
-    image: Image.Image, name: str, maximum_pixels: int, sufficient_side: int | None = None
-) -> Image.Image:
-    size = width, height = image.size
-    if 0 in size:
-        raise UserError(f"{name} has no pixels")
-    if width * height > maximum_pixels:
-        pixels = f"{width} x {height} is {width * height:,} pixels"
-        raise UserError(f"{name} is too large: {pixels}, the limit is {maximum_pixels:,}")
-    if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
-        image.draft(None, (sufficient_side, sufficient_side))
-    image.load()
-    tags = dict(getattr(image, "tag_v2", {}))
-    with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
-        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-        if orientation in range(2, 9):
-            image = ImageOps.exif_transpose(image)
-            size = (height, width) if orientation >= 5 else size  # EXIF 2.32, table 4.
-    photo = _to_rgb(image, tags)
-    photo.info = {ORIGINAL_SIZE: size}  # Pillow copies it when it reduces.
-    divisor = min(photo.size) // sufficient_side if sufficient_side else 1
-    return photo.reduce(divisor) if divisor > 1 else photo
-
-
-def _to_rgb(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
-    """A new RGB image of an image of any mode, on white. tags: of a TIFF file."""
-    kind = tuple(tags.get(tag, (1,))[0] for tag in (SAMPLEFORMAT, BITSPERSAMPLE))
-    if image.mode[0] in "IF" or kind in _TIFF_TYPES:
-        image = _to_8_bits(image, _TIFF_TYPES.get(kind))
-        if tags.get(PHOTOMETRIC_INTERPRETATION) == 0:  # White is 0; Pillow inverts 8 bits only.
-            image = ImageOps.invert(image)
-    if not image.has_transparency_data:
-        return image.convert("RGB")  # A copy if it is RGB already.
-    image = image.convert("RGBA")
-    page = Image.new("RGB", image.size, "white")
-    page.paste(image, mask=image.getchannel("A"))
-    return page
-
-
-def _to_8_bits(image: Image.Image, dtype: str | None) -> Image.Image:
-    """Greys of more than 8 bits, signed ones and floats, as 8 bits. dtype: the values' own.
-
-    White is the least of 1, 255, 4095 and 65535 that no value exceeds, if the brightest is a
-    sixteenth of it; otherwise the brightest. Black is 0, or the darkest of negative values.
-    """
-    values: Any = numpy.asarray(image)
-    values = values.view(dtype or values.dtype).astype(numpy.float32)  # (height, width)
-    finite = values[numpy.isfinite(values)]
-    black, white = float(finite.min(initial=0)), float(finite.max(initial=0))
-    whites = [each for each in (1, 255, 4095, 65535) if each / 16 <= white <= each]
-    white = whites[0] if whites and black == 0 else white
-    values = numpy.nan_to_num(values, nan=black).clip(black, white) - black
-    return Image.fromarray((values * (255 / (white - black or 1)) + 0.5).astype(numpy.uint8))
 
 
 # The kinds of files beside photos that are not read.

@@ -1,4 +1,3 @@
-import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,14 +50,15 @@ def test_a_decoder_that_takes_too_long_or_crashes_is_replaced() -> None:
         pool.load(encoded(smooth_photo(2000, 2000), "PNG"), "slow.png")
     pool.seconds = 60.0
     assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
-    (process,) = multiprocessing.active_children()
-    process.kill()
-    process.join()
+    (decoder,) = pool._decoders
+    assert decoder._process is not None
+    decoder._process.kill()
+    decoder._process.wait()
     with pytest.raises(UserError, match=r"bad\.png cannot be decoded: the decoder crashed"):
         pool.load(CONTENT, "bad.png", sufficient_side=30)
     assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
     pool.close()
-    assert multiprocessing.active_children() == []
+    assert decoder._process is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")

@@ -1,0 +1,180 @@
+"""What decoding a photo takes, and its pixels upright, in RGB and 8 bits."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+import numpy
+from PIL import ExifTags, Image, ImageOps
+from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
+
+from captioner.errors import UserError
+
+HELD = 600_000_000
+"""Most bytes that a photo takes while it is decoded."""
+
+LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100
+"""Limits on the longer side and on its ratio to the shorter, as decoded."""
+
+ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
+
+# By sample format and bits: types of TIFF greys that Pillow reads with the other sign.
+_TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
+
+_BAND = 4_000_000  # Pixels of a photo that are converted at a time.
+_LIGHT = 100_000_000  # Bytes, and a quarter of the pixels of all scans, decoded in this process.
+_BUFFERS = {"WEBP": 2, "AVIF": 3, "HEIF": 3, "JPEG2000": 4}
+"""Slow decoders: how many times the bytes of the photo each takes."""
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""By EXIF's orientation; from 5 on, rows become columns."""
+
+_BACKWARDS = (3, 4, 6, 7)  # Orientations in which the first row is stored last.
+
+
+def check_size(
+    image: Image.Image, name: str, maximum_pixels: int, sufficient_side: int | None = None
+) -> int:
+    """Refuse what is too large; returns the bytes that decoding takes, JPEG scaled already."""
+    width, height = image.size
+    if 0 in image.size:
+        raise UserError(f"{name} has no pixels")
+    shown = f"{width} x {height}"
+    if width * height > maximum_pixels:
+        pixels = f"{shown} is {width * height:,} pixels"
+        raise UserError(f"{name} is too large: {pixels}, the limit is {maximum_pixels:,}")
+    held = 0
+    if getattr(image, "layer", None) and image.info.get("progressive"):  # All coefficients.
+        areas = [layer[1] * layer[2] for layer in image.layer]  # type: ignore[attr-defined]
+        held = 2 * width * height * sum(areas) // max(areas)
+    if sufficient_side is not None and image.format != "HEIF":  # A thumbnail may differ.
+        image.draft(None, (sufficient_side, sufficient_side))
+    longer, shorter = max(image.size), min(image.size)
+    if longer > LONGEST_SIDE or longer > LONGEST_SHAPE * shorter:
+        limits = f"{LONGEST_SIDE:,} pixels, and {LONGEST_SHAPE} times the shorter side"
+        raise UserError(f"{name} is too long: it is {shown}, and the limit is {limits}")
+    depth = 16 if image.mode[0] in "IF" else 1 if image.mode in ("1", "L", "P") else 4
+    held += longer * shorter * depth * _BUFFERS.get(image.format or "", 1)
+    if held > HELD and image.format is not None:
+        taken = f"{shown} take {held / 1e6:,.0f} MB to decode"
+        raise UserError(f"{name} is too large: its {taken}, and the limit is {HELD / 1e6:,.0f} MB")
+    return held
+
+
+def is_heavy(image: Image.Image, file: BinaryIO, held: int, size: tuple[int, int]) -> bool:
+    """Whether decoding may take much memory or time. size: in the file, before `check_size`."""
+    if held > _LIGHT or image.format in _BUFFERS:
+        return True
+    if image.format == "TIFF":
+        return image.info.get("compression") != "raw"
+    if image.format not in ("JPEG", "MPO"):
+        return False
+    place = file.tell()
+    file.seek(0, os.SEEK_END)
+    if file.tell() > _LIGHT:
+        return True
+    file.seek(0)
+    scans = file.read().count(b"\xff\xda")  # Each is decoded, whatever it holds.
+    file.seek(place)
+    return scans * size[0] * size[1] > 4 * _LIGHT
+
+
+def decode(
+    image: Image.Image, size: tuple[int, int], sufficient_side: int | None = None
+) -> Image.Image:
+    """The photo as `load_image` gives it. size: in the file, before `check_size`."""
+    image.load()
+    tags = dict(getattr(image, "tag_v2", {}))
+    orientation = 1
+    with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    if orientation not in _TURNS:
+        orientation = 1
+    if orientation >= 5:  # EXIF 2.32, table 4.
+        size = size[1], size[0]
+    divisor = 1
+    if sufficient_side:
+        longest = 16 * sufficient_side
+        divisor = max(1, min(image.size) // sufficient_side, -(-max(image.size) // longest))
+    photo = _upright(_to_8_bits(image, tags), orientation, divisor)
+    photo.info = {ORIGINAL_SIZE: size}  # Pillow copies it when it reduces.
+    return photo
+
+
+def _upright(image: Image.Image, orientation: int, divisor: int) -> Image.Image:
+    """The photo upright, in RGB and reduced: band by band, which takes less memory."""
+    width, height = image.size
+    rows = max(1, _BAND // (width * divisor)) * divisor
+    small = [-(-side // divisor) for side in image.size]
+    page = None
+    for top in range(0, height, rows):
+        bottom = min(top + rows, height)
+        band = image
+        if orientation in _BACKWARDS:
+            box = (0, height - bottom, width, height - top)
+        else:
+            box = (0, top, width, bottom)
+        if rows < height:
+            band = image.crop(box)
+        if orientation in _TURNS:
+            band = band.transpose(_TURNS[orientation])
+        band = _to_rgb(band)
+        if divisor > 1:
+            band = band.reduce(divisor)
+        if rows >= height:
+            return band
+        if orientation >= 5:
+            page = page or Image.new("RGB", (small[1], small[0]))
+            page.paste(band, (top // divisor, 0))
+        else:
+            page = page or Image.new("RGB", (small[0], small[1]))
+            page.paste(band, (0, top // divisor))
+    assert page is not None
+    return page
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """A new RGB image of an image of any mode of 8 bits, on white."""
+    if not image.has_transparency_data:
+        return image.convert("RGB")  # A copy if it is RGB already.
+    image = image.convert("RGBA")
+    page = Image.new("RGB", image.size, "white")
+    page.paste(image, mask=image.getchannel("A"))
+    return page
+
+
+def _to_8_bits(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
+    """The image, scaled by `_scaled` if it has more bits or a sign. tags: of a TIFF file."""
+    kind = tuple(tags.get(tag, (1,))[0] for tag in (SAMPLEFORMAT, BITSPERSAMPLE))
+    if image.mode[0] not in "IF" and kind not in _TIFF_TYPES:
+        return image
+    image = _scaled(image, _TIFF_TYPES.get(kind))
+    if tags.get(PHOTOMETRIC_INTERPRETATION) == 0:  # White is 0; Pillow inverts 8 bits only.
+        image = ImageOps.invert(image)
+    return image
+
+
+def _scaled(image: Image.Image, dtype: str | None) -> Image.Image:
+    """Greys of more than 8 bits, signed ones and floats, as 8 bits. dtype: the values' own.
+
+    White is the least of 1, 255, 4095 and 65535 that no value exceeds, if the brightest is a
+    sixteenth of it; otherwise the brightest. Black is 0, or the darkest of negative values.
+    """
+    values: Any = numpy.asarray(image)
+    values = values.view(dtype or values.dtype).astype(numpy.float32)  # (height, width)
+    finite = values[numpy.isfinite(values)]
+    black, white = float(finite.min(initial=0)), float(finite.max(initial=0))
+    whites = [each for each in (1, 255, 4095, 65535) if each / 16 <= white <= each]
+    white = whites[0] if whites and black == 0 else white
+    values = numpy.nan_to_num(values, nan=black).clip(black, white) - black
+    return Image.fromarray((values * (255 / (white - black or 1)) + 0.5).astype(numpy.uint8))
