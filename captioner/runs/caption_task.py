@@ -38,7 +38,7 @@ from captioner.runs.captioning_recipe import SCORES, CaptioningRecipe
 from captioner.runs.features import PixelRows, StoredRows, encoder_of, feature_stores, read_training
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.distributed import Engine
 from captioner.vision.encoders import RANDOM
 from captioner.weight_files import fill
