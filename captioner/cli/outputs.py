@@ -246,7 +246,9 @@ class Outputs:
             photo = record["image"]
             if "error" in record:
                 continue
-            model, language = record.get("model", ""), record.get("language")
+            model, language = record.get("model"), record.get("language")
+            if not model:
+                raise UserError(f"--jsonl {path} was not written by --jsonl; give another file")
             if (os.path.normpath(model), language) != origin:
                 raise UserError(
                     f"--jsonl {path} has captions of the model {model} in the language "
@@ -264,8 +266,8 @@ class Outputs:
             count, first = counted(len(gone), "record"), min(gone)
             files_left = counted(sum(gone.values()), "file")
             report(
-                f"{path} has {count} of photos that are gone, {first} the first, for which "
-                f"{files_left} were written; they stay"
+                f"{path} keeps {count} of photos that are gone, {first} the first; "
+                f"beside them stays what was written: {files_left}"
             )
         self._drop_replaced_lines()  # And an unfinished last one.
 
@@ -291,7 +293,7 @@ class Outputs:
         return bool(state and state.items() <= record.items()) and all(
             option in written
             and files.real_path(written[option]) == files.real_path(path)
-            and path.exists()
+            and os.path.exists(path)
             for option, path in wanted
         )
 
