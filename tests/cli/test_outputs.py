@@ -243,6 +243,6 @@ def test_photos_that_are_gone_are_told_and_another_spelling_is_the_same_photo(
     assert after == [{**record, "image": name} for record, name in zip(before, names, strict=True)]
     Path(photos[1]).unlink()
     assert main([*CAPTION, photos[0], *resume]) == 0
-    gone = f"o.jsonl has 1 record of photos that are gone, {names[1]} the first, for which 1 file"
-    assert gone in capsys.readouterr().err
+    gone = f"o.jsonl keeps 1 record of photos that are gone, {names[1]} the first; beside them"
+    assert f"{gone} stays what was written: 1 file\n" in capsys.readouterr().err
     assert Path("two/b.xmp").exists()
