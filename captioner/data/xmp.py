@@ -137,7 +137,7 @@ class XmpPacket:
                 element.getparent().remove(element)
 
     def _describe(self, description: Description) -> None:
-        """Set the description, in place of those of no language and of its own."""
+        """Set the description; replaces those in its language and those without a language."""
         caption, languages = description.caption, ("x-default", description.language)
         lowered = [tag.lower() for tag in languages]
         own = self._items(f"{_OWN}description")
