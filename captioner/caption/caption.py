@@ -126,9 +126,16 @@ class Caption:
         photo, _, _, region = self.drawn()
         captions = []
         for each in (self, *self.alternatives):
-            language = each.language or ENGLISH
-            notes = each.drawn_doubt, language, each.confidence, each.word_confidence
-            captions += [PageCaption(each.words, each.attention, *notes)] if each.words else []
+            if each.words:
+                drawn = PageCaption(
+                    each.words,
+                    each.attention,
+                    each.drawn_doubt,
+                    each.language or ENGLISH,
+                    each.confidence,
+                    each.word_confidence,
+                )
+                captions.append(drawn)
         return PageItem.of(photo, region, captions, title)
 
     def drawn(self) -> tuple[Image.Image, tuple[str, ...], Any, Region]:

@@ -43,11 +43,12 @@ class Captioner(PhotoCaptioner):
     ngrams: Tensor | None = None
 
     def __post_init__(self) -> None:
-        given, needed = self.decoder.config.memory_size, self.encoder.annotation_size
-        if given != needed:
-            raise UserError(f"decoder memory_size {given} is not {needed}, that of the encoder")
+        needed = self.encoder.annotation_size
+        if (size := self.decoder.config.memory_size) != needed:
+            raise UserError(f"decoder memory_size {size} is not {needed}, that of the encoder")
         if 0 in self.map_shape:
-            size, name = self.preprocessing.size, self.encoder.config.name
+            size = self.preprocessing.size
+            name = self.encoder.config.name
             raise UserError(f"preprocessing size {size} is too small for the encoder {name}")
         self.encoder.eval()
         self.decoder.eval()

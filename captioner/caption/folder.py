@@ -104,17 +104,26 @@ def read_config(folder: Path) -> ModelConfig:
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
     """Load a captioner from a folder that `save_model` wrote."""
     folder = complete_folder(folder)
-    config, vocabulary = read_config(folder), Vocabulary.load(folder / VOCABULARY)
+    config = read_config(folder)
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
     with torch.device("meta"):  # Allocates no memory and draws no initial weights.
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
     tensors = read_tensors(folder / WEIGHTS)
     ngrams = tensors.pop(_NGRAMS, None)
     fill(nn.ModuleDict({"encoder": encoder, "decoder": decoder}), tensors, folder / WEIGHTS)
-    settings = config.preprocessing, config.search, read_card(folder), config.confidence
     keys = None if ngrams is None else _keys(ngrams, len(vocabulary), folder / WEIGHTS)
     try:
-        captioner = Captioner(encoder, decoder, vocabulary, *settings, keys)
+        captioner = Captioner(
+            encoder,
+            decoder,
+            vocabulary,
+            preprocessing=config.preprocessing,
+            search=config.search,
+            card=read_card(folder),
+            confidence=config.confidence,
+            ngrams=keys,
+        )
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
     return captioner.to(device)

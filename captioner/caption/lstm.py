@@ -142,16 +142,21 @@ class ShowAttendTellDecoder(CaptionDecoder):
         return TeacherForced(logits, attended.weights, attended.log_probability, attended.entropy)
 
     def _recur(
-        self, weights: Tensor, word_gates: Tensor, state: DecoderState, *draws: Any
+        self,
+        weights: Tensor,
+        word_gates: Tensor,
+        state: DecoderState,
+        generator: torch.Generator | None,
+        expected: Tensor | None,
     ) -> tuple[Tensor, Attended]:
         """Run the recurrence over all words (B, K, T, 4H) step by step, under autograd.
 
-        draws: `generator` and `expected`. Gives the states (B, K, T, H) and the `Attended`, with
-        gated contexts (B, K, T, D).
+        Gives the states (B, K, T, H) and the `Attended`, with gated contexts (B, K, T, D).
         """
-        hidden_states, steps = [], []
+        hidden_states = []
+        steps = []
         for time in range(word_gates.shape[2]):
-            attended = self._attend(state, *draws)
+            attended = self._attend(state, generator, expected)
             inputs = torch.cat([attended.context, state.hidden], dim=-1)  # (B, K, D + H)
             gates = word_gates[:, :, time] + functional.linear(inputs, weights)
             state = _lstm_update(state, gates)
@@ -164,20 +169,33 @@ class ShowAttendTellDecoder(CaptionDecoder):
         return torch.stack(hidden_states, dim=2), Attended(*fields)
 
     def _recur_on_cpu(
-        self, weights: Tensor, word_gates: Tensor, state: DecoderState, *draws: Any
+        self,
+        weights: Tensor,
+        word_gates: Tensor,
+        state: DecoderState,
+        generator: torch.Generator | None,
+        expected: Tensor | None,
     ) -> tuple[Tensor, Attended]:
         """Like `_recur`, by `captioner.cpu.Recurrence`."""
-        score, memory, (generator, expected) = self.attention.score, state.memory, draws
+        score = self.attention.score
         assert isinstance(score, AdditiveScore)
         choose = None
         if isinstance(self.attention.selection, HardSelection):
             choose = partial(self.attention.selection.choose, generator=generator)
-        given = word_gates, state.hidden, state.cell, memory.values, memory.keys
-        query, energy, gate = _autocast(score.query_projection.weight), score.scaled_energy(), []
-        if self.config.gate != "none":
-            gate = [_autocast(self.gate.weight), _autocast(self.gate.bias)]
+        has_gate = self.config.gate != "none"
         hidden, context, log_weights, positions = cpu.Recurrence.apply(
-            choose, expected, *given, query, energy, weights, *(gate or (None, None))
+            choose,
+            expected,
+            word_gates,
+            state.hidden,
+            state.cell,
+            state.memory.values,
+            state.memory.keys,
+            _autocast(score.query_projection.weight),
+            score.scaled_energy(),
+            weights,
+            _autocast(self.gate.weight) if has_gate else None,
+            _autocast(self.gate.bias) if has_gate else None,
         )
         attended = Attended(context, log_weights.exp(), log_weights)  # (B, K, T, ...) each
         if choose is not None:
@@ -191,9 +209,14 @@ class ShowAttendTellDecoder(CaptionDecoder):
         mask = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))
         return hidden * mask  # type: ignore[no-any-return]
 
-    def _attend(self, state: DecoderState, *draws: Any) -> Attended:
+    def _attend(
+        self,
+        state: DecoderState,
+        generator: torch.Generator | None = None,
+        expected: Tensor | None = None,
+    ) -> Attended:
         """A state -> the `Attended`, with the gated context (B, K, D). Equations 4 and 5."""
-        attended: Attended = self.attention(state.hidden, state.memory, *draws)
+        attended: Attended = self.attention(state.hidden, state.memory, generator, expected)
         if self.config.gate == "none":
             return attended
         beta = torch.sigmoid(self.gate(state.hidden))  # (B, K, 1 or D)

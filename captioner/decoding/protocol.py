@@ -134,9 +134,12 @@ def cross_entropies(
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
     """
     wide = at_least_float32(logits)  # (..., T, V)
-    flat = wide.flatten(end_dim=-2), targets.flatten()  # (N, V), (N,)
-    terms = functional.cross_entropy(*flat, reduction="none", label_smoothing=label_smoothing)
-    terms = terms.view(targets.shape)  # (..., T)
+    terms = functional.cross_entropy(
+        wide.flatten(end_dim=-2),  # (N, V)
+        targets.flatten(),  # (N,)
+        reduction="none",
+        label_smoothing=label_smoothing,
+    ).view(targets.shape)  # (..., T)
     plain = terms.detach()
     if label_smoothing > 0:
         # The smoothed term is log sum exp(z) - (1 - e) z_y - e mean(z).

@@ -80,7 +80,8 @@ class PeoplesNgrams:
         """
         phrases = Counter[Ngram]()
         for (word, *phrase), count in self.counts[3].items():
-            phrases[tuple(phrase)] += count * (word in FUNCTION_WORDS)
+            if word in FUNCTION_WORDS:
+                phrases[tuple(phrase)] += count
 
         def is_slip(first: str, second: str, third: str) -> bool:
             if first == "and" and second in MODIFIERS:

@@ -72,5 +72,5 @@ def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor,
 def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
     """Batch pairs, one or more: adds start and end, pads each side to its longest."""
     source, source_mask = collate_sources([example.source for example in examples])
-    sides = collate_captions([example.target for example in examples])  # (B, T) each
-    return TranslationBatch(source, source_mask, *sides)
+    inputs, targets, mask = collate_captions([example.target for example in examples])  # (B, T)
+    return TranslationBatch(source, source_mask, inputs, targets, mask)

@@ -42,9 +42,15 @@ class RecurrentModel(TranslationModel):
         self.config: Any = config
         # Of the vectors that the output layer reads: H, or of Bahdanau's maxout layer.
         output_size = getattr(config, "output_size", config.hidden_size)
-        sizes = source_size, target_size, config.embedding_size, output_size
-        options = config.tie_embeddings, config.scale_embeddings, config.dropout
-        self.embeddings = Embeddings(*sizes, *options)
+        self.embeddings = Embeddings(
+            source_size,
+            target_size,
+            embedding_size=config.embedding_size,
+            output_size=output_size,
+            tie=config.tie_embeddings,
+            scale=config.scale_embeddings,
+            dropout=config.dropout,
+        )
         self.dropout = nn.Dropout(config.dropout)
 
     def start(self, memory: Any) -> tuple[Any, ...]:
@@ -88,11 +94,20 @@ class SequenceToSequence(RecurrentModel):
     state is (B, K, layers, H) each.
     """
 
-    def __init__(self, config: SequenceToSequenceConfig, *tokens: int) -> None:
-        super().__init__(config, *tokens)
-        sizes = config.embedding_size, config.hidden_size, config.layers
-        self.encoder = RecurrentNetwork(config.cell, *sizes, config.dropout)
-        self.decoder = RecurrentNetwork(config.cell, *sizes, config.dropout)
+    def __init__(
+        self, config: SequenceToSequenceConfig, source_size: int, target_size: int
+    ) -> None:
+        super().__init__(config, source_size, target_size)
+        self.encoder, self.decoder = (
+            RecurrentNetwork(
+                config.cell,
+                config.embedding_size,
+                config.hidden_size,
+                layers=config.layers,
+                dropout=config.dropout,
+            )
+            for _ in range(2)
+        )
 
     def remember(self, source: Tensor, mask: Tensor | None = None) -> SourceMemory:
         """Source tokens (B, S) and mask (B, S) -> the last state, a memory of length 1."""
@@ -141,9 +156,11 @@ class Bahdanau(RecurrentModel):
     U instead of before it, and that the output layer has a bias.
     """
 
-    def __init__(self, config: BahdanauConfig, *tokens: int) -> None:
-        super().__init__(config, *tokens)
-        embedding, hidden, output = config.embedding_size, config.hidden_size, config.output_size
+    def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
+        super().__init__(config, source_size, target_size)
+        embedding = config.embedding_size
+        hidden = config.hidden_size
+        output = config.output_size
         self.encoder = RecurrentNetwork("gru", embedding, hidden, bidirectional=True)
         score = AdditiveScore(hidden, 2 * hidden, config.attention_size, bias=False)
         self.attention = Attention(score)
@@ -205,10 +222,10 @@ class LuongConfig(RecurrentConfig):
 
     def make_score(self) -> Score:
         """The score function."""
-        sizes = self.hidden_size, self.hidden_size
+        size = self.hidden_size  # Of queries and of values.
         if self.score == "concat":
-            return ConcatScore(*sizes, self.attention_size)
-        return DotScore() if self.score == "dot" else GeneralScore(*sizes)
+            return ConcatScore(size, size, self.attention_size)
+        return DotScore() if self.score == "dot" else GeneralScore(size, size)
 
 
 class Luong(RecurrentModel):
@@ -219,18 +236,28 @@ class Luong(RecurrentModel):
     so far, (B, K).
     """
 
-    def __init__(self, config: LuongConfig, *tokens: int) -> None:
-        super().__init__(config, *tokens)
-        embedding, hidden, layers = config.embedding_size, config.hidden_size, config.layers
+    def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
+        super().__init__(config, source_size, target_size)
+        embedding = config.embedding_size
+        hidden = config.hidden_size
+        layers = config.layers
         size = hidden // 2 if config.bidirectional else hidden
-        options = layers, config.dropout, config.bidirectional
-        self.encoder = RecurrentNetwork(config.cell, embedding, size, *options)
+        self.encoder = RecurrentNetwork(
+            config.cell,
+            embedding,
+            size,
+            layers=layers,
+            dropout=config.dropout,
+            bidirectional=config.bidirectional,
+        )
         if config.input_feeding:
-            inputs = [(embedding, hidden), *[(hidden, 0)] * (layers - 1)]
-            self.cells = nn.ModuleList(FedCell(config.cell, *sizes, hidden) for sizes in inputs)
+            bottom = FedCell(config.cell, known_size=embedding, fed_size=hidden, hidden_size=hidden)
+            above = [FedCell(config.cell, hidden, 0, hidden) for _ in range(1, layers)]
+            self.cells = nn.ModuleList([bottom, *above])
         else:
             self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, config.dropout)
-        score, is_predicted = config.make_score(), config.attention == "local-p"
+        score = config.make_score()
+        is_predicted = config.attention == "local-p"
         local = LocalAttention(score, config.window, is_predicted)
         self.attention = Attention(score) if config.attention == "global" else local
         self.centre = PredictedCentre(hidden, hidden) if is_predicted else None
@@ -263,7 +290,8 @@ class Luong(RecurrentModel):
             vectors, weights = self._attend(hidden.flatten(1, 2), memory, times.flatten(1))
             vectors = vectors.view_as(hidden)  # (B, K, T, H)
             weights = weights.view(*tokens.shape, -1)  # (B, K, T, S)
-            attentional, time = vectors[:, :, -1], time + tokens.shape[2]
+            attentional = vectors[:, :, -1]  # (B, K, H)
+            time = time + tokens.shape[2]
         forced = TeacherForced(self.embeddings.logits(vectors), weights)
         return forced, (memory, recurrent, attentional, time)
 
@@ -283,10 +311,11 @@ class Luong(RecurrentModel):
 
         h~ = tanh(W_c [c; h]), equation 5.
         """
-        where = []
-        if self.config.attention != "global":  # The centres (B, Q) of its windows.
-            where.append(time.float() if self.centre is None else self.centre(hidden, memory))
-        attended = self.attention(hidden, memory, *where)
+        if self.config.attention == "global":
+            attended = self.attention(hidden, memory)
+        else:  # The centres (B, Q) of its windows.
+            centres = time.float() if self.centre is None else self.centre(hidden, memory)
+            attended = self.attention(hidden, memory, centres)
         attentional = torch.tanh(self.combined(torch.cat([attended.context, hidden], dim=-1)))
         return self.dropout(attentional), attended.weights
 
@@ -317,9 +346,10 @@ class GNMT(RecurrentModel):
     A state has those of each layer: (B, K, H) of the bottom one, (B, K, 1, H) of the others.
     """
 
-    def __init__(self, config: GNMTConfig, *tokens: int) -> None:
-        super().__init__(config, *tokens)
-        embedding, hidden = config.embedding_size, config.hidden_size
+    def __init__(self, config: GNMTConfig, source_size: int, target_size: int) -> None:
+        super().__init__(config, source_size, target_size)
+        embedding = config.embedding_size
+        hidden = config.hidden_size
         above = range(2, config.layers + 1)
         self.bottom_encoder = RecurrentNetwork("lstm", embedding, hidden, bidirectional=True)
         self.encoders = nn.ModuleList(

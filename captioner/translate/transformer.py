@@ -68,16 +68,29 @@ class Transformer(TranslationModel):
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config = config
-        size, outer, inner = config.embedding_size, config.dropout, config.inner_dropout
-        dropouts = outer, outer if inner is None else inner
-        sizes = LayerSizes(size, config.heads, config.inner_size, config.norm_first, *dropouts)
-        sides = source_size, target_size
-        self.embeddings = Embeddings(*sides, size, size, config.tie_embeddings, scale=True)
+        size = config.embedding_size
+        inner = config.inner_dropout
+        sizes = LayerSizes(
+            size=size,
+            heads=config.heads,
+            inner_size=config.inner_size,
+            norm_first=config.norm_first,
+            dropout=config.dropout,
+            inner_dropout=config.dropout if inner is None else inner,
+        )
+        self.embeddings = Embeddings(
+            source_size,
+            target_size,
+            embedding_size=size,
+            output_size=size,
+            tie=config.tie_embeddings,
+            scale=True,
+        )
         self.encoder = nn.ModuleList(EncoderLayer(sizes) for _ in range(config.encoder_layers))
         self.decoder = DecoderStack(sizes, config.decoder_layers)
         self.encoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size) if config.final_norm else nn.Identity()
-        self.dropout = nn.Dropout(outer)
+        self.dropout = nn.Dropout(config.dropout)
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1 and not name.startswith("embeddings."):
                 nn.init.xavier_uniform_(parameter)

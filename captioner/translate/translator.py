@@ -202,7 +202,8 @@ class Translator:
         if not isinstance(sentence, str):
             raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
         text, is_upper = as_sentence(unescape_entities(sentence), self.capitals)
-        tokens, longest = self.source.split(text), self.maximum_source_length
+        tokens = self.source.split(text)
+        longest = self.maximum_source_length
         lost = max(0, len(tokens) - longest)
         if lost:
             unread = f"{len(tokens):,} tokens, of which the last {lost:,} are not read"
@@ -308,7 +309,8 @@ def save_translator(
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
     """Load a translator from a folder that `save_translator` wrote."""
     folder = model_folders.complete_folder(folder)
-    path, weights = folder / model_folders.CONFIG, folder / model_folders.WEIGHTS
+    path = folder / model_folders.CONFIG
+    weights = folder / model_folders.WEIGHTS
     mapping = model_folders.read_model_config(folder, "translator")
     config = from_mapping(TranslatorConfig, mapping, str(path))
     source, target = load_vocabularies(folder, config.joint_vocabulary)
@@ -318,9 +320,17 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     fill(nn.ModuleDict({"model": model}), read_tensors(weights), weights)
-    card = model_folders.read_card(folder)
-    settings = config.maximum_source_length, config.search, card, config.capitals
-    return Translator(config.model, model, source, target, *settings).to(device)
+    translator = Translator(
+        config.model,
+        model,
+        source,
+        target,
+        maximum_source_length=config.maximum_source_length,
+        search=config.search,
+        card=model_folders.read_card(folder),
+        capitals=config.capitals,
+    )
+    return translator.to(device)
 
 
 _JOINT = "vocabulary.json"
@@ -341,7 +351,8 @@ def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVo
 
 def _load(path: Path) -> TextVocabulary:
     value = read_json(path, "vocabulary")
-    fields, where = value if isinstance(value, dict) else {}, f"vocabulary {path}"
+    fields = value if isinstance(value, dict) else {}
+    where = f"vocabulary {path}"
     for kind in (WordVocabulary, SubwordVocabulary):
         if fields.get("kind") == kind.kind:
             return kind.from_json(value, where)
