@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+
+CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that steer a terminal, but for tabs and line ends."""
 
 
 class UserError(Exception):
