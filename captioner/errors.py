@@ -24,7 +24,9 @@ def refuse_missing(need: str, extra: str) -> Iterator[None]:
     """Raise `UserError` if an import in the block fails. need: "x needs y"; extra: has y."""
     try:
         yield
-    except ImportError:
+    except ImportError as error:
+        if "failed to map segment" in str(error):  # Too little memory.
+            raise
         raise UserError(f'{need}: pip install "captioner[{extra}]"') from None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from captioner.errors import CONTROLS, UserError
+from captioner.memory_limits import is_memory_error, memory_sentence
 
 
 def script_parser(description: str | None) -> argparse.ArgumentParser:
@@ -24,9 +25,10 @@ def script_parser(description: str | None) -> argparse.ArgumentParser:
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     """Run `main`; returns the exit code. Standard output is UTF-8 unless it is a terminal.
 
-    The result of `main`, or 0. 2: `UserError`, printed after the program's `name`, or standard
-    output cannot be written, which does not stop `main`. 130: Ctrl-C or SIGTERM, both raised as
-    `KeyboardInterrupt`; a second SIGTERM kills the process. 141: broken pipe.
+    The result of `main`, or 0. 2: `UserError`, printed after the program's `name`, too little
+    memory, or standard output cannot be written, which does not stop `main`. 130: Ctrl-C or
+    SIGTERM, both raised as `KeyboardInterrupt`; a second SIGTERM kills the process. 141: broken
+    pipe.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -49,10 +51,13 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
             if not problems:
                 raise
             code = int(stop.code or 0)
-        except BrokenPipeError as error:
-            if error not in problems:
+        except Exception as error:
+            if isinstance(error, BrokenPipeError) and error in problems:
+                return 128 + 13  # As of a program that SIGPIPE ends.
+            if not is_memory_error(error):
                 raise
-            return 128 + 13  # As of a program that SIGPIPE ends.
+            report(memory_sentence(error), name)
+            code = 2
         finally:
             signal.signal(signal.SIGTERM, before)
         if problems:

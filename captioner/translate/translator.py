@@ -35,7 +35,7 @@ from captioner.translate import recurrent_models as recurrent
 from captioner.translate.model import TranslationModel
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Translation
-from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
+from captioner.weight_files import load_weights, named_tensors, write_tensors
 
 _Search = TranslationSearch | None
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
@@ -317,7 +317,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
             model = config.model.make(len(source), len(target))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    fill(nn.ModuleDict({"model": model}), read_tensors(weights), weights)
+    load_weights(nn.ModuleDict({"model": model}), weights)
     card = model_folders.read_card(folder)
     settings = config.maximum_source_length, config.search, card, config.capitals
     return Translator(config.model, model, source, target, *settings).to(device)

@@ -73,6 +73,7 @@ def test_a_shell_completes(name: str, tmp_path: Path, monkeypatch: Patch, capsys
     ("error", "code", "said"),
     [
         (UserError("no such photo"), 2, "name: no such photo\n"),
+        (MemoryError(), 2, "name: there is too little memory; smaller batches take less\n"),
         (KeyboardInterrupt(), 130, "name: interrupted\n"),
         (Interrupted("go on with --resume"), 130, "name: go on with --resume\n"),
     ],
