@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+
+CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that steer a terminal, but for tabs and line ends."""
 
 
 class UserError(Exception):
@@ -20,7 +24,9 @@ def refuse_missing(need: str, extra: str) -> Iterator[None]:
     """Raise `UserError` if an import in the block fails. need: "x needs y"; extra: has y."""
     try:
         yield
-    except ImportError:
+    except ImportError as error:
+        if "failed to map segment" in str(error):  # Too little memory.
+            raise
         raise UserError(f'{need}: pip install "captioner[{extra}]"') from None
 
 

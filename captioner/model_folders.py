@@ -161,7 +161,6 @@ def described(
 def _gist(card: str, folder: Path) -> str:
     """A model card up to its first section, without the fields for hubs, and where the rest is."""
     text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()
-    text = re.sub(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]", "", text)  # It could steer a terminal.
     start, section, _ = text.partition("\n## ")
     rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
     return start.rstrip() + rest

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,7 +15,11 @@ from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
+from captioner.memory_limits import TRAINING_COPIES, check_memory
 
+Module = TypeVar("Module", bound=nn.Module)
+
+_FLOAT = 4  # Bytes of a weight in memory.
 _DIGEST = "sha256"  # In the header of a file: the digest of its tensors.
 
 
@@ -36,14 +41,51 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
             raise UserError(f"cannot write {path}: {error}") from None
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors; refuses those of another digest and, without one, NaN and infinity."""
+def load_weights(module: nn.Module, path: Path, others: Iterable[str] = ()) -> dict[str, Tensor]:
+    """`fill` a module on the device `meta` from a file; returns the tensors named in `others`.
+
+    A file with tensors of other names or shapes is refused before they are read.
+    """
+    expected = module.state_dict()
+    check_memory(_FLOAT * _size(expected.values()), f"the model in {path.parent}")
+
+    def check(stored: Mapping[str, Tensor]) -> None:
+        _check_fit(expected, {name: stored[name] for name in stored.keys() - set(others)}, path)
+
+    tensors = read_tensors(path, check)
+    rest = {name: tensors.pop(name) for name in others if name in tensors}
+    fill(module, tensors, path)
+    return rest
+
+
+def make_trainable(make: Callable[[], Module], what: str) -> Module:
+    """Make a module whose weights, gradients and optimiser memory can hold."""
+    with torch.device("meta"):  # Allocates no memory and draws no initial weights.
+        size = _size(make().state_dict().values())
+    check_memory(TRAINING_COPIES * _FLOAT * size, f"training {what}, of {size:,} weights,")
+    return make()
+
+
+def _size(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def read_tensors(
+    path: Path, check: Callable[[Mapping[str, Tensor]], None] | None = None
+) -> dict[str, Tensor]:
+    """Read all tensors; refuses those of another digest and, without one, NaN and infinity.
+
+    check: is called before tensors are read, with `meta` tensors of their shapes, floats or not.
+    """
     if not os.path.isfile(path):
         raise UserError(f"model weights {path} do not exist")
+    check_memory(os.path.getsize(path), f"weights file {path}")
     try:
-        tensors: dict[str, Tensor] = load_file(path)
         with safe_open(path, framework="pt") as file:
             digest = (file.metadata() or {}).get(_DIGEST)
+            if check is not None:
+                check({name: _meta(file.get_slice(name)) for name in file.keys()})  # noqa: SIM118
+        tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
     if digest is None:
@@ -54,6 +96,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         problem = "are damaged (their digest is another); copy the model again"
         raise UserError(f"model weights {path} {problem}")
     return tensors
+
+
+def _meta(stored: Any) -> Tensor:
+    """A tensor of the shape of a stored one."""
+    dtype = torch.float32 if "F" in stored.get_dtype() else torch.int64
+    return torch.empty(stored.get_shape(), dtype=dtype, device="meta")
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
@@ -79,9 +127,7 @@ def fill(
     """
     expected = module.state_dict() if isinstance(module, nn.Module) else module
     given = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-    for name in sorted(expected.keys() | given.keys()):
-        if problem := _misfit(expected.get(name), given.get(name)):
-            raise UserError(f"{source}: tensor {prefix + name!r} {problem}")
+    _check_fit(expected, given, source, prefix)
     if isinstance(module, nn.Module) and any(tensor.is_meta for tensor in expected.values()):
         on_cpu = {name: _like(tensor, given[name]) for name, tensor in expected.items()}
         module.load_state_dict(on_cpu, assign=True)
@@ -89,6 +135,18 @@ def fill(
     with torch.no_grad():
         for name, tensor in expected.items():
             tensor.copy_(given[name])
+
+
+def _check_fit(
+    expected: Mapping[str, Tensor],
+    given: Mapping[str, Tensor],
+    source: str | Path,
+    prefix: str = "",
+) -> None:
+    """Refuse the first tensor that does not fit."""
+    for name in sorted(expected.keys() | given.keys()):
+        if problem := _misfit(expected.get(name), given.get(name)):
+            raise UserError(f"{source}: tensor {prefix + name!r} {problem}")
 
 
 def _misfit(expected: Tensor | None, given: Tensor | None) -> str:

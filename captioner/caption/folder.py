@@ -24,6 +24,7 @@ from captioner.decoding.options import ORDER, SearchOptions
 from captioner.devices import choose_device
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import read_json, write_json, write_text
+from captioner.memory_limits import check_memory
 from captioner.model_folders import (
     CARD,
     CONFIG,
@@ -40,10 +41,11 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoders import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
-from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
+from captioner.weight_files import load_weights, named_tensors, write_tensors
 
 VOCABULARY = "vocabulary.json"
 _NGRAMS = "ngrams"  # Tensor (N, ORDER).
+_PIXEL = 2 * 64 * 4  # Bytes of a VGG's first two feature maps, the largest.
 KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {
     "lstm": (ShowAttendTellDecoder, DecoderConfig),
     "transformer": (TransformerDecoder, TransformerDecoderConfig),
@@ -109,9 +111,12 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
     with torch.device("meta"):  # Allocates no memory and draws no initial weights.
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
         decoder = make_decoder(config.decoder, len(vocabulary))
-    tensors = read_tensors(folder / WEIGHTS)
-    ngrams = tensors.pop(_NGRAMS, None)
-    fill(nn.ModuleDict({"encoder": encoder, "decoder": decoder}), tensors, folder / WEIGHTS)
+    check_memory(
+        _PIXEL * config.preprocessing.size**2,
+        f"{folder / CONFIG}: a photo of preprocessing.size {config.preprocessing.size}",
+    )
+    model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
+    ngrams = load_weights(model, folder / WEIGHTS, [_NGRAMS]).get(_NGRAMS)
     keys = None if ngrams is None else _keys(ngrams, len(vocabulary), folder / WEIGHTS)
     try:
         captioner = Captioner(

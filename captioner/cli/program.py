@@ -1,19 +1,19 @@
-"""Runs a program: one-sentence errors, exit codes, signals, output streams."""
+"""Runs a program: one-sentence errors, exit codes, signals, standard streams."""
 
 from __future__ import annotations
 
 import argparse
-import errno
+import contextlib
+import io
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
-from captioner.errors import UserError
-
-_UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of standard output: of a reader that left, and of a full or broken disk."""
+from captioner.errors import CONTROLS, UserError
+from captioner.memory_limits import is_memory_error, memory_sentence
 
 
 def script_parser(description: str | None) -> argparse.ArgumentParser:
@@ -25,41 +25,120 @@ def script_parser(description: str | None) -> argparse.ArgumentParser:
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     """Run `main`; returns the exit code. Standard output is UTF-8 unless it is a terminal.
 
-    The result of `main`, or 0. 2: `UserError`, printed after the program's `name`, or standard
-    output cannot be written. 130: Ctrl-C or SIGTERM, both raised as `KeyboardInterrupt`; a second
-    SIGTERM kills the process. 141: broken pipe.
+    The result of `main`, or 0. 2: `UserError`, printed after the program's `name`, too little
+    memory, or standard output cannot be written, which does not stop `main`. 130: Ctrl-C or
+    SIGTERM, both raised as `KeyboardInterrupt`; a second SIGTERM kills the process. 141: broken
+    pipe.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # File names may be invalid in its encoding.
-            encoding = "utf-8" if stream is sys.stdout and not stream.isatty() else None
-            stream.reconfigure(encoding=encoding, errors="backslashreplace")
     before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        code = main() or 0
-        sys.stdout.flush()
+    with _usable_streams() as problems:
+        try:
+            code = main() or 0
+            sys.stdout.flush()
+        except UserError as error:
+            report(str(error), name)
+            code = 2
+        except KeyboardInterrupt as error:  # Of training, it says how to resume.
+            report(str(error) or "interrupted", name)
+            code = 128 + signal.SIGINT
+        except SystemExit as stop:  # Of argparse, after help or a mistake.
+            sys.stdout.flush()
+            if not problems:
+                raise
+            code = int(stop.code or 0)
+        except Exception as error:
+            if isinstance(error, BrokenPipeError) and error in problems:
+                return 128 + 13  # As of a program that SIGPIPE ends.
+            if not is_memory_error(error):
+                raise
+            report(memory_sentence(error), name)
+            code = 2
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        if problems:
+            report(f"cannot write standard output: {problems[0].strerror}", name)
+            code = code or 2
         return code
-    except UserError as error:
-        report(str(error), name)
-        return 2
-    except KeyboardInterrupt as error:  # Of training, it says how to resume.
-        report(str(error) or "interrupted", name)
-        return 128 + signal.SIGINT
-    except OSError as error:
-        if error.errno not in _UNWRITTEN or error.filename is not None:  # Of another file.
-            raise
-        # Python flushes what is left at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno == errno.EPIPE:
-            return 128 + 13  # As of a program that SIGPIPE ends.
-        report(f"cannot write standard output: {error.strerror}", name)
-        return 2
+
+
+class _Stream(io.TextIOWrapper):
+    """Standard output or error that ends no run where it cannot be written: the rest is dropped.
+
+    A broken pipe of standard output does. What steers a terminal is escaped there; standard error
+    has progress bars, and is escaped by `report`.
+
+    problems: takes the first error of standard output; None of standard error.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper, problems: list[OSError] | None) -> None:
+        is_file = problems is not None and not stream.isatty()
+        self._is_escaped = problems is not None and stream.isatty()
+        self._problems = problems
+        super().__init__(
+            stream.buffer,
+            encoding="utf-8" if is_file else stream.encoding,
+            errors="backslashreplace",  # File names may be invalid in the encoding.
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+
+    def write(self, text: str) -> int:
+        """Write, escaped on a terminal."""
+        shown = CONTROLS.sub(_escaped, text) if self._is_escaped else text
+        with self._noting():
+            super().write(shown)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush."""
+        with self._noting():
+            super().flush()
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note an error of writing, and write nowhere from then on, also what is buffered."""
+        try:
+            yield
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if self._problems is not None:
+                self._problems.append(error)
+                if isinstance(error, BrokenPipeError):
+                    raise
+
+
+@contextlib.contextmanager
+def _usable_streams() -> Iterator[list[OSError]]:
+    """Replace standard streams that are closed, wrap output and error.
+
+    Yields the errors of writing standard output.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Empty, and not to be written. Otherwise a file that is opened would get its number.
+            descriptor = os.open(os.devnull, os.O_RDONLY)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
+    problems: list[OSError] = []
+    wrapped: list[_Stream] = []
+    before = sys.stdout, sys.stderr
+    for name, noted in (("stdout", problems), ("stderr", None)):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):  # Not one of a program that calls.
+            wrapped.append(_Stream(stream, noted))
+            setattr(sys, name, wrapped[-1])
+    try:
+        yield problems
     finally:
-        signal.signal(signal.SIGTERM, before)
+        sys.stdout, sys.stderr = before
+        for stream in wrapped:
+            with contextlib.suppress(BrokenPipeError):
+                stream.detach()
 
 
 def report(sentence: str, name: str = "captioner") -> None:
@@ -71,3 +150,7 @@ def report(sentence: str, name: str = "captioner") -> None:
 def on_a_line(text: str) -> str:
     """The text with what cannot be printed, which file names may hold, as escape sequences."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return on_a_line(match[0])

@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from captioner.cli.program import report
+from captioner.cli.program import on_a_line, report
 from captioner.data.example import Problems
 from captioner.decoding.options import AnySearch
 from captioner.errors import UserError, did_you_mean, near_names
@@ -42,6 +42,14 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors say what may have been meant; PATHs may stand between options."""
+
+    def __init__(self, *names: Any, **options: Any) -> None:
+        super().__init__(*names, **options)
+        self.color = False  # Python 3.14 would print what steers a terminal.
+
+    def error(self, message: str) -> NoReturn:
+        """End the program with a message, in which what was typed is escaped."""
+        super().error(on_a_line(message))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse, or end the program for arguments that are not known."""

@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.training.distributed import Engine
 from captioner.vision.encoders import RANDOM
-from captioner.weight_files import fill
+from captioner.weight_files import fill, make_trainable
 
 WORDS, RESULTS, START_RESULTS = "vocabulary.json", "results.json", "start_results.json"
 """In a run's folder: its words, and captions of the validation photos in COCO's format, by the best
@@ -94,7 +95,8 @@ class CaptionTask:
             digest = encoder.digest()
             self.data.append(f"encoder: {recipe.encoder.name}, weights of digest {digest}")
         print("\n".join(self.data))
-        decoder = make_decoder(recipe.decoder, len(vocabulary))
+        make = partial(make_decoder, recipe.decoder, len(vocabulary))
+        decoder = make_trainable(make, "this decoder")
         self.captioner = Captioner(
             encoder, decoder, vocabulary, recipe.preprocessing, recipe.search
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -33,7 +34,7 @@ from captioner.translate.translator import (
     save_translator,
     save_vocabularies,
 )
-from captioner.weight_files import fill
+from captioner.weight_files import fill, make_trainable
 
 TASK = "translate"
 
@@ -177,7 +178,8 @@ class TranslationTask:
         else:
             source, target = learn_vocabularies(training, recipe.text)
         torch.manual_seed(recipe.training.seed)
-        model = recipe.model.make(len(source), len(target))
+        make = partial(recipe.model.make, len(source), len(target))
+        model = make_trainable(make, "this model")
         if start is not None:
             refusal = f"start_from {recipe.start_from} does not fit this model"
             fill(model, start.model.state_dict(), refusal)

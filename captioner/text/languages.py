@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 from typing import Literal
 
-from captioner.errors import UserError
+from captioner.errors import CONTROLS, UserError
 
 ENGLISH = "en"  # The language of captions that are not translated.
 
@@ -82,13 +82,14 @@ def is_valid_unicode(text: str) -> bool:
 def plain_text(text: str, case: str = "keep") -> str:
     """Text in Unicode's NFC with single spaces, none at the ends. case: only `lower` changes it.
 
-    The subword space mark becomes a space, the word joiner a square, and lone surrogates the
-    replacement character.
+    The subword space mark and control characters become spaces, the word joiner a square, and lone
+    surrogates the replacement character.
     """
     valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if case == "lower":
         valid = valid.lower()
-    return " ".join(unicodedata.normalize("NFC", valid).translate(_SIGNS).split())
+    composed = unicodedata.normalize("NFC", valid)
+    return " ".join(CONTROLS.sub(" ", composed).translate(_SIGNS).split())
 
 
 def unescape_entities(text: str) -> str:

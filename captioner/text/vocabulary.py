@@ -14,12 +14,21 @@ from functools import cache
 from itertools import chain, groupby, pairwise, takewhile
 from typing import Any, ClassVar, NamedTuple
 
-from captioner.errors import UserError
+from captioner.errors import CONTROLS, UserError
 from captioner.files import LARGEST_CONFIG, read_json, write_json
 from captioner.text.languages import is_valid_unicode, plain_text
 
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
 """The words at indices 0 to 3 of every vocabulary."""
+
+_CONTROLS = re.compile(rf"{CONTROLS.pattern}|[\t\n]")
+
+
+def _check_printable(words: Iterable[str], source: str) -> None:
+    """Refuse words that would steer a terminal, or end a line."""
+    for index, word in enumerate(words):
+        if _CONTROLS.search(word):
+            raise UserError(f"{source}: word {index}, {word!r}, has a control character")
 
 
 class Vocabulary:
@@ -39,12 +48,17 @@ class Vocabulary:
                 raise UserError(f"{source}: {reason}")
             self._index[word] = index
         self.words = (*SPECIAL_WORDS, *self._index)
+        _check_printable(self.words, source)
 
     @classmethod
     def build(cls, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
-        """The words that occur at least `minimum_count` times, by falling count, then letters."""
+        """The words that occur at least `minimum_count` times, by falling count, then letters.
+
+        Without those that have control characters.
+        """
         counts = Counter(chain.from_iterable(captions))
-        kept = {word for word, count in counts.items() if count >= minimum_count}
+        frequent = (word for word, count in counts.items() if count >= minimum_count)
+        kept = {word for word in frequent if not _CONTROLS.search(word)}
         return cls(sorted(kept - set(SPECIAL_WORDS), key=lambda word: (-counts[word], word)))
 
     def extended(self, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
@@ -274,7 +288,7 @@ class SubwordVocabulary:
         """
         from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
 
-        lines = [line for text in texts if (line := plain_text(text, case).replace("\0", ""))]
+        lines = [line for text in texts if (line := plain_text(text, case))]
         written = io.BytesIO()
         special: dict[str, Any] = {}
         for index, name in enumerate(("pad", "bos", "eos", "unk")):
@@ -347,7 +361,9 @@ class SubwordVocabulary:
         """Inverse of `to_json`. source: names it in messages."""
         try:
             model = base64.b64decode(value["model"], validate=True)
-            return cls(model, _case_of(value, source))
+            vocabulary = cls(model, _case_of(value, source))
+            _check_printable(vocabulary.tokens(range(len(vocabulary))), source)
+            return vocabulary
         except (LookupError, RuntimeError, TypeError, ValueError):
             raise UserError(f'{source} has no "model" that sentencepiece can read') from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
+from captioner.memory_limits import check_memory
 from captioner.weight_files import fill
 
 CHECKPOINT = "last.safetensors"
@@ -102,6 +104,7 @@ def load_checkpoint(
 def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str, Tensor]]:
     """The position of a run, and its tensors, which are mapped from the file."""
     try:
+        check_memory(os.path.getsize(path), f"checkpoint {path}")
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -14,6 +14,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from captioner.devices import autocast
 from captioner.errors import UserError
+from captioner.memory_limits import is_memory_error
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
@@ -23,8 +24,6 @@ UNSEEN_STEPS = 50  # Of a GPU, between two looks at their losses and gradients.
 LARGEST_WEIGHT = 1e18  # Larger weights overflow float32 when squared.
 _NAN_ERROR = "is not a number"  # Of a forward pass; means NaN or infinity.
 _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
-# Of devices that do not raise `torch.OutOfMemoryError`.
-_MEMORY_ERRORS = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 
 
 class Batches(Protocol):
@@ -180,7 +179,7 @@ class Stepper:
     def explained(self, error: Exception) -> Exception:
         """The sentence for an error of memory or of NaN; else the error."""
         text, is_ours = str(error), isinstance(error, UserError)
-        if not is_ours and any(words in text for words in _MEMORY_ERRORS):
+        if not is_ours and is_memory_error(error):
             place = self._place(self.position.step)
             return UserError(
                 f"there is not enough memory on {self._device} for {place}: lower "

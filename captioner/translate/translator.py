@@ -35,7 +35,7 @@ from captioner.translate import recurrent_models as recurrent
 from captioner.translate.model import TranslationModel
 from captioner.translate.transformer import Transformer, TransformerConfig
 from captioner.translate.translation import Translation
-from captioner.weight_files import fill, named_tensors, read_tensors, write_tensors
+from captioner.weight_files import load_weights, named_tensors, write_tensors
 
 _Search = TranslationSearch | None
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
@@ -319,7 +319,7 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
             model = config.model.make(len(source), len(target))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    fill(nn.ModuleDict({"model": model}), read_tensors(weights), weights)
+    load_weights(nn.ModuleDict({"model": model}), weights)
     translator = Translator(
         config.model,
         model,

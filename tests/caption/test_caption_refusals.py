@@ -111,6 +111,8 @@ def config(section: str, **fields: Any) -> Callable[[Path], None]:
         (CONFIG, config("", confidence={"weights": {}}), "'confidence.weights.intercept' is miss"),
         (CONFIG, config("decoder", gate="matrix"), "decoder.gate 'matrix' is not one of"),
         (WEIGHTS, config("decoder", memory_size=100), "tensor 'decoder.attention.score.key_"),
+        (WEIGHTS, lambda at: os.truncate(at / WEIGHTS, 2**43), "takes 8796.1 GB, and there are"),
+        ("", config("decoder", hidden_size=65_536, embedding_size=65_536), "GB of memory"),
         (CONFIG, config("preprocessing", size=8), "preprocessing size 8 is too small"),
         *((file, lambda at, name=file: (at / name).write_text("null"), "") for file in FILES),
         *((file, lambda at, name=file: os.truncate(at / name, 90), "") for file in FILES),

@@ -73,6 +73,7 @@ def test_a_shell_completes(name: str, tmp_path: Path, monkeypatch: Patch, capsys
     ("error", "code", "said"),
     [
         (UserError("no such photo"), 2, "name: no such photo\n"),
+        (MemoryError(), 2, "name: there is too little memory; smaller batches take less\n"),
         (KeyboardInterrupt(), 130, "name: interrupted\n"),
         (Interrupted("go on with --resume"), 130, "name: go on with --resume\n"),
     ],
@@ -96,3 +97,50 @@ def test_output_that_cannot_be_written_is_a_sentence_and_of_a_file_it_is_utf_8()
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE)
     said = "name: cannot write standard output: No space left on device\n"
     assert (done.returncode, done.stderr.decode()) == (2, said)
+
+
+STREAMS = [
+    ("<&-", 0, ""),
+    ("2>&-", 0, ""),
+    ("2>/dev/full", 0, ""),
+    (">&-", 2, "name: cannot write standard output: Bad file descriptor\n"),
+    (">/dev/full", 2, "name: cannot write standard output: No space left on device\n"),
+    ("<&- 2>&- >&-", 2, ""),
+]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize(("streams", "code", "said"), STREAMS)
+def test_streams_that_are_closed_or_full_end_no_run(
+    streams: str, code: int, said: str, tmp_path: Path
+) -> None:
+    program = "\n".join(
+        [
+            "import sys",
+            "from captioner.cli.program import report, run_program",
+            "def main():",
+            "    report('begins', 'name'); print('one', flush=True)",
+            "    with open('done', 'w') as file:",  # Not under the number of a stream.
+            "        file.write(sys.stdin.read() + str(file.fileno() > 2))",
+            "sys.exit(run_program(main, 'name'))",
+        ]
+    )
+    command = ["bash", "-c", f'"$0" -c "$1" </dev/null 2>error {streams}', sys.executable, program]
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert (done.returncode, (tmp_path / "done").read_text()) == (code, "True")
+    assert done.stdout == ("" if code else "one\n")
+    expected = "" if "2>" in streams else f"name: begins\n{said}"
+    assert (tmp_path / "error").read_text() == expected
+
+
+def test_what_steers_a_terminal_is_escaped() -> None:
+    pty = pytest.importorskip("pty", reason="there are no terminals here")
+    code = "import sys; from captioner.cli.program import run_program; "
+    code += "sys.exit(run_program(lambda: print('caf\\u00e9\\x1b[2J\\a\\tone\\u202e\\rtwo')))"
+    outer, inner = pty.openpty()
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    subprocess.run([sys.executable, "-c", code], stdout=inner, env=environment, check=True)
+    os.close(inner)
+    with open(outer, "rb", buffering=0) as terminal:
+        said = terminal.read(1000).decode()
+    assert said == "café\\x1b[2J\\x07\tone\\u202e\\rtwo\r\n"

@@ -177,6 +177,19 @@ def test_a_piece_of_a_line_end_ends_no_line() -> None:
     assert KEPT.join(["▁a", "<0xE2>", "<0x80>", "<0xA8>", "hat"]) == "a hat"  # U+2028
 
 
+def test_no_word_has_control_characters() -> None:
+    """They are not learned, and a model with them is refused."""
+    texts = ["a hat\x1b[2J https://x\x07y"] * 3
+    assert Vocabulary.build([texts[0].split()], 1).words[4:] == ("a",)
+    assert not [word for word in WordVocabulary.learn(texts).vocabulary.words if "\x1b" in word]
+    learned = SubwordVocabulary.learn([*TEXTS, *texts, "Q Q Q"], 330)
+    assert not [piece for piece in learned.tokens(range(len(learned))) if "\x1b" in piece]
+    raw = learned.model.replace(b"\n\1Q", b"\n\1\a")  # The piece Q.
+    value = SubwordVocabulary.to_json(SubwordVocabulary(raw))
+    with pytest.raises(UserError, match=r"v.json: word \d+, '\\x07', has a control character"):
+        SubwordVocabulary.from_json(value, "v.json")
+
+
 LETTERS = 4 + 256 + len(set("".join(TEXTS)) - {" "}) + 1
 
 
@@ -196,6 +209,8 @@ def words(*ordinary: object) -> dict[str, Any]:
         (load(Vocabulary, words("a", "b", "a")), "v.json: word 6, 'a', is no word, .* twice"),
         (load(Vocabulary, words("a", 7)), "v.json: word 5, 7, is no word"),
         (load(Vocabulary, words("<end>")), "word 4, '<end>', is no word, special"),
+        (load(Vocabulary, words("a", "a\x1b[2J")), r"v.json: word 5, 'a\\x1b\[2J', has a control"),
+        (load(WordVocabulary, words("a\nb")), r"v.json: word 4, 'a\\nb', has a control"),
         (load(SubwordVocabulary, []), 'v.json has no "model" that sentencepiece can read'),
         (load(SubwordVocabulary, {"case": "keep", "model": "aaaa"}), 'no "model"'),
         (lambda: SubwordVocabulary.learn(TEXTS, 100), f"100 subwords: .* alone are {LETTERS}$"),

@@ -1,0 +1,91 @@
+"""How much memory there is, and errors that mean too little of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from captioner.errors import UserError
+
+TRAINING_COPIES = 4  # Of each weight: itself, its gradient, and two means of Adam.
+
+_TORCH = 10**9  # Bytes of address space, at least.
+_CUDA_TORCH = 3_400_000_000  # Measured, of torch 2.14, also without a GPU.
+_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Of Linux: cgroups 2 and 1.
+_MESSAGES = (
+    "out of memory",
+    "can't allocate memory",
+    "annot allocate memory",
+    "not enough memory",
+    "ALLOC_FAILED",
+    "bad_alloc",
+    "can't start new thread",
+    "failed to map segment",  # Of a library.
+)
+
+
+def address_limit() -> int:
+    """The bytes that `ulimit -v` allows; `sys.maxsize` without such a limit."""
+    with contextlib.suppress(ImportError):  # Windows.
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            return limit
+    return sys.maxsize
+
+
+def memory_size() -> int:
+    """The bytes of memory that this process may take, at most."""
+    sizes = [address_limit()]
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # Windows.
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for name in _CONTAINERS:
+        with contextlib.suppress(OSError, ValueError):  # "max": no limit.
+            sizes.append(int(Path("/sys/fs/cgroup", name).read_text()))
+    return min(sizes)
+
+
+def check_memory(size: int, what: str) -> None:
+    """Refuse what takes more bytes of memory than there are."""
+    if size > memory_size():
+        there = f"{memory_size() / 1e9:.1f} GB of memory"
+        raise UserError(f"{what} takes {size / 1e9:.1f} GB, and there are {there}")
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """Whether memory or address space was too little for Python, torch, a GPU or a library."""
+    text = str(error)
+    return isinstance(error, MemoryError) or any(message in text for message in _MESSAGES)
+
+
+def memory_sentence(error: BaseException) -> str:
+    """Such an error as a sentence: what was asked for, and the limit."""
+    limit = address_limit()
+    allowed = f", and ulimit -v allows {limit / 1e9:.1f} GB" if limit < sys.maxsize else ""
+    if isinstance(error, ImportError):
+        return f"there is too little memory to load a library ({error}){allowed}"
+    amount = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+    size = f" for {amount[1]} more" if amount else ""
+    return f"there is too little memory{size}{allowed}; smaller batches take less"
+
+
+class TorchGuard(MetaPathFinder):
+    """Refuses to import torch where its libraries would not fit: some of them abort the process."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Let others find every module; raise `UserError` for torch."""
+        if name != "torch":
+            return
+        spec = PathFinder.find_spec(name)
+        folder = Path(spec.origin or "").parent if spec else Path()
+        needed = _CUDA_TORCH if (folder / "lib" / "libtorch_cuda.so").exists() else _TORCH
+        if address_limit() < needed:
+            limit = f"ulimit -v allows {address_limit() / 1e9:.1f} GB"
+            raise UserError(f"torch takes {needed / 1e9:.1f} GB of address space, and {limit}")

@@ -1,0 +1,60 @@
+"""Too little memory: before it is allocated, when it is, and while torch is loaded."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from captioner import memory_limits
+from captioner.errors import UserError
+from captioner.memory_limits import check_memory, is_memory_error, memory_sentence
+from captioner.weight_files import make_trainable
+
+
+def test_sizes_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = make_trainable(lambda: nn.Linear(2, 3), "a layer")
+    assert not layer.weight.is_meta
+    refused = r"training a layer, of 65,\d+,\d+,\d+ weights, takes 10\d+\.\d GB, and there are"
+    with pytest.raises(UserError, match=refused):
+        make_trainable(lambda: nn.Linear(65_536, 10**6), "a layer")
+    monkeypatch.setattr(memory_limits, "address_limit", lambda: 10**9)
+    check_memory(10**9, "a photo")
+    with pytest.raises(
+        UserError, match=r"^a photo takes 2\.5 GB, and there are 1\.0 GB of memory$"
+    ):
+        check_memory(2_500_000_000, "a photo")
+
+
+MESSAGES = [
+    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0"), "2.00 GiB"),
+    (
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes."),
+        "7",
+    ),
+    (RuntimeError("unable to mmap 9 bytes from file <a>: Cannot allocate memory (12)"), "memory;"),
+    (ImportError("libtorch.so: failed to map segment from shared object"), "load a library (libt"),
+]
+
+
+@pytest.mark.parametrize(("error", "said"), MESSAGES)
+def test_errors_of_memory_are_sentences(error: Exception, said: str) -> None:
+    assert is_memory_error(error)
+    sentence = memory_sentence(error)
+    assert sentence.startswith("there is too little memory ") or said == "memory;"
+    assert said in sentence
+    assert "\n" not in sentence
+    assert not is_memory_error(RuntimeError("The size must match"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of address space is Linux's")
+def test_torch_is_not_loaded_where_it_does_not_fit() -> None:
+    command = 'ulimit -v 900000; "$0" -m captioner caption --demo; "$0" -m captioner caption --help'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("usage: captioner caption [PATH ...]")
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("captioner: torch takes ")
+    assert sentence.endswith(" GB of address space, and ulimit -v allows 0.9 GB")
