@@ -140,7 +140,7 @@ async def _captioned(
         name = printable((file.filename or "").replace("\\", "/").rpartition("/")[2])
         name = name[:100] or f"photo {number}"
         try:
-            return await asyncio.to_thread(service.prepare, await file.read(), name, drawn)
+            return await asyncio.to_thread(service.prepare, file.file, name, drawn)
         except UserError as error:
             return Failed(name, str(error))
 

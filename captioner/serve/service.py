@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy
 
@@ -122,10 +122,10 @@ class Service:
         others = (UNDETERMINED, ENGLISH)
         return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
 
-    def prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
+    def prepare(self, file: BinaryIO, name: str, drawn: bool) -> Prepared:
         """Decode a file in memory, in another process. drawn: with up to 1000 pixels a side."""
         preprocessing = self.captioner.preprocessing
-        load = partial(self._decoders.load, content, name, maximum_pixels=self.limits.pixels)
+        load = partial(self._decoders.load, file, name, maximum_pixels=self.limits.pixels)
         photo = load(sufficient_side=preprocessing.sufficient_side)
         pixels = preprocessing.pixels(photo)
         if drawn and photo.size != original_size(photo):
