@@ -25,7 +25,8 @@ from captioner.serve import Limits
 _AGAIN = {"Retry-After": "2"}
 _HELD_UPLOADS = 3  # How many of the largest contents may be in memory; more large ones are refused.
 _SMALL = 1024**2  # Bytes of a content that is not.
-_LARGEST_TEXT = 1024**2  # Bytes of a content in JSON, which takes twenty times as many.
+_LARGEST_TEXT = 2**19  # Bytes of a content in JSON, which take twenty times as many.
+_LARGEST_FIELDS = 2**22  # Characters of the fields of a form beside its files.
 
 BEARER = HTTPBearer(auto_error=False)
 
@@ -150,9 +151,14 @@ class _Content(Request):
         if not self._is_form:
             return FormData()
         try:
-            return await _FormParser(self.headers, self.stream(), **options).parse()
+            form = await _FormParser(self.headers, self.stream(), **options).parse()
         except MultiPartException as error:
             raise HTTPException(400, error.message) from None
+        texts = [value for _, value in form.multi_items() if isinstance(value, str)]
+        if sum(map(len, texts)) > _LARGEST_FIELDS:
+            limit = f"{_LARGEST_FIELDS:,} characters, the limit"
+            raise HTTPException(413, f"the fields beside the files are larger than {limit}")
+        return form
 
     async def _receive_some(self) -> Message:
         message = await self._request.receive()
