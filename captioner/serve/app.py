@@ -12,7 +12,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from pydantic import HttpUrl
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
@@ -53,8 +52,6 @@ def make_app(
     public = [HttpUrl(public_url)] if public_url else []
     hosts = ["localhost", "127.0.0.1", "[::1]", *names, *(str(url.host) for url in public)]
     allowed = [_origin(HttpUrl(url)) for url in allowed_urls]
-    # Photos are private: forms stay in memory, of which a `GuardedRoute` bounds the use.
-    MultiPartParser.spool_max_size = 0
     app = FastAPI(
         title="captioner",
         version=__version__,
@@ -80,7 +77,10 @@ def make_app(
         ),
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.service, app.state.token, app.state.waiting = service, token, 0
+    app.state.service = service
+    app.state.token = token
+    app.state.waiting = 0
+    app.state.held = 0
     app.state.origins = {*allowed, *map(_origin, public)}
     # Only described by this: a `GuardedRoute` checks the token before a request's content is read.
     app.include_router(router, dependencies=[Depends(BEARER)] if token else None)

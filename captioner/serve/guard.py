@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+import re
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from secrets import compare_digest
 from typing import Any
 
@@ -12,9 +13,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from starlette.datastructures import Headers, MutableHeaders, UploadFile
+from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioner.errors import UserError, did_you_mean, near_names
@@ -22,6 +23,10 @@ from captioner.schema import error_sentence
 from captioner.serve import Limits
 
 _AGAIN = {"Retry-After": "2"}
+_HELD_UPLOADS = 3  # How many of the largest contents may be in memory; more large ones are refused.
+_SMALL = 1024**2  # Bytes of a content that is not.
+_LARGEST_TEXT = 2**19  # Bytes of a content in JSON, which take twenty times as many.
+_LARGEST_FIELDS = 2**22  # Characters of the fields of a form beside its files.
 
 BEARER = HTTPBearer(auto_error=False)
 
@@ -58,35 +63,31 @@ def with_headers(app: ASGIApp) -> ASGIApp:
     return answer
 
 
-class OwnHosts(TrustedHostMiddleware):
-    """Refuses requests to other host names, in a sentence."""
+class OwnHosts:
+    """Refuses requests to other host names. allowed_hosts: names, and `*.` before a name."""
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str]) -> None:
+        self._app = app
+        names = "|".join(re.escape(name.lower()) for name in allowed_hosts)
+        any_below = names.replace(r"\*", r"[\w.-]+")
+        self._is_own = re.compile(rf"({any_below})(:\d*)?").fullmatch
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass on."""
-        is_passed = False
-
-        async def passed(scope: Scope, receive: Receive, send: Send) -> None:
-            nonlocal is_passed
-            is_passed = True
-
-        async def unsent(message: Message) -> None:
-            pass
-
-        check = TrustedHostMiddleware(passed, self.allowed_hosts, www_redirect=False)
-        await check(scope, receive, unsent)
-        if is_passed:
-            await self.app(scope, receive, send)
+        host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else None
+        if host is None or self._is_own(host.lower()):
+            await self._app(scope, receive, send)
             return
-        host = Headers(scope=scope).get("host", "")[:100]
-        reason = f"host {host!r} is not one of this server's names: --allow-host NAME adds one"
+        reason = f"host {host[:100]!r} is not one of this server's names"
+        reason += ": --allow-host NAME adds one"
         await JSONResponse({"error": reason}, 400)(scope, receive, send)
 
 
 class GuardedRoute(APIRoute):
     """A route that checks who asks, how many wait, how much comes and how long the answer takes.
 
-    `app.state` holds the service, the token, the allowed `origins` besides the server's own, and
-    how many POST requests are `waiting`.
+    `app.state` holds the service, the token, the allowed `origins` besides the server's own, how
+    many POST requests are `waiting`, and how many bytes of theirs are `held`.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -102,15 +103,16 @@ class GuardedRoute(APIRoute):
             limits: Limits = state.service.limits
             if state.waiting >= limits.waiting:
                 raise HTTPException(503, "busy: too much is waiting already", _AGAIN)
+            content = _Content(request, limits)
             state.waiting += 1
             try:
-                answer = handle(_limited(request, limits.upload_bytes))
-                return await asyncio.wait_for(answer, limits.seconds)
+                return await asyncio.wait_for(handle(content), limits.seconds)
             except asyncio.TimeoutError:
                 late = f"busy: the answer was not ready within {limits.seconds:g} seconds"
                 raise HTTPException(503, late, _AGAIN) from None
             finally:
                 state.waiting -= 1
+                state.held -= content.size
 
         return guarded
 
@@ -134,19 +136,50 @@ def _check_site(request: Request, allowed: Collection[str]) -> None:
         raise HTTPException(403, "other sites may not use this server without --allow-origin")
 
 
-def _limited(request: Request, most: int) -> Request:
-    """The request, whose content is an error beyond so many bytes."""
-    size = 0
+class _Content(Request):
+    """A request whose content is limited, alone and with all that wait, and stays in memory."""
 
-    async def receive() -> Message:
-        nonlocal size
-        message = await request.receive()
-        size += len(message.get("body", b""))
-        if size > most:
+    def __init__(self, request: Request, limits: Limits) -> None:
+        super().__init__(request.scope, self._receive_some)
+        self.size = 0
+        self._request, self._limits = request, limits
+        kind = request.headers.get("content-type", "").lower()
+        self._is_form = kind.startswith("multipart/form-data")
+
+    async def form(self, **options: Any) -> FormData:  # type: ignore[override]
+        """The files and fields of a form of files; none of another content."""
+        if not self._is_form:
+            return FormData()
+        try:
+            form = await _FormParser(self.headers, self.stream(), **options).parse()
+        except MultiPartException as error:
+            raise HTTPException(400, error.message) from None
+        texts = [value for _, value in form.multi_items() if isinstance(value, str)]
+        if sum(map(len, texts)) > _LARGEST_FIELDS:
+            limit = f"{_LARGEST_FIELDS:,} characters, the limit"
+            raise HTTPException(413, f"the fields beside the files are larger than {limit}")
+        return form
+
+    async def _receive_some(self) -> Message:
+        message = await self._request.receive()
+        count = len(message.get("body", b""))
+        self.size += count
+        self.app.state.held += count
+        most = self._limits.upload_bytes
+        if not self._is_form:
+            most = min(most, _LARGEST_TEXT)
+        if self.size > most:
             raise HTTPException(413, f"the content is larger than {most:,} bytes, the limit")
+        is_full = self.app.state.held > _HELD_UPLOADS * self._limits.upload_bytes
+        if is_full and self.size > _SMALL:
+            raise HTTPException(503, "busy: too many large uploads are waiting already", _AGAIN)
         return message
 
-    return Request(request.scope, receive)
+
+class _FormParser(MultiPartParser):
+    """Keeps files in memory: photos are private."""
+
+    spool_max_size = 0
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:

@@ -54,18 +54,26 @@ async def _service(request: Request) -> Service:
 OurService = Annotated[Service, Depends(_service)]
 
 
-@router.post("/caption", response_model=CaptionsAnswer, response_model_exclude_none=True)
-async def caption(form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService) -> Any:
+@router.post("/caption", response_model=CaptionsAnswer)
+async def caption(
+    form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService
+) -> Response:
     """Captions of photos, and where the model looked.
 
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
     captioned = await _captioned(form, service, drawn=form.preview)
-    photos = [
-        each if isinstance(each, Failed) else photo_answer(each, form.maps, form.preview)
-        for each in captioned
-    ]
-    return {"photos": photos}
+
+    def answer() -> str:
+        photos = [
+            photo if isinstance(photo, Failed) else photo_answer(photo, form.maps, form.preview)
+            for photo in captioned
+        ]
+        answer = CaptionsAnswer.model_validate({"photos": photos}, from_attributes=True)
+        return answer.model_dump_json(exclude_none=True)
+
+    # In a thread: many maps take a second, in which the server would answer nobody.
+    return Response(await asyncio.to_thread(answer), media_type="application/json")
 
 
 @router.post("/overlay", responses={200: {"content": _CONTENT}}, response_class=Response)
@@ -78,7 +86,8 @@ async def overlay(
     if form.captions and len(form.captions) != len(form.photo):
         raise UserError("field 'captions' is needed once for each photo, or not at all")
     try:
-        captioned: Any = await _captioned(form, service, drawn=True, given=form.given())
+        given = await asyncio.to_thread(form.given)
+        captioned: Any = await _captioned(form, service, drawn=True, given=given)
         content = await asyncio.to_thread(draw, form.format, captioned, form.strength)
     except ValueError as error:  # Maps that are none.
         raise UserError(f"field 'captions': {error}") from None
@@ -140,7 +149,7 @@ async def _captioned(
         name = printable((file.filename or "").replace("\\", "/").rpartition("/")[2])
         name = name[:100] or f"photo {number}"
         try:
-            return await asyncio.to_thread(service.prepare, await file.read(), name, drawn)
+            return await asyncio.to_thread(service.prepare, file.file, name, drawn)
         except UserError as error:
             return Failed(name, str(error))
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy
 
@@ -33,6 +35,12 @@ _LONGEST_SIDE = 1000  # Pixels of a photo to be drawn on.
 
 _Job = tuple[Sequence[Any], tuple[AnySearch, str, object], Future[list[Any]]]
 """Items, what those of a batch have in common, and the future of their results."""
+
+
+def give_back_memory() -> None:
+    """Return to the system what the C library keeps for later; of glibc only."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Batcher:
@@ -83,6 +91,7 @@ class Batcher:
             results = iter(self._work(together, *batch[0][1][:2]))
             for items, _, done in batch:
                 done.set_result(list(islice(results, len(items))))
+            give_back_memory()
         except Exception as error:
             for _, _, done in batch:
                 done.set_exception(error)
@@ -122,10 +131,10 @@ class Service:
         others = (UNDETERMINED, ENGLISH)
         return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
 
-    def prepare(self, content: bytes, name: str, drawn: bool) -> Prepared:
+    def prepare(self, file: BinaryIO, name: str, drawn: bool) -> Prepared:
         """Decode a file in memory, in another process. drawn: with up to 1000 pixels a side."""
         preprocessing = self.captioner.preprocessing
-        load = partial(self._decoders.load, content, name, maximum_pixels=self.limits.pixels)
+        load = partial(self._decoders.load, file, name, maximum_pixels=self.limits.pixels)
         photo = load(sufficient_side=preprocessing.sufficient_side)
         pixels = preprocessing.pixels(photo)
         if drawn and photo.size != original_size(photo):

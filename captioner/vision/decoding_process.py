@@ -1,6 +1,7 @@
 """Decodes untrusted photos in other processes, with limits of time and memory.
 
-A crafted file holds or crashes its decoder: a process can be killed, a thread cannot.
+A crafted file holds or crashes its decoder: a process can be killed, a thread cannot. The processes
+of `multiprocessing`, and of libraries over it, would import the user's program again.
 """
 
 from __future__ import annotations
@@ -8,21 +9,22 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import signal
-import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from PIL import Image
 
 from captioner.errors import UserError
 from captioner.outcomes import Budget
-from captioner.vision.images import decode_photo, original_size
+from captioner.vision.images import Permit, decode_photo, original_size
 from captioner.vision.pixels import HELD, ORIGINAL_SIZE
 
 MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
@@ -31,6 +33,8 @@ _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from captioner.vision.decoding_process import answer_requests; answer_requests()"
 )
+# An idle process gives its memory back to the system (glibc).
+_ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
 
 BUDGET = Budget(HELD)
 """Bytes of the photos that are decoded at a time, in this process and in its decoders."""
@@ -55,11 +59,11 @@ class DecodingPool:
         for decoder in self._decoders:
             self._idle.put(decoder)
 
-    def load(self, source: bytes | str, name: str, **options: int | None) -> Image.Image:
+    def load(self, source: BinaryIO | str, name: str, **options: int | None) -> Image.Image:
         """Load a photo as `load_image` does, in an idle process, which is waited for.
 
-        source: its content or path. thumbnail: the longest side, an option beside those of
-            `load_image`.
+        source: a file that is read from its beginning, or a path. thumbnail: the longest side, an
+            option beside those of `load_image`.
         """
         decoder = self._idle.get()
         try:
@@ -68,7 +72,7 @@ class DecodingPool:
             limit = f"{self.seconds:g} s, the limit (--decoding-seconds)"
             reason = f"the decoder took more than {limit}"
             raise UserError(f"{name} cannot be decoded: {reason}") from None
-        except (OSError, EOFError, ValueError):
+        except (OSError, ValueError):
             raise UserError(f"{name} cannot be decoded: the decoder crashed") from None
         finally:
             self._idle.put(decoder)
@@ -87,63 +91,61 @@ class DecodingPool:
 class _Decoder:
     """A process that starts for its first photo, and again when it has ended."""
 
-    _process: subprocess.Popen[bytes] | None = None
-    _is_late = False
+    _process: Any = None  # Of the type `Popen`.
 
     def ask(
-        self, source: bytes | str, options: dict[str, Any], seconds: float
+        self, source: BinaryIO | str, options: dict[str, Any], seconds: float
     ) -> tuple[Any, bytes]:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
+        request: dict[str, Any] = {"options": options, "seconds": seconds}
+        if isinstance(source, str):
+            request["path"] = source
+        else:
+            request["bytes"] = source.seek(0, os.SEEK_END)
+            source.seek(0)
         try:
-            return self._ask(source, {**options, "seconds": seconds}, seconds)
+            if self._process is None:
+                self._start()
+            _send(self._process.stdin, request)
+            if not isinstance(source, str):
+                shutil.copyfileobj(source, self._process.stdin)
+                self._process.stdin.flush()
+            answer, pixels = self._answer(seconds)
+            if "held" not in answer:
+                return answer, pixels
+            with BUDGET.hold(answer["held"]):
+                _send(self._process.stdin, {})
+                return self._answer(seconds)
         except BaseException:
             self.close()
-            if self._is_late:
-                raise TimeoutError from None
             raise
 
-    def _ask(
-        self, source: bytes | str, options: dict[str, Any], seconds: float
-    ) -> tuple[Any, bytes]:
-        process = self._process or self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        path = source if isinstance(source, str) else None
-        _send(process.stdin, json.dumps({**options, "path": path}).encode())
-        _send(process.stdin, b"" if isinstance(source, str) else source)
-        answer = json.loads(self._receive(process.stdout, seconds))
-        if "bytes" not in answer:
-            return answer, _receive(process.stdout)
-        with BUDGET.hold(answer["bytes"]):
-            _send(process.stdin, b"decode")
-            answer = json.loads(self._receive(process.stdout, seconds))
-            return answer, _receive(process.stdout)
+    def _start(self) -> None:
+        # Isolated, it imports nothing from the current folder.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **_ALLOCATION},
+        )
+        self._process.stdout.readline()  # Its start does not count.
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        # Not of `multiprocessing`, which imports the user's program again. Isolated, it imports
-        # nothing from the current folder.
-        command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe)
-        assert self._process.stdout is not None
-        _receive(self._process.stdout)  # Its start does not count.
-        return self._process
-
-    def _receive(self, stream: IO[bytes], seconds: float) -> bytes:
-        """A message, for which the process is killed if it takes longer."""
-        self._is_late = False
-        timer = threading.Timer(seconds, self._kill)
+    def _answer(self, seconds: float) -> tuple[Any, bytes]:
+        """An answer and its pixels; the process is killed if it takes longer to come."""
+        start = time.monotonic()
+        timer = threading.Timer(seconds, self._process.kill)
         timer.daemon = True
         timer.start()
         try:
-            return _receive(stream)
+            answer = json.loads(self._process.stdout.readline())
+        except ValueError:
+            if time.monotonic() - start >= seconds:
+                raise TimeoutError from None
+            raise
         finally:
             timer.cancel()
-
-    def _kill(self) -> None:
-        self._is_late = True
-        if self._process is not None:
-            self._process.kill()
+        width, height = answer.get("size", (0, 0))
+        return answer, self._process.stdout.read(width * height * 3)
 
     def close(self) -> None:
         if self._process is not None:
@@ -153,64 +155,58 @@ class _Decoder:
             self._process = None
 
 
-def _send(stream: IO[bytes], message: bytes) -> None:
-    stream.write(struct.pack(">Q", len(message)))
-    stream.write(message)
+def _send(stream: IO[bytes], message: Any) -> None:
+    """Write a line of JSON: an attacker's pickle would run in the server."""
+    stream.write(json.dumps(message).encode() + b"\n")
     stream.flush()
 
 
-def _receive(stream: IO[bytes]) -> bytes:
-    size = stream.read(8)
-    if len(size) < 8:
-        raise EOFError
-    (count,) = struct.unpack(">Q", size)
-    message = stream.read(count)
-    if len(message) < count:
-        raise EOFError
-    return message
-
-
 def answer_requests() -> None:
-    """Answer in JSON and pixels: an attacker's pickle would run in the server."""
+    """Answer in JSON and pixels until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C leaves it to finish.
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)  # Decoders print about damaged files.
     limit_memory()
-    _send(answers, b"ready")
+    _send(answers, {})
 
     def permit(held: int) -> None:
         """Wait until so many bytes may be held."""
-        _set_alarm(0)
-        _send(answers, json.dumps({"bytes": held}).encode())
-        _receive(requests)
-        _set_alarm(seconds)
+        _send(answers, {"held": held})
+        requests.readline()
 
-    with suppress(EOFError):
-        while True:
-            options = json.loads(_receive(requests))
-            content = _receive(requests)
-            seconds, longest = options.pop("seconds"), options.pop("thumbnail", None)
-            path, pixels = options.pop("path"), b""
-            _set_alarm(seconds)
-            try:
-                photo = decode_photo(content if path is None else path, permit=permit, **options)
-                if longest is not None:
-                    photo.thumbnail((longest, longest))
-                pixels = photo.tobytes()
-                answer: Any = {"size": photo.size, "original_size": original_size(photo)}
-            except UserError as error:
-                answer = {"error": str(error)}
-            _set_alarm(0)
-            _send(answers, json.dumps(answer).encode())
-            _send(answers, pixels)
+    for line in requests:
+        request = json.loads(line)
+        _limit_time(request["seconds"])
+        answer, pixels = _decoded(request, requests, permit)
+        _send(answers, answer)
+        answers.write(pixels)
+        answers.flush()
 
 
-def _set_alarm(seconds: float) -> None:
-    """End this process then, also if nobody is left to kill it; not on Windows."""
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, seconds + 1 if seconds else 0)
+def _decoded(request: Any, requests: BinaryIO, permit: Permit) -> tuple[Any, bytes]:
+    """The answer to a request, and the pixels."""
+    options = request["options"]
+    longest = options.pop("thumbnail", None)
+    content = request["path"] if "path" in request else requests.read(request["bytes"])
+    try:
+        photo = decode_photo(content, permit=permit, **options)
+    except UserError as error:
+        return {"error": str(error)}, b""
+    if longest is not None:
+        photo.thumbnail((longest, longest))
+    return {"size": photo.size, "original_size": original_size(photo)}, photo.tobytes()
+
+
+def _limit_time(seconds: float) -> None:
+    """End this process for a photo that nobody waits for any more; not on Windows."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        used = time.process_time() + seconds * (os.cpu_count() or 1)
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used) + 2, most))
 
 
 def limit_memory() -> None:

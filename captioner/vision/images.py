@@ -114,7 +114,7 @@ def decode_photo(
             size = image.size
             held = check_size(image, name, maximum_pixels, sufficient_side)
             if permit is not None:
-                permit(held)
+                permit(held + file.seek(0, os.SEEK_END))
             elif is_heavy(image, file, held, size):
                 return _isolated(source, file, name, maximum_pixels, sufficient_side)
             if image.format == "PNG":
@@ -141,14 +141,13 @@ def _isolated(source: Any, file: BinaryIO, name: str, *options: int | None) -> I
     """The photo, decoded in another process. options: pixels and sufficient side."""
     from captioner.vision.decoding_process import shared_pool
 
-    if isinstance(source, (str, os.PathLike)):
-        content: Any = os.path.abspath(os.fsdecode(source))
-    else:
-        file.seek(0)
-        content = file.read()
+    is_path = isinstance(source, (str, os.PathLike))
     maximum_pixels, sufficient_side = options
     return shared_pool(os.getpid()).load(
-        content, name, maximum_pixels=maximum_pixels, sufficient_side=sufficient_side
+        os.path.abspath(os.fsdecode(source)) if is_path else file,
+        name,
+        maximum_pixels=maximum_pixels,
+        sufficient_side=sufficient_side,
     )
 
 

@@ -50,7 +50,9 @@ CONTENTS = [
     ("caption", b"\xff\xd8=", "application/x-www-form-urlencoded", 422, "'photo' is missing"),
     ("caption", b"", "multipart/form-data", 400, "boundary"),
     ("caption", b"--x\r\n\r\nvalue\r\n--x--", FORM, 400, "must be provided"),
+    ("caption", b"a&" * 9_000, "application/x-www-form-urlencoded", 422, "'photo' is missing"),
     ("translate", b"", JSON, 422, "a JSON object"),
+    ("translate", b"[" + b"[]" * 300_000, JSON, 413, "larger than 524,288 bytes"),
     ("translate", b"{", JSON, 422, "a JSON object"),
     ("translate", b"[" * 5000, JSON, 400, "error parsing the body"),
     ("translate", b"{}", JSON, 422, "'sentences' is missing"),
@@ -73,6 +75,8 @@ def test_wrong_requests_are_refused(client: httpx.Client) -> None:
     for fields, named in FIELDS + drawn:
         answer = client.post("/api/overlay", files=files(0), data=fields)
         assert named in problem(answer, 422)
+    answer = client.post("/api/overlay", files=files(0), data={"captions": ["1" * 1_000_000] * 5})
+    assert "larger than 4,194,304 characters" in problem(answer, 413)
     answer = client.post("/api/overlay", files=files(0, 1), data={"format": "gif"})
     assert "a gif shows one photo" in problem(answer, 422)
     answer = client.post("/api/caption", files=[*files(0), ("beam", ("3.txt", b"3"))])

@@ -107,10 +107,10 @@ def test_requests_that_arrive_together_are_captioned_together(stack: ExitStack) 
 
 
 def test_a_request_ends_at_its_timeout(stack: ExitStack) -> None:
-    held = Held(stack, seconds=0.3)
+    held = Held(stack, seconds=1.5)
     for _ in range(2):
         answer = held.client.post("/api/caption", files=files(0))
-        assert "not ready within 0.3 seconds" in problem(answer, 503)
+        assert "not ready within 1.5 seconds" in problem(answer, 503)
         assert "Retry-After" in answer.headers
     assert held.waiting() == 0
     held.go.set()
@@ -130,6 +130,22 @@ def test_a_fault_of_the_server_tells_nothing(
     assert "secret" not in problem(held.client.post("/api/caption", files=files(0)), 500)
     until(lambda: "secret" in caplog.text)  # Its operator reads the trace.
     assert held.waiting() == 0
+
+
+def test_large_uploads_are_refused_while_too_many_wait_and_small_ones_are_not(
+    stack: ExitStack,
+) -> None:
+    held = Held(stack, upload_bytes=3_000_000)
+    large = [("photo", ("large.bmp", photo_bytes(0, (900, 900), "BMP")))]  # 2.4 MB.
+    sent = [held.send(large) for _ in range(3)]
+    until(lambda: len(held.service.captions.jobs) + len(held.sizes) >= 3)
+    sent.append(held.send(files(1)))
+    busy = held.client.post("/api/caption", files=large)
+    assert problem(busy, 503) == "busy: too many large uploads are waiting already"
+    assert "Retry-After" in busy.headers
+    held.go.set()
+    assert [each.result().status_code for each in sent] == [200] * 4
+    assert caption(held.client, large)
 
 
 @pytest.mark.slow

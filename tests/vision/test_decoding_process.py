@@ -1,3 +1,4 @@
+import io
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) ->
     contents = [encoded(smooth_photo(90, 60 + n), "GIF") for n in range(6)]
 
     def load(content: bytes) -> Image.Image:
-        return pool.load(content, "a photo", maximum_pixels=10_000, sufficient_side=30)
+        return pool.load(io.BytesIO(content), "a photo", maximum_pixels=10_000, sufficient_side=30)
 
     with ThreadPoolExecutor(4) as threads:
         for content, photo in zip(contents, threads.map(load, contents), strict=True):
@@ -37,26 +38,26 @@ def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) ->
         with pytest.raises(UserError) as expected_error:
             load_image(content, pixels, name="a \udcff.png")
         with pytest.raises(UserError) as found:
-            pool.load(content, "a \udcff.png", maximum_pixels=pixels)
+            pool.load(io.BytesIO(content), "a \udcff.png", maximum_pixels=pixels)
         assert str(found.value) == str(expected_error.value)
     assert load(CONTENT).size == (45, 30)
 
 
 def test_a_decoder_that_takes_too_long_or_crashes_is_replaced() -> None:
     pool = DecodingPool(1, seconds=60.0)
-    assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
     pool.seconds = 0.0
     with pytest.raises(UserError, match=r"^slow\.png cannot be decoded: the decoder took more tha"):
-        pool.load(encoded(smooth_photo(2000, 2000), "PNG"), "slow.png")
+        pool.load(io.BytesIO(encoded(smooth_photo(2000, 2000), "PNG")), "slow.png")
     pool.seconds = 60.0
-    assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
     (decoder,) = pool._decoders
     assert decoder._process is not None
     decoder._process.kill()
     decoder._process.wait()
     with pytest.raises(UserError, match=r"bad\.png cannot be decoded: the decoder crashed"):
-        pool.load(CONTENT, "bad.png", sufficient_side=30)
-    assert pool.load(CONTENT, "a photo", sufficient_side=30).size == (45, 30)
+        pool.load(io.BytesIO(CONTENT), "bad.png", sufficient_side=30)
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
     pool.close()
     assert decoder._process is None
 
