@@ -18,7 +18,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from captioner.errors import UserError, refuse_missing
 from captioner.files import existing_path
-from captioner.vision.pixels import ORIGINAL_SIZE, check_size, decode, is_heavy
+from captioner.vision.pixels import DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -218,6 +218,9 @@ def _identify(
         if _ARCHIVE.match(head):
             advice = "unpack it and give its folder, or a .tar that is not compressed"
             raise UserError(f"{name} is an archive: {advice}") from None
+        if head.startswith((b"II*\0", b"MM\0*")):
+            fault = "is TIFF of bits or colours that are not read, or a raw file"
+            raise UserError(f"{name} {fault}: save it as PNG or JPEG") from None
         if not _HEIF_SIGNATURE.match(head):
             fault = f"is not an image that can be read ({_FORMATS_IN_WORDS}), or is damaged"
             raise UserError(f"{name} {fault}") from None
@@ -228,19 +231,21 @@ def _identify(
 
 
 def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
-    """Refuse colour of more than 8 bits in JPEG 2000; Pillow reads greys of any depth.
+    """Note the bits of each channel of JPEG 2000; refuse colour of more than 8.
 
-    Pillow rounds a value of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 and more become black.
+    Pillow reads greys of any depth, but rounds a colour of 16 bits to (value + 128) >> 8 in 8 bits:
+    65,408 and more become black.
     """
     place = file.tell()
     file.seek(0)
     _, start, head = file.read(1 << 20).partition(_CODESTREAM)
     file.seek(place)
     count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
-    bits = max(((each & 127) + 1 for each in head[38 : 38 + 3 * count : 3]), default=0)
-    if start and bits > 8 and image.mode[0] != "I":
-        fault = f"is JPEG 2000 of {bits} bits a colour, whose brightest values would be read black"
-        raise UserError(f"{name} {fault}: save it as PNG, TIFF or JPEG")
+    depths = [(each & 127) + 1 for each in head[38 : 38 + 3 * count : 3]]
+    if start and max(depths, default=0) > 8 and image.mode[0] != "I":
+        fault = "is JPEG 2000 of more than 8 bits a colour, whose brightest values would be read"
+        raise UserError(f"{name} {fault} black: save it as PNG, TIFF or JPEG")
+    image.info[DEPTHS] = depths
 
 
 def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:

@@ -335,26 +335,6 @@ def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
     assert counts == {"video": 3, "raw file": 2, "other picture": 1}
 
 
-@pytest.mark.parametrize("depth", [8, 10, 12, 16])
-@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "LA"])
-def test_jpeg_2000_is_read_right_or_refused(mode: str, depth: int) -> None:
-    file = io.BytesIO()
-    if mode == "L" and depth == 16:
-        values = numpy.full((32, 32), 65535, dtype=numpy.uint16)
-        Image.fromarray(values).save(file, "JPEG2000")
-    else:
-        Image.new(mode, (32, 32), "white").save(file, "JPEG2000")
-    content = bytearray(file.getvalue())
-    place = content.index(b"\xff\x4f\xff\x51") + 42  # Of the components' depths.
-    if depth > 8 and mode != "L":
-        for component in range(len(mode)):
-            content[place + 3 * component] = depth - 1
-        with pytest.raises(UserError, match=rf"the image is JPEG 2000 of {depth} bits a colour, "):
-            load_image(bytes(content))
-    elif mode != "L" or depth in (8, 16):
-        assert load_image(bytes(content)).getpixel((9, 9)) == WHITE
-
-
 @pytest.mark.parametrize(
     "head", [b"PK\3\4", b"\x1f\x8b\x08", b"7z\xbc\xaf\x27", bytes(257) + b"ustar"]
 )
