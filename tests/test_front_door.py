@@ -27,16 +27,19 @@ def test_a_pull_request_runs_the_quick_commands_of_contributing() -> None:
 
 
 def test_a_release_is_built_and_checked_as_contributing_says() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    commands = commands_of("release.yml", "build")
-    for command in ("python -m build", "twine check --strict dist/*"):
-        assert command in commands
-        assert f"`{command}`" in text
+    assert commands_of("release.yml", "build") == ['.ci/release dist "$RUNNER_TEMP/empty"']
+    assert "`.ci/release dist " in (ROOT / "CONTRIBUTING.md").read_text()
+    assert ".ci/release " in (ROOT / ".ci/run").read_text()
 
 
 def test_the_citation_has_the_version_of_the_package() -> None:
     citation: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == captioner.__version__
+
+
+def test_the_python_reference_has_every_public_name() -> None:
+    names = re.findall(r"^::: captioner\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.M)
+    assert sorted(names) == sorted(captioner.__all__)
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS.glob("*.yml"), ROOT / ".pre-commit-config.yaml"])

@@ -23,7 +23,8 @@ from captioner.runs.read_recipe import read_any_recipe
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
-    *("captioning", "training", "translation", "serving", "onnx", "scale", "evaluation"),
+    *("installation", "captioning", "drawing", "descriptions", "shards", "training"),
+    *("translation", "serving", "onnx", "scale", "evaluation"),
     *("extending", "how_it_works", "questions", "results/index"),
 )
 """Of docs/, in the order in which their commands can be run."""
@@ -39,7 +40,8 @@ def blocks(language: str) -> list[str]:
 
 def shell_commands() -> list[str]:
     """All commands of the shell, without comments, each once."""
-    lines = re.sub("#.*|&&", "\n", "".join(blocks("bash"))).splitlines()
+    text = "".join(blocks("bash")).replace("\\\n", "")
+    lines = re.sub("#.*|&&", "\n", text).splitlines()
     return list(dict.fromkeys(filter(None, map(str.strip, lines))))
 
 
@@ -241,15 +243,26 @@ def test_links_lead_somewhere(document: Path) -> None:
 def test_every_page_of_docs_is_read() -> None:
     unread = {*ROOT.glob("docs/**/*.md")} - {*DOCUMENTS}
     names = {path.relative_to(ROOT / "docs").as_posix() for path in unread}
-    written = {"commands.md", "configuration.md"}
+    written = {"commands.md", "configuration.md", "api.md"}
     assert names == {"index.md", "first_change.md", "results/default_model.md"} | written
     assert len(README.splitlines()) <= 220
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")],
+    ids=lambda page: page.name,
+)
+def test_lines_are_under_120_characters(page: Path) -> None:
+    lines = page.read_text("utf-8").splitlines()
+    long = [line for line in lines if len(line) >= 120 and not line.startswith(("|", "!["))]
+    assert long == []  # But for tables and pictures, which are a line each.
 
 
 def test_the_extras_are_listed() -> None:
     section = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2]
     extras = re.findall(r"^(\w+) = \[", section.partition("\n[")[0], re.M)
-    page = (ROOT / "docs/captioning.md").read_text("utf-8").partition("| extra |")[2]
+    page = (ROOT / "docs/installation.md").read_text("utf-8").partition("| extra |")[2]
     assert sorted(re.findall(r"^\| `(\w+)` \|", page.partition("\n\n")[0], re.M)) == sorted(extras)
 
 

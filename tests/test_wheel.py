@@ -32,7 +32,7 @@ def test_the_wheel_captions_the_demo_photo_on_its_own(tmp_path: Path) -> None:
     assert set(package) <= names
     info = f"captioner-{captioner.__version__}.dist-info"
     assert {name.partition("/")[0] for name in names} == {"captioner", info}
-    assert wheel.stat().st_size < 54e6  # docs/captioning.md says 51 MB.
+    assert wheel.stat().st_size < 54e6  # docs/installation.md says 51 MB.
 
     def run(*arguments: str, given: str = "") -> str:
         # The unpacked wheel comes first on the path, before the tree that the tests run from.

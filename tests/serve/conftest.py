@@ -6,8 +6,10 @@ import httpx
 import pytest
 from chromium_samples import DESK, Open, browser
 from playwright.sync_api import Browser, BrowserContext, Page
+from samples import confidence_weights
 from serve_samples import Running, asking, make_captioner, make_translator, running
 
+from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.serve.service import Service
 from captioner.translate.translator import save_translator
@@ -26,7 +28,11 @@ def client() -> Iterator[httpx.Client]:
 def saved_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The folders of the tiny captioner and of the tiny translator."""
     folder = tmp_path_factory.mktemp("models")
-    save_model(make_captioner(), folder / "captioner")
+    captioner = make_captioner()
+    weights = confidence_weights(1.0, 0.5, 0.75, 0.25, -0.125)
+    words = WordWeights(intercept=2, probability=3, caption=0.5, both=0.1)
+    captioner.confidence = Confidence(weights=weights, words=words)
+    save_model(captioner, folder / "captioner")
     save_translator(make_translator(), folder / "translator")
     return folder / "captioner", folder / "translator"
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from chromium_samples import (
     DESK,
@@ -42,6 +41,7 @@ def test_a_photo_gets_its_caption_a_word_its_map_and_downloads_are_the_packages(
     (expected,) = load_model(saved_models[0]).caption([photo_bytes(1, (240, 180))])
     assert words_of(card) == list(expected.words)
     expect(card.locator("canvas")).to_be_hidden()
+    assert expected.word_confidence is not None
     for number in (0, len(expected.words) - 1):
         word = card.locator(".word").nth(number)
         word.hover()
@@ -57,8 +57,8 @@ def test_a_photo_gets_its_caption_a_word_its_map_and_downloads_are_the_packages(
             for each in (maps, maps.roll(1, 1), maps.roll(1, 0))
         )
         assert right < 1 < 4 < min(late, low)
-        share = 100 * np.exp(expected.word_log_probabilities[number])
-        expect(card.locator(".probability")).to_contain_text(f": {share:.0f} % likely")
+        share = expected.word_confidence[number]
+        expect(card.locator(".probability")).to_contain_text(f": {100 * share:.0f} % likely")
     page.mouse.move(5, 5)
     expect(card.locator("canvas")).to_be_hidden()
     contents = {}
