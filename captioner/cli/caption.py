@@ -8,6 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
 from string import Formatter
@@ -25,6 +26,7 @@ from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
+    from captioner.cli.output_options import OutputOptions
 
 DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
@@ -100,9 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
         from captioner.vision.decoding_process import DecodingPool
 
         DecodingPool.seconds = arguments.decoding_seconds
-    language = language_tag(arguments.language or ENGLISH, "--language")
-    arguments.language = None if is_english(language) else language
-    if arguments.translator and not arguments.language:
+    options = output_options(arguments)
+    if arguments.translator and not options.language:
         raise UserError("--translator needs --language, and not en, of which captions are")
     if arguments.parquet:
         pyarrow_library()  # Before the first caption.
@@ -110,11 +111,11 @@ def run(arguments: argparse.Namespace) -> int:
     photos, failures = find_photos(paths, passed_over)
     if standard_input is not None:
         photos["-"] = standard_input
-    arguments.model = pinned(arguments.model)
+    options = replace(options, model=pinned(options.model))
     is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
     is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
     failed, batch_size, machine = 0, arguments.batch_size, (arguments.device, arguments.precision)
-    with opened_outputs(arguments, photos) as outputs:
+    with opened_outputs(options, photos) as outputs:
         if passed_over and not arguments.quiet:
             kinds = (counted(number, kind) for kind, number in passed_over.most_common())
             report(f"not read: {', '.join(kinds)}")
@@ -125,9 +126,9 @@ def run(arguments: argparse.Namespace) -> int:
         captioned: Iterator[Captioned | Failed] = iter(())
         if remaining:
             translate = None
-            if arguments.language:
-                translate = load_translation(arguments.language, arguments.translator, *machine)
-            model = load(arguments.model, *machine)
+            if options.language:
+                translate = load_translation(options.language, arguments.translator, *machine)
+            model = load(options.model, *machine)
             search = shared.search_options(arguments, model.search)
             captioned = caption_photos(model, remaining.items(), search, batch_size, translate)
         shown = len(remaining) > batch_size and not arguments.quiet
@@ -148,6 +149,15 @@ def run(arguments: argparse.Namespace) -> int:
     if failed and len(photos) > 1:
         report(f"{failed} of the items named could not be captioned or written")
     return 2 if failed else 0
+
+
+def output_options(arguments: argparse.Namespace) -> OutputOptions:
+    """The options that say where captions go."""
+    from captioner.cli.output_options import OutputOptions  # It imports Pillow.
+
+    values = {each.name: getattr(arguments, each.name) for each in fields(OutputOptions)}
+    language = language_tag(arguments.language or ENGLISH, "--language")
+    return OutputOptions(**{**values, "language": None if is_english(language) else language})
 
 
 def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]:

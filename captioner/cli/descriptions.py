@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 from captioner import files
 from captioner.caption.caption import Caption
 from captioner.cli.caption import formatted_caption
+from captioner.cli.output_options import OutputOptions
 from captioner.cli.program import on_a_line, report
 from captioner.data.photo_descriptions import packet_words_of_person, words_of_person
 from captioner.data.xmp import Description, XmpPacket
@@ -30,16 +30,14 @@ from captioner.vision.images import ImageSource
 class Descriptions:
     """Writes captions where --xmp, --text and --embed say, if sure enough for --min-confidence."""
 
-    def __init__(self, options: argparse.Namespace, photos: Mapping[str, ImageSource]) -> None:
+    def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
         are_files = all(isinstance(source, str) for source in photos.values())
         if not are_files or str(DEMO_PHOTO) in photos:
             raise UserError("--xmp, --text and --embed need photo files, not -, --demo or shards")
         if options.embed and not shutil.which("exiftool"):
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
-        self._options, self._least_confidence = options, options.min_confidence or 0
-        if not 0 <= self._least_confidence <= 1:
-            raise UserError(f"--min-confidence {self._least_confidence} is not between 0 and 1")
+        self._options = options
         # As they are now: the sidecar of one photo may decide the place of another.
         self._places = {photo: [*self._beside(photo)] for photo in photos}
         self._owners: dict[Path, dict[str, str]] = defaultdict(dict)
@@ -57,7 +55,7 @@ class Descriptions:
 
     def files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
         """If its caption is sure enough, a photo's sidecars and itself, with their options."""
-        if (confidence or 0) >= self._least_confidence:
+        if (confidence or 0) >= self._options.least_confidence:
             if self._options.embed:  # First: exiftool may find words of a person that we do not.
                 yield "embed", Path(photo)
             yield from self._places[photo]
@@ -74,7 +72,7 @@ class Descriptions:
         """
         if not caption.words:
             return {}, []
-        if (caption.confidence or 0) < self._least_confidence:
+        if (caption.confidence or 0) < self._options.least_confidence:
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
         # Keywords are English nouns; doubt is one, for photo managers to search by.
         words = dict.fromkeys((caption.original or caption).words)

@@ -113,7 +113,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
     from captioner.evaluation.calibration import calibrate
-    from captioner.evaluation.score import read_results
+    from captioner.evaluation.results_file import read_results
     from captioner.models import load
     from captioner.runs.caption_task import RESULTS
 

@@ -2,58 +2,42 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.caption.photos import Captioned
 from captioner.cli.descriptions import Descriptions
+from captioner.cli.output_options import OutputOptions, names_a_file
 from captioner.cli.program import report
+from captioner.cli.records import (
+    TYPES,
+    Record,
+    file_state,
+    is_gone,
+    latest_records,
+    read_lines,
+    records_csv,
+    rows_of,
+    write_lines,
+)
 from captioner.cli.shared_options import check_files
 from captioner.errors import UserError, counted
 from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.render import save
 from captioner.render.page import PageItem, save_html
-from captioner.tables import AddRows, csv_text, parquet_table
+from captioner.tables import AddRows, parquet_table
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image
-from captioner.vision.shards import ShardMember
-
-Record = dict[str, Any]
-"""A photo's `image`, `Caption.to_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
-
-PLACES = ("xmp", "text", "embed")
-"""The options of `Descriptions`."""
-
-_TABLES = ("parquet", "jsonl", "json", "csv", "html")
-_OF_CAPTION = (
-    "caption",
-    "log_probability",
-    "score",
-    "confidence",
-    "sure",
-    "word_confidence",
-    "language",
-)
-_OF_PHOTO = ("model", "bytes", "modified", "error")
-_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *PLACES, *_OF_PHOTO)
-_NUMBERS = {"rank": "int32", "bytes": "int64", "sure": "bool"} | dict.fromkeys(
-    ("log_probability", "score", "confidence"), "double"
-)
-_TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS
-"""In Parquet."""
 
 
 class Drawn(NamedTuple):
@@ -66,12 +50,10 @@ class Drawn(NamedTuple):
 
 
 @contextmanager
-def opened_outputs(
-    options: argparse.Namespace, photos: Mapping[str, ImageSource]
-) -> Iterator[Outputs]:
+def opened_outputs(options: OutputOptions, photos: Mapping[str, ImageSource]) -> Iterator[Outputs]:
     """Yields outputs, finished at the end, also when interrupted; locks tables and page."""
     with ExitStack() as stack:
-        for path in {getattr(options, name) for name in _TABLES} - {None, "", "-"}:
+        for path in {path for _, path in options.tables()} - {"", "-"}:
             stack.enter_context(files.file_lock(path))
         outputs = Outputs(options, photos)
         stack.callback(outputs.finish)
@@ -79,35 +61,39 @@ def opened_outputs(
 
 
 class Outputs:
-    """Writes captions where the options of `captioner caption` say.
+    """Writes captions where options say.
 
-    Records go to --jsonl and --parquet as they come, and by `finish` to --json and --csv.
+    Records go to `jsonl` and `parquet` as they come, and by `finish` to `json` and `csv`.
 
     photos: to caption, by name.
-    finished: the photos whose captions --resume found in the JSON lines.
-    remaining: the others, and for --html all photos.
+    finished: the photos whose captions `resume` found in the JSON lines.
+    remaining: the others, and for `html` all photos.
     workers: threads that should `draw`; 0 if there is nothing to draw.
     """
 
-    def __init__(self, options: argparse.Namespace, photos: Mapping[str, ImageSource]) -> None:
-        _check_options(options, len(photos))
+    def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
+        for path in filter(None, (options.overlay, options.gif)):
+            if len(photos) > 1 and names_a_file(path):
+                count = len(photos)
+                raise UserError(f"{path} is one file for {count} photos; give a folder, as maps/")
         self.finished: set[str] = set()
-        is_drawn = options.overlay or options.gif or options.words or options.html
-        self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
-        self._options, self._photos, self._names = options, photos, output_names(photos)
+        self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if options.is_drawn else 0
+        self._options = options
+        self._photos = photos
+        self._names = output_names(photos)
         self._inputs = {files.real_path(photo) for photo in photos} if options.words else set()
         self._records: list[Record] = []
         self._renamed: dict[str, str] = {}  # In --jsonl: other spellings of paths.
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
-        is_described = any(getattr(options, name) for name in PLACES)
-        self._descriptions = Descriptions(options, photos) if is_described else None
-        self._has_lines = bool(options.resume and options.jsonl and os.path.exists(options.jsonl))
-        tables = ((name, getattr(options, name)) for name in _TABLES)
-        written = chain(tables, chain.from_iterable(map(self._files, photos)))
-        given = [(f"--{name}", os.fspath(p)) for name, p in written if p not in (None, "-")]
-        check_files(given, options.overwrite or self._has_lines, folders=("--words",))
+        self._descriptions = Descriptions(options, photos) if options.is_described else None
+        self._lines = options.jsonl or ""  # The file of JSON lines.
+        self._has_lines = options.resume and os.path.exists(self._lines)
+        tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
+        drawings = chain.from_iterable(map(self._drawings, photos))
+        written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
+        check_files(written, options.overwrite or self._has_lines, folders=("--words",))
         if self._has_lines:
             self._keep_finished()
         elif options.resume and options.text and self._descriptions:
@@ -135,7 +121,7 @@ class Outputs:
             path = Path(os.path.relpath(name, folder)).as_posix() if isinstance(source, str) else ""
             page = caption.page_item(title)
             page = replace(page, path=path, folder=os.path.dirname(self._names[name]))
-        drawings = () if name in self.finished else self._files(name)
+        drawings = () if name in self.finished else self._drawings(name)
         write = partial(self._draw, caption=caption, title=title)
         return Drawn(item, *files.write_each(drawings, write), page)
 
@@ -162,14 +148,14 @@ class Outputs:
         if error := "; ".join(problems):
             record["error"] = error
         source = self._photos.get(item.name, item.name)
-        record |= {"model": self._options.model, **_state(source)}
-        path = self._options.jsonl
+        record |= {"model": self._options.model, **file_state(source)}
+        path = self._lines
         if path == "-":
             sys.stdout.write(files.json_text(record, indent=None))
             sys.stdout.flush()
         elif path:
             with files.refuse_os_errors(f"cannot write {path}"):
-                _write_lines(path, [record], "a" if self._has_lines else "w")
+                write_lines(path, [record], "a" if self._has_lines else "w")
             self._has_lines = True
         self._collect(record)
         return error
@@ -178,8 +164,7 @@ class Outputs:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
         if self._descriptions:
             self._descriptions.close()
-        given = ((name, getattr(self._options, name)) for name in _TABLES)
-        written = [(name, Path(path)) for name, path in given if path]
+        written = [(option, Path(path)) for option, path in self._options.tables()]
         _, problems = files.write_each(written, self._finish)
         if problems:
             raise UserError("; ".join(dict.fromkeys(problems)))
@@ -195,21 +180,18 @@ class Outputs:
         elif option in ("json", "csv"):
             # Excel in any language splits tabs of UTF-16, and knows umlauts by its byte order mark.
             is_excel = option == "csv" and self._options.csv_for == "excel"
-            form = files.json_text if option == "json" else partial(_csv_text, is_excel=is_excel)
-            if getattr(self._options, option) == "-":
+            form = files.json_text if option == "json" else partial(records_csv, is_excel=is_excel)
+            if str(path) == "-":
                 sys.stdout.write(form(self._records))
             elif self._records:
                 files.write_text(path, form(self._records), "utf-16" if is_excel else "utf-8")
 
-    def _files(self, photo: str) -> Iterator[tuple[str, Path]]:
+    def _drawings(self, photo: str) -> Iterator[tuple[str, Path]]:
         """A photo's drawings, and the folder of its words, with their options."""
-        for option, suffix in (("overlay", ".png"), ("gif", ".gif"), ("words", "")):
-            if path := getattr(self._options, option):
-                is_file = suffix and _names_a_file(path)
-                yield option, Path(path) if is_file else Path(path, self._names[photo] + suffix)
+        return self._options.drawings(self._names[photo])
 
     def _draw(self, option: str, path: Path, caption: Caption, title: str) -> None:
-        """Write one of `_files`."""
+        """Write one of `_drawings`."""
         strength = self._options.strength
         if option == "overlay":
             caption.overlay(path, title, strength)
@@ -229,20 +211,20 @@ class Outputs:
             self._records.append(record)
         if self._options.parquet:
             if self._add_rows is None:  # Without records, the file that is there stays.
-                table = parquet_table(self._options.parquet, _TYPES)
+                table = parquet_table(self._options.parquet, TYPES)
                 self._add_rows = self._parquet.enter_context(table)
-            self._add_rows(list(_rows(record)))
+            self._add_rows(list(rows_of(record)))
 
     def _keep_finished(self) -> None:
         """Find the photos of an earlier run that need no caption, and take up its records.
 
         Lines of the others stay until new ones replace them: a killed run loses none.
         """
-        path = self._options.jsonl
+        path = self._lines
         origin = os.path.normpath(self._options.model), self._options.language
         gone: dict[str, int] = {}
         self._find_renamed()
-        for record in _latest(path, self._renamed):
+        for record in latest_records(path, self._renamed):
             photo = record["image"]
             if "error" in record:
                 continue
@@ -258,9 +240,9 @@ class Outputs:
                 if not self._is_finished(photo, record):
                     continue
                 self.finished.add(photo)
-            elif _is_gone(photo):
-                beside = record.get("files", {})
-                gone[photo] = sum(os.path.lexists(each) for each in beside.values())
+            elif is_gone(photo):
+                paths = record.get("files", {}).values()
+                gone[photo] = sum(map(os.path.lexists, paths))
             self._collect(record)
         if gone:
             count, first = counted(len(gone), "record"), min(gone)
@@ -273,21 +255,21 @@ class Outputs:
 
     def _find_renamed(self) -> None:
         """Find the records of these photos under other spellings of their paths."""
-        recorded = {record["image"] for record in _read_lines(self._options.jsonl)}
+        recorded = {record["image"] for record in read_lines(self._lines)}
         unknown = recorded - self._photos.keys()
         if unknown and (new := self._photos.keys() - recorded):
             name_of = {files.real_path(photo): photo for photo in new}
-            found = {photo: name_of.get(files.real_path(photo)) for photo in sorted(unknown)}
-            self._renamed = {photo: name for photo, name in found.items() if name}
+            names = {photo: name_of.get(files.real_path(photo)) for photo in sorted(unknown)}
+            self._renamed = {photo: name for photo, name in names.items() if name}
 
     def _drop_replaced_lines(self) -> None:
-        with files.atomic_path(self._options.jsonl) as temporary:
-            _write_lines(temporary, _latest(self._options.jsonl, self._renamed))
+        with files.atomic_path(self._lines) as temporary:
+            write_lines(temporary, latest_records(self._lines, self._renamed))
 
     def _is_finished(self, photo: str, record: Record) -> bool:
         """Whether the photo has the size and time of its record, and its files are there."""
-        written, state = record.get("files", {}), _state(self._photos[photo])
-        wanted = self._files(photo)
+        written, state = record.get("files", {}), file_state(self._photos[photo])
+        wanted = self._drawings(photo)
         if self._descriptions:
             wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))
         return bool(state and state.items() <= record.items()) and all(
@@ -296,31 +278,6 @@ class Outputs:
             and os.path.exists(path)
             for option, path in wanted
         )
-
-
-def _check_options(options: argparse.Namespace, photos: int) -> None:
-    tables = (options.jsonl, options.json, options.csv)
-    others = (options.parquet, options.html, options.overlay, options.gif, options.words)
-    if tables.count("-") > 1 or "-" in others:
-        raise UserError("standard output takes one of --json, --jsonl and --csv, and nothing else")
-    is_text_alone = options.text and not any((*tables, *others, options.xmp, options.embed))
-    if options.resume and options.jsonl in (None, "-") and not is_text_alone:
-        raise UserError(
-            "--resume needs --jsonl FILE, from which the other tables are written, or --text alone"
-        )
-    if not 0 <= options.strength <= 1:
-        raise UserError(f"--strength {options.strength} is not between 0 and 1")
-    if options.html:
-        save.check_suffix(options.html, save.PAGE_SUFFIXES)
-    for path, suffixes in ((options.overlay, save.PICTURE_SUFFIXES), (options.gif, (".gif",))):
-        if path and _names_a_file(path):
-            save.check_suffix(path, suffixes)
-            if photos > 1:
-                raise UserError(f"{path} is one file for {photos} photos; give a folder, as maps/")
-
-
-def _names_a_file(path: str) -> bool:
-    return bool(Path(path).suffix) and not path.endswith(("/", os.sep)) and not Path(path).is_dir()
 
 
 def output_names(photos: Iterable[str]) -> dict[str, str]:
@@ -335,72 +292,3 @@ def output_names(photos: Iterable[str]) -> dict[str, str]:
     names = {photo: os.path.splitext(name)[0] for photo, name in whole.items()}
     taken = Counter(name.casefold() for name in chain(whole.values(), names.values()))
     return {each: whole[each] if taken[n.casefold()] > 1 else n for each, n in names.items()}
-
-
-def _state(photo: ImageSource) -> Record:
-    """Size and time of change of a photo's file, or shard; empty for standard input, or if gone."""
-    file = photo.shard if isinstance(photo, ShardMember) else photo
-    try:
-        status = os.stat(file if isinstance(file, str) else "")
-    except (OSError, ValueError):
-        return {}
-    changed = datetime.fromtimestamp(status.st_mtime, timezone.utc)
-    return {"bytes": status.st_size, "modified": changed.isoformat()}
-
-
-def _rows(record: Record) -> Iterator[Record]:
-    """One row a caption."""
-    of_photo = {key: record.get(key) for key in ("image", *_OF_PHOTO)} | record.get("files", {})
-    for rank, version in enumerate([record, *record.get("alternatives", [])], start=1):
-        row = {**of_photo, "rank": rank, **{key: version.get(key) for key in _OF_CAPTION}}
-        if scores := row["word_confidence"]:
-            pairs = zip(version["words"], scores, strict=True)
-            row["word_confidence"] = ", ".join(f"{w} {n:.2f}" for w, n in pairs if n is not None)
-        yield row
-
-
-def _csv_text(records: Sequence[Record], is_excel: bool) -> str:
-    """The rows, with the columns that have a value."""
-    rows = list(chain.from_iterable(map(_rows, records)))
-    used = {name for row in rows for name, value in row.items() if value is not None}
-    columns = [name for name in _COLUMNS if name in used.union(_COLUMNS[:5])]
-    return csv_text(rows, columns, "\t" if is_excel else ",")
-
-
-def _write_lines(path: str | Path, records: Iterable[Record], mode: str = "w") -> None:
-    with open(path, mode, encoding="utf-8", errors="backslashreplace") as file:
-        file.writelines(files.json_text(record, indent=None) for record in records)
-
-
-def _is_gone(photo: str) -> bool:
-    """Whether there is neither the photo nor the shard that it is in."""
-    places = (photo, *map(str, Path(photo).parents))
-    return photo != "-" and not os.path.lexists(photo) and not any(map(os.path.isfile, places))
-
-
-def _latest(path: str, renamed: Mapping[str, str]) -> Iterator[Record]:
-    """The last record of each photo in JSON lines. renamed: their new names, by the old."""
-
-    def records() -> Iterator[Record]:
-        for record in _read_lines(path):
-            name = record["image"]
-            yield {**record, "image": renamed.get(name, name)}
-
-    latest = {record["image"]: number for number, record in enumerate(records())}
-    for number, record in enumerate(records()):
-        if latest[record["image"]] == number:
-            yield record
-
-
-def _read_lines(path: str) -> Iterator[Record]:
-    """The records of JSON lines, without an unfinished last line, of a killed run."""
-    with files.refuse_os_errors(f"cannot read {path}"), open(path, "rb") as file:
-        for line in file:
-            if line.strip() and line.endswith(b"\n"):
-                try:
-                    record = json.loads(line)
-                    record["image"] + ""
-                except (ValueError, TypeError, KeyError, RecursionError):
-                    what = "holds no results of `captioner caption`; --overwrite replaces it"
-                    raise UserError(f"--jsonl {path} {what}") from None
-                yield record

@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
@@ -251,11 +251,20 @@ def _parsed(content: str | bytes) -> Any:
     return None
 
 
+def is_failed(record: Mapping[str, Any]) -> bool:
+    """Whether captioner wrote a record of a photo that it could not caption."""
+    return "model" in record and bool(record.get("error")) and not record.get("caption")
+
+
 def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_Row]:
     """The rows of a table. skips_own: those that captioner wrote are empty."""
+    failed: list[str] = []
     for where, record in _records(file, problems):
         if not isinstance(record, dict):
             problems.add("ill-formed line", f"{where} is not a JSON object")
+            continue
+        if is_failed(record):
+            failed.append(where)
             continue
         if skips_own and record.keys() >= _BY_CAPTIONER:
             yield _Row(where, "", [])
@@ -279,6 +288,9 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
         name = photo.image_id if photo else os.path.normpath(image.strip().replace("\\", "/"))
         split = (split or "").strip() or None
         yield _Row(where, name, captions, split, photo)
+    if failed:
+        photos = f"{counted(len(failed), 'photo')} that captioner could not caption"
+        problems.notes.append(f"{problems.source}: left out {photos} ({failed[0]} for one)")
 
 
 @cache

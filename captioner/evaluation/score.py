@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +16,6 @@ from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
-from captioner.data.table import text_records
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
 from captioner.evaluation.bleu import bleu
@@ -26,18 +23,17 @@ from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.hallucination import chair
 from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
+from captioner.evaluation.results_file import read_results, write_results
 from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
 from captioner.evaluation.word_kinds import words_by_kind
 from captioner.evaluation.word_precision import word_precision
 from captioner.evaluation.wording import fluency, text_diversity
-from captioner.files import write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.tables import Row, figures_table, text_table
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize, tokenize_unsplit
-from captioner.vision.shards import PATH_COLUMNS
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.caption.caption import Caption
@@ -364,46 +360,3 @@ def caption_examples(
             progress.update()
     if not captioned:
         raise UserError(f"not one of {len(examples):,} photos could be read")
-
-
-def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -> dict[str, str]:
-    """Read one caption an image, by the image's name as text; other fields are ignored.
-
-    See `text_records`. In tables of `captioner caption`, the names are paths; records of failed
-    photos and captions but the best are left out.
-
-    images: a caption of another name is of the only one with a file so named.
-    """
-    names = {image.name for image in images}
-    of_file: defaultdict[str, list[str]] = defaultdict(list)
-    for example in images:
-        of_file[os.path.basename(str(example.path))].append(example.name)
-    source = f"results file {path}"
-    problems, captions = Problems(source=source), dict[str, str]()
-    for place, record in text_records(Path(path), problems, "results file"):
-        where = f"{source}, {place}"
-        fields = record if isinstance(record, dict) else {}
-        caption = fields.get("caption")
-        is_second = str(fields.get("rank") or 1) != "1"
-        if is_second or (fields.get("error") and not caption):
-            continue
-        image = next((fields[n] for n in ("image_id", *PATH_COLUMNS) if n in fields), None)
-        if type(image) not in (int, str) or not isinstance(caption, str):
-            raise UserError(
-                f"{where} does not have image_id, a whole number or a string, and caption, a string"
-            )
-        name = str(image)
-        if name not in names and len(only := of_file[os.path.basename(name)]) == 1:
-            name = only[0]
-        if name in captions:
-            raise UserError(f"{where}: image {image!r} already has a caption")
-        captions[name] = caption
-    problems.settle()
-    if not captions:
-        raise UserError(f"{source} is not a list of captions")
-    return captions
-
-
-def write_results(path: str | os.PathLike[str], captions: Mapping[ImageId, str]) -> None:
-    """Write one caption an image, in the mapping's order."""
-    write_json(path, [{"image_id": image, "caption": text} for image, text in captions.items()])

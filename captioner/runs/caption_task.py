@@ -28,7 +28,8 @@ from captioner.errors import UserError, counted
 from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.score import evaluate_captions, read_results, write_results
+from captioner.evaluation.results_file import read_results, write_results
+from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.significance import FEW_IMAGES, compare
 from captioner.evaluation.word_precision import content_stems
 from captioner.files import write_json

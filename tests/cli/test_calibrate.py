@@ -7,7 +7,7 @@ import pytest
 from samples import CAPTION, Output, Patch, save_photo
 
 from captioner.cli.main import main
-from captioner.evaluation.score import write_results
+from captioner.evaluation.results_file import write_results
 
 
 @pytest.fixture

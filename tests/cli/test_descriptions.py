@@ -16,8 +16,10 @@ from samples import CAPTION, Output, Patch, write_xmp
 
 from captioner.caption.caption import Caption
 from captioner.caption.photos import Captioned
+from captioner.cli.caption import output_options
 from captioner.cli.descriptions import Embedder
 from captioner.cli.main import build_parser, main
+from captioner.cli.output_options import OutputOptions
 from captioner.cli.outputs import Outputs
 from captioner.data.xmp import Description
 from captioner.errors import UserError
@@ -130,9 +132,13 @@ def test_photos_that_would_share_a_sidecar_are_named_and_the_others_have_theirs(
     assert main([*command, "--xmp-for", "digikam"]) == 0
 
 
+def parsed(*options: str) -> OutputOptions:
+    return output_options(build_parser().parse_args(["caption", *options]))
+
+
 def written(photo: str, confidence: float | None, sure: bool, *options: str) -> list[str]:
     """What a caption of "a dog" adds to the folder."""
-    outputs = Outputs(build_parser().parse_args(["caption", photo, *options]), {photo: photo})
+    outputs = Outputs(parsed(*options), {photo: photo})
     before = set(Path().iterdir())
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
     caption = replace(caption, confidence=confidence, sure=sure)
@@ -150,8 +156,7 @@ def test_doubt_goes_along_and_can_be_left_out(folder: Path, capsys: Output) -> N
     # Left out, it is finished all the same.
     resume = (*beside, "--jsonl", "o.jsonl", "--resume", *least)
     written("a.png", 0.4, False, *resume)
-    again = build_parser().parse_args(["caption", "a.png", *resume])
-    assert Outputs(again, {"a.png": "a.png"}).finished == {"a.png"}
+    assert Outputs(parsed(*resume), {"a.png": "a.png"}).finished == {"a.png"}
 
     assert written("a.png", 0.5, False, *beside, *least) == ["a.txt", "a.xmp"]
     assert written("b.png", 0.7, True, *beside) == ["b.txt", "b.xmp"]

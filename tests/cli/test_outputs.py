@@ -11,7 +11,8 @@ from PIL import Image
 from pyarrow import parquet
 from samples import CAPTION, Output, Patch, photo_bytes, save_photo, write_tar
 
-from captioner.cli.main import build_parser, main
+from captioner.cli.main import main
+from captioner.cli.output_options import OutputOptions
 from captioner.cli.outputs import Outputs, output_names
 from captioner.files import file_lock
 from captioner.outcomes import Failed
@@ -55,10 +56,9 @@ def test_everything_is_written(folder: Path) -> None:
 
 
 def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> None:
-    tables = ["--json", "out.json", "--jsonl", "out.jsonl", "--csv", "out.csv"]
-    options = [*tables, "--csv-for", "excel"]
     photos = {name: name for name in ("a.jpg", "b.jpg")}
-    outputs = Outputs(build_parser().parse_args(["caption", *photos, *options]), photos)
+    options = OutputOptions(json="out.json", jsonl="out.jsonl", csv="out.csv", csv_for="excel")
+    outputs = Outputs(options, photos)
     for number, photo in enumerate(photos, start=1):
         reason = f"{photo} is not an image"
         assert outputs.add(outputs.draw(Failed(photo, reason))) == reason
@@ -70,6 +70,25 @@ def test_lines_are_written_as_they_come_and_tables_at_the_end(folder: Path) -> N
         "image,rank,caption,log_probability,score,model,error\n"
         "a.jpg,1,,,,default,a.jpg is not an image\nb.jpg,1,,,,default,b.jpg is not an image\n"
     )
+
+
+@pytest.mark.slow
+def test_the_documented_example_writes_as_the_command(folder: Path) -> None:
+    for number in range(2):
+        save_photo(Path("photos", f"{number}.jpg"), number)
+    page = (Path(__file__).parents[2] / "docs" / "captioning.md").read_text("utf-8")
+    example = page[page.index("import captioner\nfrom captioner.caption.photos") :].partition(
+        "```"
+    )[0]
+    exec(compile(example, "docs/captioning.md", "exec"), {})
+    photos = [f"photos/{number}.jpg" for number in range(2)]
+    assert [record["image"] for record in lines("found.jsonl")] == photos
+    by_python = Path("found.csv").read_text()
+    assert {path.name for path in Path("found").iterdir()} == {"0.png", "1.png"}
+    assert Path("photos/1.jpg.xmp").is_file()
+    options = ["--jsonl", "found.jsonl", "--csv", "found.csv", "--overlay", "found/"]
+    assert main(["caption", *photos, *options, "--xmp-for", "digikam", "--overwrite"]) == 0
+    assert Path("found.csv").read_text() == by_python
 
 
 def test_names_are_those_of_the_photos_below_their_common_folder() -> None:

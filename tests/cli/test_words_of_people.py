@@ -16,6 +16,7 @@ from PIL.PngImagePlugin import PngInfo
 from samples import CAPTION, Output, write_xmp
 
 from captioner.caption.caption import Caption
+from captioner.cli.caption import output_options
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs
 from captioner.data.photo_descriptions import words_of_person
@@ -186,8 +187,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def run(photos: list[str], options: list[str]) -> tuple[dict[str, Any], list[str]]:
     """What was written by photo and option, and the problems."""
-    arguments = build_parser().parse_args(["caption", *photos, *options])
-    outputs = Outputs(arguments, {photo: photo for photo in photos})
+    arguments = build_parser().parse_args(["caption", *options])
+    outputs = Outputs(output_options(arguments), {photo: photo for photo in photos})
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
     written, problems = {}, []
     for photo in photos:

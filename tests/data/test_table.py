@@ -2,18 +2,25 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy
 import pytest
 from data_samples import captions, photos, read
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from samples import write_parquet, write_tar, write_xmp
 
+from captioner.caption.caption import Caption
+from captioner.caption.photos import Captioned
+from captioner.cli.output_options import OutputOptions
+from captioner.cli.outputs import Drawn, opened_outputs
 from captioner.data.example import Problems
 from captioner.data.photo_descriptions import photo_descriptions
 from captioner.data.readers import format_of, read_splits
 from captioner.data.xmp import Description, XmpPacket
 from captioner.errors import UserError
+from captioner.outcomes import Failed
 from captioner.vision.images import is_leftover
 
 # A line separator of Unicode ends no line of a table.
@@ -124,6 +131,23 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
         f"folder {tmp_path}: 5 photos, 2 with a text beside them, 1 in metadata.jsonl, 2 without; "
         "captions by captioner left out: 2"
     ]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
+def test_photos_that_captioner_could_not_caption_are_counted_as_these(
+    tmp_path: Path, suffix: str
+) -> None:
+    file = tmp_path / f"t{suffix}"
+    options: dict[str, Any] = {suffix[1:]: str(file)}
+    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
+    with opened_outputs(OutputOptions(**options), {}) as outputs:
+        for name in ("a.jpg", "b.jpg"):
+            outputs.add(Drawn(Captioned(name, caption)))
+        outputs.add(Drawn(Failed("c.jpg", "no photo"), problems=("no photo",)))
+    images, problems = read(None, file, check_files=False)
+    assert dict(captions(images)) == {"a.jpg": ("a dog",), "b.jpg": ("a dog",)}
+    (note,) = problems.sentences
+    assert note.startswith(f"table {file}: left out 1 photo that captioner could not caption (")
 
 
 @pytest.mark.parametrize(("count", "share"), [(5, 2), (8, 2), (100, 25), (600, 60)])

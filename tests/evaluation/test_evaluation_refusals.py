@@ -20,7 +20,8 @@ from captioner.evaluation.cider import DocumentFrequency
 from captioner.evaluation.corpus import Metric
 from captioner.evaluation.java_metrics import check_java_metric
 from captioner.evaluation.maps import map_spread
-from captioner.evaluation.score import Scorer, evaluate_captions, read_results, score_results
+from captioner.evaluation.results_file import read_results
+from captioner.evaluation.score import Scorer, evaluate_captions, score_results
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.evaluation.translations import evaluate_translations
 

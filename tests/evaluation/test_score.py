@@ -16,8 +16,9 @@ from captioner.evaluation import score
 from captioner.evaluation.bleu import bleu
 from captioner.evaluation.cider import cider_d
 from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.results_file import read_results, write_results
 from captioner.evaluation.rouge import rouge_l
-from captioner.evaluation.score import CaptionScores, Scorer, read_results
+from captioner.evaluation.score import CaptionScores, Scorer
 from captioner.evaluation.significance import NOTHING
 from captioner.text.tokenizer import tokenize
 
@@ -105,9 +106,18 @@ text = st.text(st.characters(exclude_categories=["Cs"]))
     | st.dictionaries(text, text, min_size=1, max_size=5)
 )
 def test_what_is_written_is_read(tmp_path: Path, captions: dict[int | str, str]) -> None:
-    score.write_results(tmp_path / "results.json", captions)
+    write_results(tmp_path / "results.json", captions)
     read = read_results(tmp_path / "results.json")
     assert list(read.items()) == [(str(image), text) for image, text in captions.items()]
+
+
+def test_names_are_matched_composed_and_decomposed(tmp_path: Path) -> None:
+    names = ["a/Ba\u0308r.jpg", "b/Bär.jpg", "c/Ku\u0308he.jpg"]
+    images = [Example(name, Path(name), ("a bear",)) for name in names]
+    write_results(tmp_path / "r.json", {"a/Bär.jpg": "1", "b/Bär.jpg": "2", "Kühe.jpg": "3"})
+    assert list(read_results(tmp_path / "r.json", images)) == names
+    write_results(tmp_path / "r.json", {"Bär.jpg": "of two"})
+    assert list(read_results(tmp_path / "r.json", images)) == ["Bär.jpg"]
 
 
 CAPTIONS = {1: "a dog runs", 2: "a cat sleeps on a mat", 3: "two birds", 4: "a horse"}
@@ -126,7 +136,7 @@ def scored(captions: dict[int, str]) -> CaptionScores:
 
 
 def saved(path: Path, captions: dict[Any, str]) -> Path:
-    score.write_results(path, captions)
+    write_results(path, captions)
     return path
 
 
@@ -170,7 +180,9 @@ def test_captions_of_the_caption_command_are_scored_by_their_file_names(
         for number, text in CAPTIONS.items()
     ]
     file = tmp_path / "captions.json"
-    file.write_text(json.dumps([*records, {"image": "trip/photo 5.png", "error": "damaged"}]))
+    file.write_text(
+        json.dumps([*records, {"image": "trip/photo 5.png", "model": "m", "error": "damaged"}])
+    )
     scores = score.score_results(file, references, Scorer(against=file))
     assert [row["image_id"] for row in scores.rows()] == [1, 2, 3, 4]
     assert scores.by_name() == scored(CAPTIONS).by_name()

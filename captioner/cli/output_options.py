@@ -1,0 +1,106 @@
+"""Where the captions of photos go: the options of `captioner caption`, from Python too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from captioner.errors import UserError
+from captioner.render import save
+
+TABLES = ("parquet", "jsonl", "json", "csv", "html")
+PLACES = ("xmp", "text", "embed")
+"""Beside photos, and in them."""
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is written of captions, and where; see `captioner caption --help`.
+
+    model: whose captions they are, in records. language: None for English.
+    jsonl, json, csv, parquet, html: files; `-` is standard output. csv_for: "excel", for its form.
+    overlay, gif: a file, or a folder for many photos. words: a folder. strength: of overlays.
+    xmp, text, embed: beside each photo, and into it. xmp: for which program. format: of texts.
+    min_confidence: less sure captions are left out there. dry_run: say what would be written there.
+    """
+
+    model: str = "default"
+    language: str | None = None
+    jsonl: str | None = None
+    json: str | None = None
+    csv: str | None = None
+    csv_for: str | None = None
+    parquet: str | None = None
+    html: str | None = None
+    overlay: str | None = None
+    gif: str | None = None
+    words: str | None = None
+    strength: float = 0.8
+    xmp: Literal["lightroom", "digikam", "darktable"] | None = None
+    text: bool = False
+    embed: bool = False
+    format: str | None = None
+    min_confidence: float | None = None
+    resume: bool = False
+    overwrite: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        tables = (self.jsonl, self.json, self.csv)
+        others = (self.parquet, self.html, self.overlay, self.gif, self.words)
+        if tables.count("-") > 1 or "-" in others:
+            one = "standard output takes one of --json, --jsonl and --csv, and nothing else"
+            raise UserError(one)
+        is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
+        if self.resume and self.jsonl in (None, "-") and not is_text_alone:
+            raise UserError(
+                "--resume needs --jsonl FILE, from which the other tables are written, or --text "
+                "alone"
+            )
+        if not 0 <= self.strength <= 1:
+            raise UserError(f"--strength {self.strength} is not between 0 and 1")
+        if not 0 <= self.least_confidence <= 1:
+            raise UserError(f"--min-confidence {self.min_confidence} is not between 0 and 1")
+        if self.html:
+            save.check_suffix(self.html, save.PAGE_SUFFIXES)
+        for path, suffixes in ((self.overlay, save.PICTURE_SUFFIXES), (self.gif, (".gif",))):
+            if path and names_a_file(path):
+                save.check_suffix(path, suffixes)
+
+    @property
+    def least_confidence(self) -> float:
+        """`min_confidence`, or 0."""
+        return self.min_confidence or 0.0
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether anything is drawn."""
+        return bool(self.overlay or self.gif or self.words or self.html)
+
+    @property
+    def is_described(self) -> bool:
+        """Whether anything is written beside photos or into them."""
+        return bool(self.xmp or self.text or self.embed)
+
+    def tables(self) -> Iterator[tuple[str, str]]:
+        """The tables and the page, with their options."""
+        for option in TABLES:
+            path = getattr(self, option)
+            if path is not None:
+                yield option, path
+
+    def drawings(self, name: str) -> Iterator[tuple[str, Path]]:
+        """The drawings of a photo with this output name, with their options."""
+        for option, suffix in (("overlay", ".png"), ("gif", ".gif"), ("words", "")):
+            if path := getattr(self, option):
+                is_file = suffix and names_a_file(path)
+                yield option, Path(path) if is_file else Path(path, name + suffix)
+
+
+def names_a_file(path: str) -> bool:
+    """Whether a path is of one drawing, not of a folder for many."""
+    return bool(Path(path).suffix) and not path.endswith(("/", os.sep)) and not Path(path).is_dir()
