@@ -13,8 +13,6 @@ from typing import Any
 
 from captioner.errors import UserError
 
-TRAINING_COPIES = 4  # Of each weight: itself, its gradient, and two means of Adam.
-
 _TORCH = 10**9  # Bytes of address space, at least.
 _CUDA_TORCH = 3_400_000_000  # Measured, of torch 2.14, also without a GPU.
 _CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Of Linux: cgroups 2 and 1.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.memory_limits import TRAINING_COPIES, check_memory
+from captioner.memory_limits import check_memory
 
 Module = TypeVar("Module", bound=nn.Module)
 
-_FLOAT = 4  # Bytes of a weight in memory.
 _DIGEST = "sha256"  # In the header of a file: the digest of its tensors.
 
 
@@ -41,41 +40,34 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
             raise UserError(f"cannot write {path}: {error}") from None
 
 
-def load_weights(module: nn.Module, path: Path, others: Iterable[str] = ()) -> dict[str, Tensor]:
-    """`fill` a module on the device `meta` from a file; returns the tensors named in `others`.
-
-    A file with tensors of other names or shapes is refused before they are read.
-    """
-    expected = module.state_dict()
-    check_memory(_FLOAT * _size(expected.values()), f"the model in {path.parent}")
-
-    def check(stored: Mapping[str, Tensor]) -> None:
-        _check_fit(expected, {name: stored[name] for name in stored.keys() - set(others)}, path)
-
-    tensors = read_tensors(path, check)
+def load_weights(module: nn.Module, path: Path, others: Sequence[str] = ()) -> dict[str, Tensor]:
+    """`fill` a module on the device `meta` from a file; returns the tensors named in `others`."""
+    check_memory(_size(module), f"the model in {path.parent}")
+    tensors = read_tensors(path, module.state_dict(), others)
     rest = {name: tensors.pop(name) for name in others if name in tensors}
     fill(module, tensors, path)
     return rest
 
 
 def make_trainable(make: Callable[[], Module], what: str) -> Module:
-    """Make a module whose weights, gradients and optimiser memory can hold."""
-    with torch.device("meta"):  # Allocates no memory and draws no initial weights.
-        size = _size(make().state_dict().values())
-    check_memory(TRAINING_COPIES * _FLOAT * size, f"training {what}, of {size:,} weights,")
+    """Make a module, if memory holds its weights, their gradients and Adam's two means of them."""
+    with torch.device("meta"):
+        size = 4 * _size(make())
+    check_memory(size, f"training {what}")
     return make()
 
 
-def _size(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() for tensor in tensors)
+def _size(module: nn.Module) -> int:
+    """Bytes in float32."""
+    return 4 * sum(parameter.numel() for parameter in module.parameters())
 
 
 def read_tensors(
-    path: Path, check: Callable[[Mapping[str, Tensor]], None] | None = None
+    path: Path, expected: Mapping[str, Tensor] | None = None, others: Sequence[str] = ()
 ) -> dict[str, Tensor]:
     """Read all tensors; refuses those of another digest and, without one, NaN and infinity.
 
-    check: is called before tensors are read, with `meta` tensors of their shapes, floats or not.
+    expected: a file of other shapes is refused before it is read. others: names beside these.
     """
     if not os.path.isfile(path):
         raise UserError(f"model weights {path} do not exist")
@@ -83,8 +75,11 @@ def read_tensors(
     try:
         with safe_open(path, framework="pt") as file:
             digest = (file.metadata() or {}).get(_DIGEST)
-            if check is not None:
-                check({name: _meta(file.get_slice(name)) for name in file.keys()})  # noqa: SIM118
+            if expected is not None:
+                names = set(file.keys()) - set(others)
+                shapes = {name: file.get_slice(name).get_shape() for name in names}
+                stored = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+                _check_fit(expected, stored, path)
         tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
@@ -96,12 +91,6 @@ def read_tensors(
         problem = "are damaged (their digest is another); copy the model again"
         raise UserError(f"model weights {path} {problem}")
     return tensors
-
-
-def _meta(stored: Any) -> Tensor:
-    """A tensor of the shape of a stored one."""
-    dtype = torch.float32 if "F" in stored.get_dtype() else torch.int64
-    return torch.empty(stored.get_shape(), dtype=dtype, device="meta")
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
@@ -157,7 +146,7 @@ def _misfit(expected: Tensor | None, given: Tensor | None) -> str:
         return "does not belong to this model"
     if given.shape != expected.shape:
         return f"is {tuple(given.shape)}, not {tuple(expected.shape)}"
-    if given.is_floating_point() != expected.is_floating_point():
+    if not given.is_meta and given.is_floating_point() != expected.is_floating_point():
         return f"is of type {given.dtype}, not {expected.dtype}"
     return ""
 

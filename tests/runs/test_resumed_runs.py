@@ -1,13 +1,13 @@
 """A run that stops, is killed, divided or compiled is the run in one go."""
 
 import json
-import signal
-import time
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forked_commands import forked_commands
 from run_samples import (
     SMALL,
     Config,
@@ -105,23 +105,24 @@ def test_two_processes_of_the_command_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_the_command_line_that_was_killed(config: Config, tmp_path: Path) -> None:
-    """`kill -9` somewhere amid training, then --resume: bit for bit the run that was not killed."""
-    training = {"epochs": 12, "patience": 0, "checkpoint_seconds": 0.0}
+def test_25_kills_change_no_byte_of_a_run(config: Config, tmp_path: Path) -> None:
+    training = {"epochs": 6, "patience": 0, "checkpoint_seconds": 0.0}
     dropped = merged(config, training=training, decoder={"dropout": 0.3})
-    command = ["train", write_config(tmp_path, dropped), "--out"]
-    process, log = start(*command, str(tmp_path / "killed")), tmp_path / "killed" / "log.jsonl"
-    while not (log.exists() and log.read_text().count("\n") > 1) and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert ended(process)[0] == -signal.SIGKILL
-    # With the same number of threads, on which the order of sums depends.
-    assert ended(start(*command, str(tmp_path / "killed"), "--resume"))[0] == 0
-    assert ended(start(*command, str(tmp_path / "whole")))[0] == 0
-    for name in ("last.safetensors", "model/model.safetensors"):
-        assert_same_tensors(tmp_path / "killed", tmp_path / "whole", name)
-    for name in ("log.jsonl", "results.json"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    path, run = write_config(tmp_path, dropped), tmp_path / "run"
+    first = tmp_path / "first"
+
+    def check() -> None:
+        if not first.exists():
+            run.rename(first)
+            return
+        for name in ("last.safetensors", "model/model.safetensors"):
+            assert_same_tensors(run, first, name)
+        for name in ("log.jsonl", "results.json"):
+            assert (run / name).read_bytes() == (first / name).read_bytes()
+        shutil.rmtree(run)
+
+    with forked_commands(tmp_path) as commands:
+        commands.kill(25, ["train", path, "--out", "run", "--device", "cpu", "--resume"], check)
 
 
 @pytest.mark.slow

@@ -1,0 +1,140 @@
+"""Runs commands in forks of a program that has loaded torch, which takes seconds otherwise."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NUMBERS = {"stdin": 0, "stdout": 1, "stderr": 2}
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+class Ended(NamedTuple):
+    """Exit code, or minus the signal, seconds, and what was written to streams."""
+
+    code: int
+    seconds: float
+    output: str
+    errors: str
+
+
+class Commands:
+    """Asks the program to run commands in a folder."""
+
+    def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
+        self.process, self.folder = process, folder
+
+    def run(
+        self, arguments: Sequence[str], streams: Any = None, limit: float = 60, **job: Any
+    ) -> Ended:
+        """Run one. streams: files by name, None for a closed one. limit: seconds, then SIGKILL."""
+        given = {"stdin": "/dev/null", "stdout": "output", "stderr": "errors", **(streams or {})}
+        job |= {"arguments": list(arguments), "streams": given, "limit": limit}
+        assert self.process.stdin
+        assert self.process.stdout
+        for name in ("output", "errors"):
+            (self.folder / name).unlink(missing_ok=True)
+        print(json.dumps({"folder": str(self.folder), **job}), file=self.process.stdin, flush=True)
+        code, seconds = json.loads(self.process.stdout.readline())
+        files = [self.folder / name for name in ("output", "errors")]
+        texts = [path.read_text(errors="replace") if path.exists() else "" for path in files]
+        return Ended(code, seconds, *texts)
+
+    def kill(self, kills: int, command: Sequence[str], check: Callable[[], None]) -> None:
+        """Kill a command that resumes at random moments, until so many kills are done.
+
+        check: compares what it wrote with the first time's, and removes it; after every end.
+        """
+        whole = self.run(command)
+        assert whole.code == 0, whole.errors
+        check()
+        draw, done = random.Random(0), 0
+        while done < kills:
+            number, moment = draw.choice(SIGNALS), draw.uniform(0.05, 0.8) * whole.seconds
+            ended = self.run(command, limit=moment, signal=number)
+            assert ended.code in (0, 130, -number), ended
+            assert "Traceback" not in ended.errors
+            done += ended.code != 0
+            if ended.code != 0 and done == kills:
+                ended = self.run(command)
+            if ended.code == 0:
+                check()
+
+
+@contextmanager
+def forked_commands(folder: Path) -> Iterator[Commands]:
+    """Yields what runs commands."""
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, __file__], **pipes) as process:
+        yield Commands(process, folder)
+        assert process.stdin
+        process.stdin.close()
+
+
+def _run_here(job: dict[str, Any]) -> None:
+    """Run a command in this process, and end it."""
+    os.chdir(job["folder"])
+    for name, number in NUMBERS.items():
+        os.close(number)
+        path = job["streams"][name]
+        setattr(sys, name, None)
+        if path is not None:
+            is_input = name == "stdin"
+            flags = os.O_RDONLY if is_input else os.O_WRONLY | os.O_CREAT
+            os.dup2(os.open(path, flags, 0o600), number)
+            setattr(sys, name, os.fdopen(number, "r" if is_input else "w", closefd=False))
+    from captioner.cli.main import main
+
+    code = 70
+    try:
+        code = main(job["arguments"])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    except KeyboardInterrupt:  # Before the program begins.
+        code = 130
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
+
+
+def _serve() -> None:
+    import captioner.cli.main
+    import captioner.cli.outputs
+    import captioner.models
+    import captioner.runs.read_recipe
+    import captioner.runs.run
+    import captioner.translate.translator  # noqa: F401
+
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        job, begun = json.loads(line), time.monotonic()
+        child = os.fork()
+        if child == 0:
+            _run_here(job)
+        is_stopped = False
+        while (status := os.waitpid(child, os.WNOHANG))[0] == 0:
+            time.sleep(0.002)
+            late = time.monotonic() - begun - job["limit"]
+            if late > 0 and not is_stopped:
+                is_stopped = True
+                os.kill(child, job.get("signal", signal.SIGKILL))
+            elif late > 20:
+                os.kill(child, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(status[1])
+        print(json.dumps([code, time.monotonic() - begun]), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    _serve()
