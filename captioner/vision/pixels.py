@@ -90,6 +90,14 @@ def is_heavy(image: Image.Image, file: BinaryIO, held: int, size: tuple[int, int
     if file.tell() > _LIGHT:
         return True
     file.seek(0)
+    if image.format == "JPEG" and not image.info.get("progressive"):
+        # Of a first scan with all channels, the decoder reads no other: nor is the file read here.
+        head = file.read(place)
+        counts = [n for n in range(1, 5) if head[-6 - 2 * n :][:3] == bytes([0, 6 + 2 * n, n])]
+        if counts[:1] == [len(image.getbands())]:
+            file.seek(place)
+            return False
+        file.seek(0)
     scans = file.read().count(b"\xff\xda")  # Each is decoded, whatever it holds.
     file.seek(place)
     return scans * size[0] * size[1] > 4 * _LIGHT
