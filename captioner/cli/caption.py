@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.model = pinned(arguments.model)
     is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
     is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
-    failed, batch_size, machine = 0, arguments.batch_size, (arguments.device, arguments.precision)
+    failed, batch_size = 0, arguments.batch_size
     with opened_outputs(arguments, photos) as outputs:
         if passed_over and not arguments.quiet:
             kinds = (counted(number, kind) for kind, number in passed_over.most_common())
@@ -124,6 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
         remaining = outputs.remaining
         captioned: Iterator[Captioned | Failed] = iter(())
         if remaining:
+            from captioner.devices import fast_device
+
+            machine = fast_device(arguments.device), arguments.precision
             translate = None
             if arguments.language:
                 translate = load_translation(arguments.language, arguments.translator, *machine)
