@@ -31,8 +31,15 @@ def choose_device(chosen: torch.device | str = "auto") -> torch.device:
     return device
 
 
+def fast_device(chosen: torch.device | str) -> torch.device:
+    """The device of a program, which may change torch's settings, with fast kernels."""
+    device = choose_device(chosen)
+    use_fast_kernels(device)
+    return device
+
+
 def use_fast_kernels(device: torch.device) -> None:
-    """On CUDA: TF32 in products of float32, and of each shape cuDNN's fastest convolution."""
+    """On CUDA, for the whole process: TF32 in products of float32, cuDNN's fastest convolutions."""
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark = True

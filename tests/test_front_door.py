@@ -28,7 +28,8 @@ def test_a_pull_request_runs_the_quick_commands_of_contributing() -> None:
 
 def test_a_release_is_built_and_checked_as_contributing_says() -> None:
     assert commands_of("release.yml", "build") == ['.ci/release dist "$RUNNER_TEMP/empty"']
-    assert "`.ci/release dist " in (ROOT / "CONTRIBUTING.md").read_text()
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert "`.ci/release dist " in " ".join(contributing.split())
     assert ".ci/release " in (ROOT / ".ci/run").read_text()
 
 

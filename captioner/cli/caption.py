@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = replace(options, model=pinned(options.model))
     is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
     is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
-    failed, batch_size, machine = 0, arguments.batch_size, (arguments.device, arguments.precision)
+    failed, batch_size = 0, arguments.batch_size
     with opened_outputs(options, photos) as outputs:
         if passed_over and not arguments.quiet:
             kinds = (counted(number, kind) for kind, number in passed_over.most_common())
@@ -125,6 +125,9 @@ def run(arguments: argparse.Namespace) -> int:
         remaining = outputs.remaining
         captioned: Iterator[Captioned | Failed] = iter(())
         if remaining:
+            from captioner.devices import fast_device
+
+            machine = fast_device(arguments.device), arguments.precision
             translate = None
             if options.language:
                 translate = load_translation(options.language, arguments.translator, *machine)

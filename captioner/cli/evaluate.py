@@ -160,11 +160,12 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
     from captioner.data import shapes
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_splits
+    from captioner.devices import fast_device
     from captioner.vision.images import find_images
 
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count {arguments.count} is not at least 1")
-    model = load(pinned(arguments.model), arguments.device, arguments.precision)
+    model = load(pinned(arguments.model), fast_device(arguments.device), arguments.precision)
     problems, is_generated = Problems(arguments.on_problem), arguments.format == "shapes"
     if is_generated:
         config = shapes.ShapesConfig(image_size=model.preprocessing.size)

@@ -112,6 +112,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     from captioner.caption.folder import save_confidence
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
+    from captioner.devices import fast_device
     from captioner.evaluation.calibration import calibrate
     from captioner.evaluation.results_file import read_results
     from captioner.models import load
@@ -130,7 +131,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
             advice = "its confidence may be too high; give photos that training did not use"
             report(f"{photos} chose the epoch of this model: {advice}")
-    model = load(folder, arguments.device)
+    model = load(folder, fast_device(arguments.device))
     validation = {split: examples[split] for split in arguments.split}
     training = examples[arguments.training_split]
     scores = calibrate(model, training, validation, arguments.unsure_below, arguments.batch_size)

@@ -93,9 +93,10 @@ def run(arguments: argparse.Namespace) -> None:
         from captioner.serve.server import listen, serve
         from captioner.serve.service import Service
     from captioner import load, load_translator
+    from captioner.devices import fast_device
 
     limits, token = _limits(arguments), _token(arguments.token_file)
-    machine = arguments.device, arguments.precision
+    machine = fast_device(arguments.device), arguments.precision
     names = LANGUAGES if arguments.translator is None else dict(arguments.translator)
     for name in arguments.allow_host:
         if "*" in name.removeprefix("*."):

@@ -144,7 +144,7 @@ def add_machine(
     add = add_group(parser, "machine")
     add("--device", "DEVICE", "cpu, cuda, cuda:N, mps or auto", default="auto")
     if batch and precision:
-        choices, about = ("float32", "bfloat16"), "float32, the same on every machine, or bfloat16"
+        choices, about = ("float32", "bfloat16"), "float32 (TF32 on CUDA), or bfloat16"
         add("--precision", "PRECISION", about, choices=choices, default="float32")
     if batch:
         add("--batch-size", "N", batch, default=batch_size)

@@ -106,6 +106,7 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
+    from captioner.devices import fast_device
     from captioner.models import load_translator
 
     file, path, is_one, is_json = _open(arguments.file), None, False, False
@@ -119,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         paths = [path] if is_one else [path, path.with_stem(f"{path.stem}-2")]
         shared.check_files([("--alignment", str(each)) for each in paths], arguments.overwrite)
     name = LANGUAGES.get(arguments.language, arguments.model)
-    translator = load_translator(name, arguments.device, arguments.precision)
+    translator = load_translator(name, fast_device(arguments.device), arguments.precision)
     head = arguments.head
     is_number = head and head.removeprefix("-").isdecimal()
     translator.choose_alignment(arguments.layer, int(head) if is_number else head)
@@ -173,6 +174,7 @@ def run_score(arguments: argparse.Namespace) -> int:
     """Score a file, or a model's translations; 2 if a reference was skipped."""
     shared.check_outputs(arguments, "--json")
 
+    from captioner.devices import fast_device
     from captioner.evaluation.translations import score_hypotheses, score_translator
     from captioner.models import load_translator
 
@@ -180,7 +182,8 @@ def run_score(arguments: argparse.Namespace) -> int:
     source, references = arguments.source, arguments.references
     options = (arguments.lower_case, problems)
     if hasattr(arguments, "model"):
-        translator = load_translator(arguments.model, arguments.device, arguments.precision)
+        device = fast_device(arguments.device)
+        translator = load_translator(arguments.model, device, arguments.precision)
         search = shared.search_options(arguments, translator.search)
         batch = arguments.batch_size
         scores = score_translator(translator, source, references, search, batch, *options)

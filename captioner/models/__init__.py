@@ -36,10 +36,9 @@ def load(
     To train or save a model, use `load_model` of `captioner.caption.folder` instead.
     """
     from captioner.caption.folder import load_model
-    from captioner.devices import choose_device, choose_precision, use_fast_kernels
+    from captioner.devices import choose_device, choose_precision
 
     chosen = choose_device(device)
-    use_fast_kernels(chosen)
     model = load_model(model_folder(name_or_path), chosen)
     model.load_translation = partial(load_translation, device=chosen, precision=precision)
     return model.for_inference(choose_precision(precision))
@@ -51,11 +50,10 @@ def load_translator(
     precision: str = "float32",
 ) -> Translator:
     """Load a translator: the packaged one by default, another as `load` does."""
-    from captioner.devices import choose_device, choose_precision, use_fast_kernels
+    from captioner.devices import choose_device, choose_precision
     from captioner.translate.translator import load_translator as load_from
 
     chosen = choose_device(device)
-    use_fast_kernels(chosen)
     translator = load_from(model_folder(name_or_path), chosen)
     translator.precision = choose_precision(precision)
     return translator
