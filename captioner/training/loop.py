@@ -9,9 +9,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +45,26 @@ SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hour
 
 
 @dataclass(frozen=True)
+class Validated:
+    """Scores by name, the texts that were scored, and the scores as the model's folder has them."""
+
+    scores: dict[str, float]
+    texts: Sequence[str] = ()
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Validation:
     """Validation between epochs, in evaluation mode and without gradients.
 
-    run: returns scores by name. All processes call it; the scores of process 0 count.
+    run: all processes call it; the scores of process 0 count.
     score: the deciding one; higher is better. before: also before the first step, as epoch 0.
-    save_best: saves the best model so far, with its scores and epoch; process 0 calls it.
+    save_best: saves the best model so far, given its epoch; process 0 calls it.
     """
 
-    run: Callable[[], dict[str, float]]
+    run: Callable[[], Validated]
     score: str
-    save_best: Callable[[dict[str, float], int], None]
+    save_best: Callable[[Validated, int], None]
     before: bool = False
 
 
@@ -179,7 +188,8 @@ class _Run:
         engine.broadcast_buffers(self.model)
         self.model.eval()
         with self.average.in_use(), torch.no_grad():
-            scores = engine.gather(validation.run())[0]
+            validated = validation.run()
+            scores = engine.gather(validated.scores)[0]
             score = scores[validation.score]
             is_best = all(score > other for other in position.scores)
             position.scores.append(score)
@@ -187,7 +197,7 @@ class _Run:
                 if math.isnan(score):
                     raise UserError(f"the validation score {validation.score!r} is not a number")
                 if is_best and engine.is_main:
-                    validation.save_best(scores, position.epoch)
+                    validation.save_best(validated, position.epoch)
         if engine.is_main:
             when = f"epoch {position.epoch}" if position.epoch else "before training"
             listed = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()]
