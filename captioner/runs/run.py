@@ -26,7 +26,7 @@ from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
 from captioner.training.loop import LOG, Validated, Validation, summary_writer, train
-from captioner.training.step import make_optimizer
+from captioner.training.optimizer import make_optimizer
 
 CONFIG = "config.json"  # File in a run's folder: its recipe.
 

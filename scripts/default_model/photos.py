@@ -21,7 +21,7 @@ from captioner.data.readers import read_splits
 from captioner.progress import progress_bar
 from captioner.training.config import TrainingConfig
 from captioner.training.loop import Validated, Validation, train
-from captioner.training.step import make_optimizer
+from captioner.training.optimizer import make_optimizer
 from captioner.vision.images import load_image
 
 PHOTO_SIZE = 224
