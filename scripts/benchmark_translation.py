@@ -25,7 +25,7 @@ from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.text.token_batches import PairExample, collate_pairs
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
-from captioner.training.step import make_optimizer
+from captioner.training.optimizer import make_optimizer
 from captioner.translate.model import TranslationLoss, TranslationModel
 
 CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("multi30k_en_de*.yaml"))

@@ -31,12 +31,13 @@ from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.progress import progress_bar
 from captioner.runs.batches import CaptionBatches
-from captioner.runs.caption_task import scores_of
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import StoredRows, read_training
+from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import read_recipe
+from captioner.runs.rows import StoredRows
+from captioner.runs.validation_scores import scores_of
 from captioner.text.vocabulary import Vocabulary
-from captioner.training.loop import Validation, train
+from captioner.training.loop import Validated, Validation, train
 from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
 
 SAMPLE = 40
@@ -95,16 +96,15 @@ def blind_decoder(
     rows, columns = captioner.map_shape
     nothing = torch.zeros(1, rows * columns, ANNOTATION_SIZE)  # (1, L, D)
     best: tuple[str, dict[str, float]] = ("", {})
-    said = ""
 
-    def validate() -> dict[str, float]:
-        nonlocal said
-        said = captioner.caption_annotations(nothing)[0].text
-        return scores_of([said] * len(validation), validation)
+    def validate() -> Validated:
+        caption = captioner.caption_annotations(nothing)[0].text
+        captions = [caption] * len(validation)
+        return Validated(scores_of(captions, validation), captions)
 
-    def keep(scores: dict[str, float], epoch: int) -> None:
+    def keep(validated: Validated, epoch: int) -> None:
         nonlocal best
-        best = (said, scores)
+        best = (validated.texts[0], validated.scores)
 
     smoothing = recipe.objective.label_smoothing
     objective = ObjectiveConfig(doubly_stochastic=0.0, label_smoothing=smoothing)

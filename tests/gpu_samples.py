@@ -15,7 +15,8 @@ from torch import nn
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.step import Stepper, make_optimizer
+from captioner.training.optimizer import make_optimizer
+from captioner.training.step import Stepper
 
 DEVICE = torch.device(os.environ.get("GPU_TESTS_DEVICE", "cuda"))
 

@@ -26,7 +26,8 @@ from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.step import Stepper, make_optimizer
+from captioner.training.optimizer import make_optimizer
+from captioner.training.step import Stepper
 from captioner.translate.model import TranslationLoss, TranslationObjective
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 

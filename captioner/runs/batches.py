@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-import numpy
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,8 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import SentencePair
 from captioner.evaluation.maps import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import Loader, Rows
+from captioner.runs.loader import Loader
+from captioner.runs.rows import Rows
 from captioner.text import TextVocabulary
 from captioner.text.token_batches import (
     PairExample,
@@ -35,18 +37,33 @@ _BATCHES_SORTED_TOGETHER = 100  # Leaves little padding, and the order random.
 _coco_synonyms = cache(read_synonyms)
 
 Item = TypeVar("Item")
+Batch = TypeVar("Batch")
+
+Place = tuple[int, int]
+"""An epoch, and the number of a batch in it."""
+
+_Key = tuple[Sequence[int], int, list[Item], Place]
+"""Parts of a batch, of how many, its examples, and its place."""
 
 
-class DividedBatches:
-    """Batches that are divided into parts, and loaded ahead by `workers` processes (see `Loader`).
+class DividedBatches(ABC, Generic[Item, Batch]):
+    """Batches that are divided into parts, and loaded ahead (see `Loader`).
 
-    Implements `captioner.training.step.Batches`, given `_plan`, the examples of each batch of an
-    epoch, and `_part`, a part of these. One without examples has a fully masked dummy.
+    Implements `captioner.training.step.Batches`.
     """
 
-    workers: int
-    _plan: Callable[[int], list[list[Any]]]
-    _part: Callable[..., Any]
+    @property
+    @abstractmethod
+    def workers(self) -> int:
+        """The processes that load ahead."""
+
+    @abstractmethod
+    def _plan(self, epoch: int) -> list[list[Item]]:
+        """The examples of each batch of an epoch."""
+
+    @abstractmethod
+    def _part(self, examples: list[Item], part: int, part_count: int, place: Place) -> Batch:
+        """A part of a batch at a place; one without examples is a fully masked dummy."""
 
     def __len__(self) -> int:
         return self._length
@@ -57,23 +74,24 @@ class DividedBatches:
 
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
-    ) -> Generator[list[Any], None, None]:
+    ) -> Generator[list[Batch], None, None]:
         """Some parts of each batch of an epoch, from number `first` on."""
         plan = self._plan(epoch)
-        places = ((epoch, number) for number in range(first, len(plan)))
-        yield from self._loader((parts, part_count, plan[each[1]], each) for each in places)
+        yield from self._loader(
+            (parts, part_count, plan[number], (epoch, number)) for number in range(first, len(plan))
+        )
 
     @cached_property
-    def _loader(self) -> Loader[Any, list[Any]]:
+    def _loader(self) -> Loader[_Key[Item], list[Batch]]:
         return Loader(self._load, self.workers)
 
-    def _load(self, key: tuple[Sequence[int], int, list[Any], tuple[int, int]]) -> list[Any]:
+    def _load(self, key: _Key[Item]) -> list[Batch]:
         parts, part_count, examples, place = key
         return [self._part(examples, part, part_count, place) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
-class CaptionBatches(DividedBatches):
+class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
     """Batches of captions of similar length, or of the same photos.
 
     examples: the photos, by row. photos: the rows to train on. instances: the objects of
@@ -92,7 +110,7 @@ class CaptionBatches(DividedBatches):
     map_shape: tuple[int, int] = (1, 1)
 
     @property
-    def workers(self) -> int:  # type: ignore[override]
+    def workers(self) -> int:
         """Processes that read the rows."""
         return self.rows.workers
 
@@ -106,7 +124,9 @@ class CaptionBatches(DividedBatches):
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch))
         # With photos in the step the encoder reads each photo once for all its captions. Batches of
         # one length would hold similar photos, which biases batch normalisation.
-        lengths = None if self.recipe.photos_in_step else [len(self._words(*c)) for c in captions]
+        lengths = None
+        if not self.recipe.photos_in_step:
+            lengths = [len(self._words(row, number)) for row, number in captions]
         rows = [row for row, _ in captions]
         batches = batches_by_photo(rows, settings.batch_size, generator, lengths)
         return [[captions[index] for index in batch] for batch in batches]
@@ -121,7 +141,7 @@ class CaptionBatches(DividedBatches):
             yield [part._replace(source=self.rows.encode(part.source, in_loss)) for part in loaded]
 
     def _part(
-        self, examples: list[tuple[int, int]], part: int, part_count: int, place: tuple[int, int]
+        self, examples: list[tuple[int, int]], part: int, part_count: int, place: Place
     ) -> CaptioningBatch:
         settings, (epoch, number) = self.recipe.training, place
         all_rows = [row for row, _ in examples]
@@ -156,7 +176,7 @@ class CaptionBatches(DividedBatches):
         """Shares (B, T, L) of places inside what a word names, 0 if nothing; T is `steps`."""
         if self.instances is None:
             return None
-        places = numpy.zeros((len(captions), steps, math.prod(self.map_shape)), numpy.float32)
+        places = np.zeros((len(captions), steps, math.prod(self.map_shape)), np.float32)
         for number, (row, tokens) in enumerate(zip(rows, captions, strict=True)):
             words = [self.vocabulary.words[token] for token in tokens]
             for first, last, category in _coco_synonyms().mentions(words):
@@ -164,10 +184,10 @@ class CaptionBatches(DividedBatches):
         return torch.from_numpy(places)
 
     @cached_property
-    def _coverages(self) -> Callable[[int, str], numpy.ndarray[Any, Any] | float]:
+    def _coverages(self) -> Callable[[int, str], np.ndarray[Any, Any] | float]:
         return cache(self._coverage)  # 1 KB each, about 0.3 GB for COCO with L = 196.
 
-    def _coverage(self, row: int, category: str) -> numpy.ndarray[Any, Any] | float:
+    def _coverage(self, row: int, category: str) -> np.ndarray[Any, Any] | float:
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
         assert self.instances is not None
         image, cells = self.examples[row].image_id, None
@@ -175,11 +195,11 @@ class CaptionBatches(DividedBatches):
         if target is not None:
             region = self.recipe.preprocessing.region(*target.size)
             cells = target_cells(target, target.size, region, self.map_shape)
-        return 0.0 if cells is None else cells.coverage.ravel().astype(numpy.float32)  # (L,)
+        return 0.0 if cells is None else cells.coverage.ravel().astype(np.float32)  # (L,)
 
 
 @dataclass(frozen=True, eq=False)
-class TranslationBatches(DividedBatches):
+class TranslationBatches(DividedBatches[PairExample, TranslationBatch]):
     """Batches of pairs of similar length.
 
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
@@ -200,7 +220,7 @@ class TranslationBatches(DividedBatches):
         return [[self.examples[index] for index in batch] for batch in batches]
 
     def _part(
-        self, examples: list[PairExample], part: int, part_count: int, _: tuple[int, int]
+        self, examples: list[PairExample], part: int, part_count: int, _: Place
     ) -> TranslationBatch:
         chosen = examples[part::part_count]  # Lengths are spread evenly.
         tokens = [len(example.target) + 1 for example in examples]  # With the end.

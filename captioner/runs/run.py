@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import captioner
 from captioner.errors import UserError
 from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL
 from captioner.runs.batches import cut
-from captioner.runs.caption_task import CaptionTask, doubt_of_gain
+from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.task import Recipe, Task
 from captioner.runs.translation_task import TranslationRecipe, TranslationTask
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
-from captioner.training.loop import LOG, Validation, summary_writer, train
-from captioner.training.step import make_optimizer
+from captioner.training.loop import LOG, Validated, Validation, summary_writer, train
+from captioner.training.optimizer import make_optimizer
 
 CONFIG = "config.json"  # File in a run's folder: its recipe.
 
@@ -39,15 +41,11 @@ CHANGEABLE = (
 )
 """Fields that may change on resuming."""
 
-Recipe = CaptioningRecipe | TranslationRecipe
-Task = CaptionTask | TranslationTask
-"""A model with its data.
-
-It reads the data when it is made, before the run's folder is locked; `prepare` makes the batches.
-`loss` is trained on `batches`, by the optimiser's `parameter_groups`. `generate` gives
-texts for batches of the validation data, whose numbers are in `order`, and `score` their scores;
-`save` writes the model, its scores and the texts. `data` describes the data for the model card.
-"""
+TASKS: dict[type[Recipe], Callable[[Any, Path, bool], Task]] = {
+    CaptioningRecipe: make_caption_task,
+    TranslationRecipe: TranslationTask,
+}
+"""Makes the task of a recipe."""
 
 
 def train_run(
@@ -63,14 +61,13 @@ def train_run(
     device: under `torchrun`, the type of device; each process takes its own.
     """
     folder = Path(folder)
-    make: Any = CaptionTask if isinstance(recipe, CaptioningRecipe) else TranslationTask
     with Engine(device) as engine, ExitStack() as stack:
         with engine.fail_together():
             check_folder(recipe, folder, resume, engine)
             resumed = resume and os.path.exists(folder / CHECKPOINT)
             if resume and not resumed:
                 print(f"nothing to resume in {folder} yet; training starts", flush=True)
-            task: Task = make(recipe, folder, resumed)
+            task = TASKS[type(recipe)](recipe, folder, resumed)
         with engine.fail_together():
             if engine.is_main:
                 stack.enter_context(lock(folder / ".lock", f"run {folder}"))
@@ -78,33 +75,46 @@ def train_run(
                     remove_temporaries(place, age=0)
                 write_json(folder / CONFIG, to_mapping(recipe))
         task.prepare(folder, engine, resumed)
-        texts: list[str] = []
 
-        def validate() -> dict[str, float]:
-            # Processes take whole batches in turn, so that scores do not depend on their number.
-            batches = cut(task.order, recipe.validation.batch_size)
-            own = batches[engine.rank :: engine.world_size]
-            generated: dict[int, str] = {}
-            with engine.fail_together():
-                generated = dict(zip(chain.from_iterable(own), task.generate(own), strict=True))
-            every = dict(chain.from_iterable(each.items() for each in engine.gather(generated)))
-            texts[:] = [every[number] for number in sorted(every)]
-            with engine.fail_together():
-                return task.score(texts) if engine.is_main else {}
+        def keep(validated: Validated, epoch: int) -> None:
+            task.save(folder, validated, epoch)
+            write_card(task, folder, epoch, validated.scores)
 
-        def keep(scores: dict[str, float], epoch: int) -> None:
-            task.save(folder, texts, scores, epoch)
-            write_card(task, folder, epoch, scores)
-
-        before = recipe.start_from is not None
-        validation = Validation(validate, recipe.validation.score, keep, before)
-        optimizer = make_optimizer(task.loss, recipe.training, task.parameter_groups)
         position = train(
-            task.loss, task.batches, recipe.training, folder, validation, resume, optimizer, engine
+            model=task.loss,
+            data=task.batches,
+            config=recipe.training,
+            folder=folder,
+            validation=Validation(
+                run=partial(validate, task, engine),
+                score=recipe.validation.score,
+                save_best=keep,
+                before=recipe.start_from is not None,
+            ),
+            resume=resume,
+            optimizer=make_optimizer(task.loss, recipe.training, task.parameter_groups),
+            engine=engine,
         )
         if engine.is_main:
             _report(task, folder, position.epoch)
     return folder / MODEL
+
+
+def validate(task: Task, engine: Engine) -> Validated:
+    """Generate and score texts of the validation data; process 0 has the scores.
+
+    Processes take whole batches in turn, so that scores do not depend on their number.
+    """
+    batches = cut(task.order, task.recipe.validation.batch_size)
+    batches = batches[engine.rank :: engine.world_size]
+    texts: dict[int, str] = {}
+    with engine.fail_together():
+        texts = dict(zip(chain.from_iterable(batches), task.generate(batches), strict=True))
+    of_all = {row: text for part in engine.gather(texts) for row, text in part.items()}
+    with engine.fail_together():
+        if not engine.is_main:
+            return Validated({})
+        return task.score([of_all[row] for row in sorted(of_all)])
 
 
 def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
@@ -146,11 +156,8 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
-    if isinstance(task, CaptionTask):
-        if best["epoch"] and (doubt := doubt_of_gain(folder, task.validation, score)):
-            print(doubt)
-        if task.recipe.data.format != "shapes":
-            print("it has no confidence yet; captioner calibrate fits one")
+    for remark in task.remarks(folder, best["epoch"]):
+        print(remark)
 
 
 def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
@@ -162,12 +169,10 @@ def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
 def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -> None:
     """Write the card beside the best model of a run's folder, kept after this epoch."""
     recipe, score, origin = task.recipe, task.recipe.validation.score, ""
-    kind, tag = "translator", "translation"
-    if isinstance(recipe, CaptioningRecipe):
-        kind, tag = "captioner", "image-to-text"
-        origin = f", started from {recipe.start_from}" if recipe.start_from is not None else ""
+    if isinstance(recipe, CaptioningRecipe) and recipe.start_from is not None:
+        origin = f", started from {recipe.start_from}"
     when = f"after epoch {epoch}" if epoch else "before training"
-    before = [each for each in validations_of(folder, score) if each["epoch"] == 0]
+    before = [record for record in validations_of(folder, score) if record["epoch"] == 0]
     settings = flat(recipe.model_dump(mode="json", exclude_defaults=True))
     if "start_from" in settings:  # They are its own, and their path is of this machine.
         settings.pop("encoder.weights", None)
@@ -181,10 +186,10 @@ def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -
 
     card = f"""---
 library_name: captioner
-pipeline_tag: {tag}
+pipeline_tag: {task.pipeline_tag}
 ---
 
-# A {kind}{origin}
+# A {task.kind}{origin}
 
 {value_of(score)}.
 
@@ -196,7 +201,7 @@ pipeline_tag: {tag}
 
 ## Settings
 
-captioner {sys.modules[__name__.partition(".")[0]].__version__}, torch {torch.__version__}; fields
+captioner {captioner.__version__}, torch {torch.__version__}; fields
 of the config that are not the default:
 
 {listed(f"`{name}`: {value}" for name, value in settings.items())}

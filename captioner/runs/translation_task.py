@@ -25,6 +25,7 @@ from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
+from captioner.training.loop import Validated
 from captioner.translate.model import TranslationLoss, TranslationObjective
 from captioner.translate.translator import (
     TranslationModelConfig,
@@ -156,8 +157,10 @@ class TranslationRecipe(Config):
 
 
 class TranslationTask:
-    """Trains a translator; see `captioner.runs.run.Task`."""
+    """Trains a translator; see `captioner.runs.task.Task`."""
 
+    kind = "translator"
+    pipeline_tag = "translation"
     parameter_groups: list[dict[str, Any]] | None = None
 
     def __init__(self, recipe: TranslationRecipe, folder: Path, resumed: bool) -> None:
@@ -184,8 +187,15 @@ class TranslationTask:
             refusal = f"start_from {recipe.start_from} does not fit this model"
             fill(model, start.model.state_dict(), refusal)
         length = recipe.data.maximum_length
-        parts = recipe.model, model, source, target, length, recipe.search
-        self.translator = Translator(*parts, capitals=recipe.text.capitals)
+        self.translator = Translator(
+            config=recipe.model,
+            model=model,
+            source=source,
+            target=target,
+            maximum_source_length=length,
+            search=recipe.search,
+            capitals=recipe.text.capitals,
+        )
         self.loss = TranslationLoss(model, recipe.objective)
         self.examples, cut = encode_pairs(training, source, target, length)
         self.data = []
@@ -209,29 +219,35 @@ class TranslationTask:
         self.order = sorted(range(len(lengths)), key=lengths.__getitem__)
         # Sentences need no more than two workers.
         workers = min(2, loading_workers(engine.device, engine.local_world_size))
-        tokens, seed = self.recipe.data.batch_tokens, self.recipe.training.seed
-        self.batches = TranslationBatches(self.examples, tokens, seed, workers)
+        self.batches = TranslationBatches(
+            examples=self.examples,
+            tokens=self.recipe.data.batch_tokens,
+            seed=self.recipe.training.seed,
+            workers=workers,
+        )
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
         """Translations of batches of validation sources."""
         for numbers in batches:
             sources = [self.validation[number].source for number in numbers]
             translations = self.translator.translate(sources, batch_size=len(sources))
-            yield from (each.text for each in translations)
+            yield from (translation.text for translation in translations)
 
-    def score(self, translations: list[str]) -> dict[str, float]:
-        """Scores of the validation translations."""
+    def score(self, translations: list[str]) -> Validated:
+        """Score the validation translations."""
         references = [pair.target for pair in self.validation]
-        self.scores = evaluate_translations(translations, references)
-        return self.scores.scores
+        scores = evaluate_translations(translations, references)
+        return Validated(scores.scores, translations, record=scores.to_dict())
 
-    def save(
-        self, folder: Path, translations: list[str], scores: dict[str, float], epoch: int
-    ) -> None:
+    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
         """Save the translator with its scores and signatures, and the translations, one a line."""
         save_translator(self.translator, folder / MODEL)
-        write_json(folder / MODEL / SCORES_FILE, self.scores.to_dict())
-        write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in translations))
+        write_json(folder / MODEL / SCORES_FILE, validated.record)
+        write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in validated.texts))
+
+    def remarks(self, folder: Path, best_epoch: int) -> list[str]:
+        """None."""
+        return []
 
 
 def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:

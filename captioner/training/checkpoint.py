@@ -34,11 +34,23 @@ class Position:
     totals: dict[str, float] = field(default_factory=dict)  # Sums of the epoch's reports.
     scaling: dict[str, float] = field(default_factory=dict)  # Of float16; see `Stepper`.
 
+    def count_step(self) -> None:
+        """Count a step that was made."""
+        self.step += 1
+        self.step_in_epoch += 1
+
+    def count_epoch(self) -> None:
+        """Count an epoch that ended."""
+        self.epoch += 1
+        self.step_in_epoch = 0
+
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
     """The states of this process's generators: the CPU's, and its GPU's."""
-    of_gpu = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
-    return {"cpu": torch.get_rng_state(), **of_gpu}
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
 
 
 def save_checkpoint(

@@ -9,9 +9,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +31,34 @@ from captioner.training.checkpoint import (
 )
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.step import (
-    Average,
-    Batches,
-    Stepper,
-    learning_rate_factor,
-    make_optimizer,
-    seed_of,
-)
+from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
+from captioner.training.step import Batches, Stepper, seed_of
 
 LOG, BOARD = "log.jsonl", "tensorboard"
 SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
 
 
 @dataclass(frozen=True)
+class Validated:
+    """Scores by name, the texts that were scored, and the scores as the model's folder has them."""
+
+    scores: dict[str, float]
+    texts: Sequence[str] = ()
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Validation:
     """Validation between epochs, in evaluation mode and without gradients.
 
-    run: returns scores by name. All processes call it; the scores of process 0 count.
+    run: all processes call it; the scores of process 0 count.
     score: the deciding one; higher is better. before: also before the first step, as epoch 0.
-    save_best: saves the best model so far, with its scores and epoch; process 0 calls it.
+    save_best: saves the best model so far, given its epoch; process 0 calls it.
     """
 
-    run: Callable[[], dict[str, float]]
+    run: Callable[[], Validated]
     score: str
-    save_best: Callable[[dict[str, float], int], None]
+    save_best: Callable[[Validated, int], None]
     before: bool = False
 
 
@@ -89,7 +92,8 @@ def train(
     """
     engine = engine or Engine(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)
-    run = _Run(model, data, config, folder, validation, resume, optimizer, engine)
+    run = _Run(model, data, config, folder, validation, optimizer, engine)
+    run.begin(resume)
     with run.stopping_on_signals():
         if validation is not None and validation.before and not run.position.scores:
             run.save({"epoch": 0, "step": 0, **run.validate(validation)})
@@ -100,25 +104,26 @@ def train(
 
 @dataclass
 class _Run:
-    """The state of a run in one process."""
+    """The state of a run in one process, which alone changes its position."""
 
     model: nn.Module
     data: Batches
     config: TrainingConfig
     folder: Path
     validation: Validation | None
-    resume: bool
     optimizer: torch.optim.Optimizer
     engine: Engine
+    position: Position = field(default_factory=Position)
     log: RunLog | None = None  # None but in process 0.
     is_stop_requested: bool = False
 
-    def __post_init__(self) -> None:
+    def begin(self, resume: bool) -> None:
+        """Refuse what cannot be trained, load the checkpoint and open the log."""
         config, engine = self.config, self.engine
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
+        self.path = self.folder / CHECKPOINT
         self.average = Average(self.model, config.average)
-        self.path, self.position = self.folder / CHECKPOINT, Position()
         with engine.fail_together():
             if len(self.data) == 0:
                 raise UserError("there is nothing to train on: the training set has no batches")
@@ -126,16 +131,11 @@ class _Run:
                 raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.world_size > 1:
                 torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
-            recorded = None
-            if self.resume and os.path.exists(self.path):
-                trained, ranks = (self.model, self.optimizer), (engine.rank, engine.world_size)
-                self.position = load_checkpoint(self.path, *trained, self.average.tensors, *ranks)
-                step, is_begun = self.position.step, self.position.step_in_epoch > 0
-                recorded = step - is_begun  # The record of this step is rewritten with the epoch's.
-                epoch = self.position.epoch + is_begun
-                print(f"going on after step {step} (epoch {epoch})", flush=True)
+            logged_step = None
+            if resume and os.path.exists(self.path):
+                logged_step = self._load()
             if engine.is_main:
-                self.log = RunLog(self.folder, recorded, config.tensorboard)
+                self.log = RunLog(self.folder, logged_step, config.tensorboard)
                 if config.precision == "bfloat16" and not has_bfloat16(engine.device):
                     print(
                         "this machine has no instructions for bfloat16, which is many times slower "
@@ -145,6 +145,51 @@ class _Run:
         self.stepper = Stepper(self.model, self.optimizer, config, engine, self.position)
         self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step
+
+    def _load(self) -> int:
+        """Load the checkpoint; returns the last step whose record the log keeps."""
+        self.position = load_checkpoint(
+            self.path,
+            model=self.model,
+            optimizer=self.optimizer,
+            average=self.average.tensors,
+            rank=self.engine.rank,
+            world_size=self.engine.world_size,
+        )
+        step, epoch = self.position.step, self.position.epoch
+        if self.position.step_in_epoch == 0:
+            print(f"going on after step {step} (epoch {epoch})", flush=True)
+            return step
+        print(f"going on after step {step} (epoch {epoch + 1})", flush=True)
+        return step - 1  # The record of this step is written again with the epoch's.
+
+    def epoch(self) -> None:
+        """Make the rest of an epoch's steps, validate, log and save a checkpoint."""
+        config, position = self.config, self.position
+        self.model.train()
+        with self._progress_bar() as progress, closing(self._batches()) as batches:
+            for parts in batches:
+                self._set_learning_rate(position.step)
+                self.stepper.make(parts)
+                self.average.update(position.step)
+                position.count_step()
+                progress.update()
+                self._log_loss()
+                self._save_or_stop()
+            means = self._mean_reports()
+            progress.set_postfix_str(f"loss {means['train_loss']:.3f}", refresh=False)
+        epoch = position.epoch + 1
+        rate = self.optimizer.param_groups[0]["lr"]
+        record = {"epoch": epoch, "step": position.step, "learning_rate": rate, **means}
+        is_due = epoch % config.validate_every == 0 or epoch == config.epochs
+        validation = self.validation if is_due else None
+        if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
+            self.save()
+        position.count_epoch()
+        self.stepper.begin_epoch()
+        if validation:
+            record |= self.validate(validation)
+        self.save(record)
 
     @contextmanager
     def stopping_on_signals(self) -> Iterator[None]:
@@ -179,7 +224,8 @@ class _Run:
         engine.broadcast_buffers(self.model)
         self.model.eval()
         with self.average.in_use(), torch.no_grad():
-            scores = engine.gather(validation.run())[0]
+            validated = validation.run()
+            scores = engine.gather(validated.scores)[0]
             score = scores[validation.score]
             is_best = all(score > other for other in position.scores)
             position.scores.append(score)
@@ -187,47 +233,38 @@ class _Run:
                 if math.isnan(score):
                     raise UserError(f"the validation score {validation.score!r} is not a number")
                 if is_best and engine.is_main:
-                    validation.save_best(scores, position.epoch)
+                    validation.save_best(validated, position.epoch)
         if engine.is_main:
             when = f"epoch {position.epoch}" if position.epoch else "before training"
             listed = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()]
-            print(f"{when}: {', '.join(listed)}{' (best)' * is_best}", flush=True)
+            best = " (best)" if is_best else ""
+            print(f"{when}: {', '.join(listed)}{best}", flush=True)
         return scores
 
-    def epoch(self) -> None:
-        """Make the rest of the epoch's steps, validate, log and save."""
-        config, position, engine = self.config, self.position, self.engine
-        self.model.train()
-        part_count = config.accumulate * engine.world_size
-        own_parts = range(engine.rank, part_count, engine.world_size)
-        batches = self.data.batches(position.epoch, position.step_in_epoch, own_parts, part_count)
-        epoch, done = position.epoch + 1, position.step_in_epoch
-        name = f"epoch {epoch}/{config.epochs}"
-        progress = progress_bar(name, len(self.data), "steps", done, engine.is_main)
-        with progress, closing(batches):
-            try:
-                for parts in batches:
-                    self._set_learning_rate(position.step)
-                    self.stepper.make(parts)
-                    self.average.update(position.step - 1)
-                    progress.update()
-                    if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
-                        scalars = {"steps/loss": self.stepper.loss, "step": position.step}
-                        self.log.write(scalars, to_file=False)
-                    self._save_or_stop()
-            except torch.OutOfMemoryError as error:  # An encoder computes the batches.
-                raise self.stepper.explained(error) from None
-            sums, steps = self.stepper.sums(), max(1, position.step_in_epoch)
-            means = {f"train_{name}": value / steps for name, value in sums.items()}
-            progress.set_postfix_str(f"loss {means['train_loss']:.3f}", refresh=False)
-        rate = self.optimizer.param_groups[0]["lr"]
-        record = {"epoch": epoch, "step": position.step, "learning_rate": rate, **means}
-        is_due = epoch % config.validate_every == 0 or epoch == config.epochs
-        validation = self.validation if is_due else None
-        if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
-            self.save()
-        self.stepper.end_epoch()
-        self.save(record | (self.validate(validation) if validation else {}))
+    def _progress_bar(self) -> Any:
+        name = f"epoch {self.position.epoch + 1}/{self.config.epochs}"
+        done, is_shown = self.position.step_in_epoch, self.engine.is_main
+        return progress_bar(name, len(self.data), "steps", done, is_shown)
+
+    def _batches(self) -> Generator[list[Any], None, None]:
+        """This process's parts of each batch that the epoch has left."""
+        part_count = self.config.accumulate * self.engine.world_size
+        parts = range(self.engine.rank, part_count, self.engine.world_size)
+        position = self.position
+        try:
+            yield from self.data.batches(position.epoch, position.step_in_epoch, parts, part_count)
+        except torch.OutOfMemoryError as error:  # An encoder computes the batches.
+            raise self.stepper.explained(error) from None
+
+    def _log_loss(self) -> None:
+        step = self.position.step
+        if self.log and self.config.tensorboard and step % SCALAR_STEPS == 0:
+            self.log.write({"steps/loss": self.stepper.loss, "step": step}, to_file=False)
+
+    def _mean_reports(self) -> dict[str, float]:
+        steps = max(1, self.position.step_in_epoch)
+        sums = self.stepper.sums()
+        return {f"train_{name}": total / steps for name, total in sums.items()}
 
     def _save_or_stop(self) -> None:
         """Save a checkpoint if it is time, or stop with one if a process had a signal."""
@@ -250,14 +287,21 @@ class _Run:
 
     def save(self, record: dict[str, Any] | None = None) -> None:
         """Save a checkpoint; before, log the record of an epoch that ended."""
-        self.stepper.save_to_position()
+        self.position.totals = self.stepper.sums()
+        self.position.scaling = self.stepper.scaling()
         states = self.engine.gather(random_state(self.engine.device))
         with self.engine.fail_together():
             if self.log is not None:
                 if record is not None:
                     self.log.write(record)
-                parts = self.model, self.optimizer, self.position, self.average.tensors
-                save_checkpoint(self.path, *parts, states)
+                save_checkpoint(
+                    self.path,
+                    model=self.model,
+                    optimizer=self.optimizer,
+                    position=self.position,
+                    average=self.average.tensors,
+                    random_states=states,
+                )
         self.save_time, self.saved_step = time.monotonic(), self.position.step
 
 
@@ -274,13 +318,14 @@ class RunLog:
             purged = resume_at + 1 if resume_at else None
             with refuse_os_errors(f"cannot write {folder / BOARD}"):
                 self._board = summary_writer()(str(folder / BOARD), purge_step=purged)
-        kept = ""
+        kept = []
         if resume_at is not None and os.path.exists(self._path):
             for line in read_text(self._path, "run log").split("\n"):
                 # A killed run may leave an incomplete last line.
                 with suppress(ValueError, KeyError, TypeError):
-                    kept += f"{line}\n" * (json.loads(line)["step"] <= resume_at)
-        write_text(self._path, kept)
+                    if json.loads(line)["step"] <= resume_at:
+                        kept.append(f"{line}\n")
+        write_text(self._path, "".join(kept))
 
     def write(self, record: dict[str, Any], to_file: bool = True) -> None:
         """Append one record. to_file: not only for TensorBoard."""

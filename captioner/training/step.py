@@ -1,16 +1,15 @@
-"""One step of gradient descent, by one process or many: optimiser, schedule, report, average."""
+"""One step of gradient descent, by one process or many, and its report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
-import numpy
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from captioner.devices import autocast
 from captioner.errors import UserError
@@ -44,7 +43,7 @@ class Batches(Protocol):
 
 def seed_of(*numbers: int) -> int:
     """A seed of 64 bits made of several numbers."""
-    return int(numpy.random.SeedSequence(numbers).generate_state(1, numpy.uint64)[0])
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
 class _Loss(nn.Module):
@@ -61,7 +60,7 @@ class _Loss(nn.Module):
 
 
 class Stepper:
-    """Makes steps, counts them in a position, and sums their reports.
+    """Makes steps, and sums their reports. position: read, to say where a step failed.
 
     The gradient of a step is that of the mean loss over its examples, however many parts and
     processes they are divided among. One that is not finite is an error: on a CPU before it changes
@@ -90,8 +89,9 @@ class Stepper:
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=is_scaled)
         if position.scaling:
             self._scaler.load_state_dict(position.scaling)
-        # Those of a checkpoint are sums over all processes.
-        self._sums = {name: total * engine.is_main for name, total in position.totals.items()}
+        # Those of a checkpoint are sums over all processes: one has them, the others zeros.
+        totals = position.totals
+        self._sums = dict(totals) if engine.is_main else dict.fromkeys(totals, 0.0)
         self._unseen: list[tuple[int, dict[str, Tensor], float]] = []  # Steps, reports, shares.
 
     def make(self, parts: Sequence[Any]) -> None:
@@ -109,7 +109,7 @@ class Stepper:
                     report = self._wrapped(part.to(self._device), self._device)
                     # Gradients are averaged over processes; the sum is needed.
                     scaler.scale(report["loss"] * (share * processes)).backward()
-                seen_later = {name: each.detach() for name, each in report.items()}
+                seen_later = {name: value.detach() for name, value in report.items()}
                 self._unseen.append((step, seen_later, share))
                 self._last_loss = seen_later["loss"]
             scaler.unscale_(self.optimizer)
@@ -124,8 +124,6 @@ class Stepper:
             scaler.update()
         except (RuntimeError, UserError) as error:
             raise (self._see_reports() or self.explained(error)) from None
-        self.position.step += 1
-        self.position.step_in_epoch += 1
 
     def _see_reports(self) -> UserError | None:
         """Add the unseen reports to the sums; returns the first gradient's failure."""
@@ -147,10 +145,9 @@ class Stepper:
         """The loss of the last part of this process, which a GPU is waited for."""
         return float(self._last_loss)
 
-    def save_to_position(self) -> None:
-        """Write the sums and the scale to the position, for a checkpoint."""
-        self.position.totals = self.sums()
-        self.position.scaling = self._scaler.state_dict()  # Empty but for float16.
+    def scaling(self) -> dict[str, float]:
+        """The state of the scale, for a checkpoint; empty but for float16."""
+        return self._scaler.state_dict()
 
     def sums(self) -> dict[str, float]:
         """The sums of the steps' reports over all processes, each step's a mean.
@@ -166,10 +163,8 @@ class Stepper:
         values = torch.tensor(list(self._sums.values()), dtype=torch.float64)
         return dict(zip(self._sums, self.engine.sum(values).tolist(), strict=True))
 
-    def end_epoch(self) -> None:
-        """Count an epoch, and begin the sums anew."""
-        self.position.epoch += 1
-        self.position.step_in_epoch = 0
+    def begin_epoch(self) -> None:
+        """Begin the sums anew."""
         self._sums = {}
 
     def _has_sound_weights(self) -> bool:
@@ -195,104 +190,3 @@ class Stepper:
 
     def _place(self, step: int) -> str:
         return f"step {step + 1}, in epoch {self.position.epoch + 1}"
-
-
-def make_optimizer(
-    model: nn.Module, config: TrainingConfig, groups: list[dict[str, Any]] | None = None
-) -> torch.optim.Optimizer:
-    """The optimiser of a config, over the parameters that require a gradient.
-
-    groups: parameter groups, each with an optional `lr`; None for all in one.
-
-    `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019, of
-    matrices and convolutions only: not of biases, normalisation and embeddings; fused on CPU and
-    CUDA.
-    `rmsprop`: that of Xu et al. 2015, in the form of Graves 2013, *Generating Sequences With
-    Recurrent Neural Networks*, equations 38 to 45: divides by the gradient's variance in place of
-    its mean square; decay 0.95, momentum 0.9.
-    """
-    groups = [
-        {**group, "params": [parameter for parameter in group["params"] if parameter.requires_grad]}
-        for group in groups or [{"params": model.parameters()}]
-    ]
-    if config.optimizer == "rmsprop":
-        # Graves adds 1e-4 under the root, torch 1e-2 outside: equal where the variance is 0.
-        return torch.optim.RMSprop(
-            groups, lr=config.learning_rate, alpha=0.95, eps=1e-2, momentum=0.9, centered=True
-        )
-    fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
-    if config.weight_decay > 0:
-        tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-
-        def decays(parameter: Tensor) -> bool:
-            return parameter.dim() > 1 and id(parameter) not in tables
-
-        groups = [
-            {**group, "params": params, "weight_decay": config.weight_decay * is_decayed}
-            for group in groups
-            for is_decayed in (True, False)
-            if (params := [p for p in group["params"] if decays(p) == is_decayed])
-        ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=0.0, fused=fused)
-
-
-def learning_rate_factor(
-    config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
-) -> float:
-    """The factor of the learning rate at `step` (counted from 0), in [0, 1].
-
-    scores: validation scores so far, higher is better; only `plateau` uses them.
-    """
-    if step < config.warmup_steps:
-        return (step + 1) / config.warmup_steps
-    if config.schedule == "cosine":
-        span = max(1, total_steps - config.warmup_steps)
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - config.warmup_steps) / span)))
-    if config.schedule == "inverse_square_root":
-        return math.sqrt(max(1, config.warmup_steps) / (step + 1))
-    if config.schedule == "plateau":
-        best, waited, plateaus = -math.inf, 0, 0
-        for score in scores:
-            waited = 0 if score > best else waited + 1
-            best = max(best, score)
-            if waited == config.decay_patience:
-                plateaus, waited = plateaus + 1, 0
-        return float(config.decay_factor**plateaus)
-    return 1.0
-
-
-class Average:
-    """The exponential moving average of a model's trained weights; none where `decay` is 0.
-
-    After step t, counted from 0, with weights w: a = d a + (1 - d) w, where d is `decay`, or
-    (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Polyak and
-    Juditsky 1992, *Acceleration of Stochastic Approximation by Averaging*, weigh all equally.
-
-    Buffers (running means of batch normalisation) and frozen weights are not averaged.
-    """
-
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self._parameters = trained if decay > 0 else {}
-        self.tensors = {name: p.detach().clone() for name, p in self._parameters.items()}
-
-    def update(self, step: int) -> None:
-        """Add the weights after step number `step`, counted from 0."""
-        if weights := [parameter.detach() for parameter in self._parameters.values()]:
-            decay = min(self.decay, (1 + step) / (10 + step))
-            add = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
-            add(list(self.tensors.values()), weights, step)
-
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Within it, the model's weights are the averages."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    def _swap(self) -> None:
-        for name, parameter in self._parameters.items():
-            parameter.data, self.tensors[name] = self.tensors[name], parameter.data

@@ -32,7 +32,7 @@ from captioner.data.parallel import read_lines
 from captioner.decoding.constraints import ngram_keys
 from captioner.decoding.options import ORDER
 from captioner.files import read_text
-from captioner.runs.caption_task import copy_weights
+from captioner.runs.start_model import copy_weights
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize

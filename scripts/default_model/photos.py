@@ -20,8 +20,8 @@ from captioner.cli.program import script_parser
 from captioner.data.readers import read_splits
 from captioner.progress import progress_bar
 from captioner.training.config import TrainingConfig
-from captioner.training.loop import Validation, train
-from captioner.training.step import make_optimizer
+from captioner.training.loop import Validated, Validation, train
+from captioner.training.optimizer import make_optimizer
 from captioner.vision.images import load_image
 
 PHOTO_SIZE = 224
@@ -179,10 +179,10 @@ def train_on_photos(
         **settings,
     )
 
-    def validate() -> dict[str, float]:
-        found = scores()
-        return {**found, "mean": sum(found.values()) / len(found)}
+    def validate() -> Validated:
+        by_name = scores()
+        return Validated({**by_name, "mean": sum(by_name.values()) / len(by_name)})
 
-    validation = Validation(validate, "mean", lambda scores, epoch: save())
+    validation = Validation(validate, "mean", lambda validated, epoch: save())
     optimizer = make_optimizer(model, config, groups)
     train(model, photos, config, arguments.out, validation, arguments.resume, optimizer)

@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 from captioner.cli.program import run_program, script_parser
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import encoder_of, extract_features, read_training
+from captioner.runs.features import encoder_of, extract_features
+from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import read_recipe
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder

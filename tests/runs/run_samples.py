@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,7 +15,7 @@ from torch import Tensor
 
 import captioner
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import Rows
+from captioner.runs.rows import Rows
 from captioner.runs.run import Recipe, train_run
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping
@@ -96,6 +96,7 @@ def save_encoder(folder: Path) -> str:
 
 class DrawnRows(Rows):
     workers = 0
+    readable: ClassVar[list[int]] = []
 
     def read(
         self, rows: Tensor, part: Any = slice(None), generator: torch.Generator | None = None

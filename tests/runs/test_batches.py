@@ -27,7 +27,10 @@ from captioner.runs.batches import (
     batches_by_tokens,
     encode_pairs,
 )
-from captioner.runs.features import Loader, PixelRows, StoredRows, encoder_of, read_training
+from captioner.runs.features import encoder_of
+from captioner.runs.loader import Loader
+from captioner.runs.photos import read_training
+from captioner.runs.rows import PixelRows, StoredRows
 from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
 from captioner.translate.model import TranslationLoss

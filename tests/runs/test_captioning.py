@@ -26,16 +26,12 @@ from captioner.errors import UserError
 from captioner.evaluation.cider import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.runs import caption_task
-from captioner.runs.caption_task import (
-    caption_reward,
-    content_words_worth,
-    fluency_worth,
-    scores_of,
-)
 from captioner.runs.captioning_recipe import DataConfig
-from captioner.runs.features import read_training
+from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import captioning_recipe
+from captioner.runs.rewards import CaptionReward, content_words_worth, fluency_worth
 from captioner.runs.run import train_run
+from captioner.runs.validation_scores import scores_of
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore
@@ -227,7 +223,7 @@ REFERENCES = [
     [["a", "dog", "and", "a", "cat"], ["dogs"], ["a", "dog", "and", "cats"]],
 ]
 VOCABULARY = Vocabulary(["a", "dog", "runs", "cat", "and"])  # 4 to 8
-PLAIN = caption_reward(REFERENCES, VOCABULARY, SelfCriticalConfig())
+PLAIN = CaptionReward(REFERENCES, VOCABULARY, SelfCriticalConfig())
 
 
 def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
@@ -263,6 +259,6 @@ def test_true_words_and_fluency_are_rewarded_beside_cider_d() -> None:
     text = ["a", "cat", "dog"]
     fluency = fluency_worth(PeoplesNgrams([*chain.from_iterable(REFERENCES), text]), VOCABULARY)
     beside = torch.tensor([0.5 * true_words(*pair) + 2.0 * fluency(*pair) for pair in pairs])
-    found = caption_reward(REFERENCES, VOCABULARY, config, [text])(torch.tensor([0, 1]), captions)
+    found = CaptionReward(REFERENCES, VOCABULARY, config, [text])(torch.tensor([0, 1]), captions)
     expected = PLAIN(torch.tensor([0, 1]), captions) + beside.view(2, 2)
     torch.testing.assert_close(found, expected)

@@ -23,7 +23,7 @@ from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.files import lock
 from captioner.runs.captioning_recipe import DataConfig
-from captioner.runs.features import read_training
+from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import read_any_recipe, read_recipe
 from captioner.runs.run import train_run
 from captioner.schema import from_mapping, to_mapping

@@ -10,13 +10,9 @@ from samples import Output, Patch, save_photo
 
 from captioner.errors import UserError
 from captioner.runs import features
-from captioner.runs.features import (
-    PixelRows,
-    StoredRows,
-    encoder_of,
-    extract_features,
-    read_training,
-)
+from captioner.runs.features import encoder_of, extract_features
+from captioner.runs.photos import read_training
+from captioner.runs.rows import PixelRows, StoredRows
 from captioner.training.distributed import Engine
 from captioner.vision.feature_store import FeatureStore
 

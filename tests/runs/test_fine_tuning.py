@@ -20,17 +20,13 @@ from captioner.decoding.constraints import ngram_keys
 from captioner.errors import UserError
 from captioner.evaluation.results_file import write_results
 from captioner.model_folders import model_folder
-from captioner.runs.caption_task import (
-    CaptionTask,
-    copy_weights,
-    doubt_of_gain,
-    first_words,
-    known_ngrams,
-)
+from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.features import read_training
+from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import captioning_recipe, read_any_recipe, with_model_sections
 from captioner.runs.run import train_run
+from captioner.runs.start_model import copy_weights, first_words, known_ngrams
+from captioner.runs.validation_scores import doubt_of_gain
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
@@ -187,7 +183,7 @@ def test_captions_in_another_language_bring_their_own_words_and_ngrams(
     table.write_text(text, encoding="utf-8")
     recipe = read_any_recipe(table, [f"start_from={run}"])
     assert isinstance(recipe, CaptioningRecipe)
-    task = CaptionTask(recipe, tmp_path, resumed=False)
+    task = make_caption_task(recipe, tmp_path, resumed=False)
     printed = capsys.readouterr().out
     assert f"vocabulary: 8 words of the captions alone: {run} knows less than a third" in printed
     model, start = task.captioner, load_model(run / "model")

@@ -13,7 +13,8 @@ from captioner.errors import UserError
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.step import Average, Stepper, learning_rate_factor, make_optimizer
+from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
+from captioner.training.step import Stepper
 
 NO_NUMBER = "the model's output is not a number, or too large for one, at step 6, in epoch 2: lower"
 NO_MEMORY = (
@@ -75,17 +76,19 @@ def stepper_of(model: nn.Module, precision: Any = "float16") -> Stepper:
     return Stepper(model, make_optimizer(model, config), config, Engine(), Position())
 
 
-STEP: list[Any] = [torch.ones(1, 2)]
+def make_step(stepper: Stepper) -> None:
+    """Make and count a step."""
+    stepper.make([torch.ones(1, 2)])
+    stepper.position.count_step()
 
 
 def test_a_step_that_overflows_is_left_out_and_the_next_has_half_the_scale() -> None:
     model = Model(slope=1.0)  # Times the first scale, 65,536, it is above float16's 65,504.
     stepper, before = stepper_of(model), model.layer.weight.detach().clone()
-    stepper.make(STEP)
+    make_step(stepper)
     assert torch.equal(model.layer.weight, before)
-    stepper.save_to_position()
-    assert stepper.position.scaling["scale"] == 32_768
-    stepper.make(STEP)
+    assert stepper.scaling()["scale"] == 32_768
+    make_step(stepper)
     torch.testing.assert_close(model.layer.weight.detach(), before - 0.1)  # Adam's first step.
     assert stepper.sums()["gradient_norm"] == pytest.approx(3**0.5, rel=1e-3)
 
@@ -93,9 +96,9 @@ def test_a_step_that_overflows_is_left_out_and_the_next_has_half_the_scale() -> 
 def test_gradients_that_overflow_at_any_scale_are_a_failure() -> None:
     stepper = stepper_of(Model(slope=1e30))
     for _ in range(17):  # Down to a scale of a half.
-        stepper.make(STEP)
+        make_step(stepper)
     with pytest.raises(UserError, match="the norm of the gradient is inf at step 18, in epoch 1"):
-        stepper.make(STEP)
+        make_step(stepper)
 
 
 def test_a_gpu_s_failure_is_seen_some_steps_later_and_its_step_is_named() -> None:
@@ -105,15 +108,15 @@ def test_a_gpu_s_failure_is_seen_some_steps_later_and_its_step_is_named() -> Non
     stepper.most_unseen = 3
     for slope in (1.0, math.inf, 1.0):
         model.slope = slope
-        stepper.make(STEP)
+        make_step(stepper)
     with pytest.raises(UserError, match="the norm of the gradient is inf at step 2, in epoch 1"):
-        stepper.make(STEP)
+        make_step(stepper)
     assert stepper.position.step == 3
 
 
 def test_small_gradients_do_not_vanish() -> None:
     stepper = stepper_of(Model(slope=1e-9))  # Below float16's smallest number, 6e-8.
-    stepper.make(STEP)
+    make_step(stepper)
     assert stepper.sums()["gradient_norm"] == pytest.approx(1e-9 * 3**0.5, rel=0.01)
 
 

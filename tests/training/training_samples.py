@@ -21,7 +21,7 @@ from captioner.errors import UserError
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.loop import Interrupted, Validation, train
+from captioner.training.loop import Interrupted, Validated, Validation, train
 
 EXAMPLES, BATCH, EPOCHS = 13, 4, 3
 """The last of the four batches of an epoch has one example: nothing for the second process."""
@@ -120,17 +120,18 @@ class Validator:
         self.kept: list[float] = []
         self.runs = 0
 
-    def run(self) -> dict[str, float]:
+    def run(self) -> Validated:
         assert not self.model.training
         assert not torch.is_grad_enabled()
         self.runs += 1
         torch.rand(1)  # The state of torch's own generator must come back too.
         if self.scripted is not None:
-            return {"score": self.scripted[self.runs - 1]}
-        return {"score": float(next(self.model.parameters()).sum()) + 100 * self.rank, "other": 1.0}
+            return Validated({"score": self.scripted[self.runs - 1]})
+        score = float(next(self.model.parameters()).sum()) + 100 * self.rank
+        return Validated({"score": score, "other": 1.0})
 
-    def keep(self, scores: dict[str, float], epoch: int) -> None:
-        self.kept.append(scores["score"])
+    def keep(self, validated: Validated, epoch: int) -> None:
+        self.kept.append(validated.scores["score"])
 
 
 def run(

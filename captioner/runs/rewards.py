@@ -1,0 +1,85 @@
+"""Rewards of sampled captions, for self-critical training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from captioner.caption.losses import SelfCriticalConfig
+from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.word_precision import content_stems
+from captioner.text.ngrams import PeoplesNgrams
+from captioner.text.vocabulary import Vocabulary
+
+Worth = Callable[[int, Sequence[int]], float]
+"""The worth of a caption, as word indices, of the photo of a row."""
+
+
+@dataclass
+class CaptionReward:
+    """CIDEr-D, and true content words and fluency where they have a weight; a `Reward`.
+
+    The end counts as a word of CIDEr-D, so that it matters whether a caption was finished.
+    references: tokenised, of each photo, also words outside the vocabulary. texts: tokenised
+    captions without photos.
+    """
+
+    references: Sequence[Sequence[Sequence[str]]]
+    vocabulary: Vocabulary
+    config: SelfCriticalConfig
+    texts: Iterable[Sequence[str]] = ()
+
+    def __post_init__(self) -> None:
+        end = self.vocabulary.words[Vocabulary.end]
+        self._truth = [[[*words, end] for words in captions] for captions in self.references]
+        self._frequency = DocumentFrequency.from_references(self._truth)
+        self._weighed: list[tuple[float, Worth]] = []
+        if (weight := self.config.content_words_weight) > 0:
+            self._weighed.append((weight, content_words_worth(self.references, self.vocabulary)))
+        if (weight := self.config.fluency_weight) > 0:
+            people = PeoplesNgrams([*chain.from_iterable(self.references), *self.texts])
+            self._weighed.append((weight, fluency_worth(people, self.vocabulary)))
+
+    def __call__(self, rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+        """Rewards (B, K) of K captions of each photo of the rows (B,)."""
+        photos = zip(rows.tolist(), captions, strict=True)
+        pairs = [(row, caption) for row, of_photo in photos for caption in of_photo]
+        words = [[self.vocabulary.words[token] for token in caption] for _, caption in pairs]
+        corpus = Corpus(words, [self._truth[row] for row, _ in pairs])
+        rewards = torch.from_numpy(cider_d(corpus, self._frequency).per_image).float()  # (B * K,)
+        for weight, worth in self._weighed:
+            rewards += weight * torch.tensor([worth(row, caption) for row, caption in pairs])
+        return rewards.view(len(captions), -1)  # (B, K)
+
+
+def content_words_worth(
+    references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary
+) -> Worth:
+    """The content stems of a caption that a reference has, less those that none has."""
+    stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
+    known = [{s for words in captions for s in content_stems(words)} for captions in references]
+
+    def worth(row: int, caption: Sequence[int]) -> float:
+        said = {stem for token in caption for stem in stem_of[token]}
+        return 2.0 * len(said & known[row]) - len(said)
+
+    return worth
+
+
+def fluency_worth(people: PeoplesNgrams, vocabulary: Vocabulary) -> Worth:
+    """Minus the share of a caption's bigrams and trigrams that nobody wrote.
+
+    An article before a plural or a mass noun counts as two of them.
+    """
+
+    def worth(row: int, caption: Sequence[int]) -> float:
+        words = [vocabulary.words[token] for token in caption if token != Vocabulary.end]
+        wrong = len(people.unseen(words)) + 2 * len(people.misplaced_articles(words))
+        return -wrong / (2 * len(words) + 1)
+
+    return worth

@@ -1,0 +1,166 @@
+"""The model that a run starts from: its words, n-grams and weights."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from captioner.caption.captioner import Captioner
+from captioner.caption.folder import load_model
+from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
+from captioner.decoding.options import ORDER
+from captioner.errors import UserError, counted
+from captioner.model_folders import MODEL, model_folder
+from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.text.ngrams import PeoplesNgrams
+from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.weight_files import fill
+
+LEAST_KNOWN = 1 / 3
+"""Captions are in another language if a model knows a smaller share of their words than this. The
+packaged model knows 93 to 95 % of the words of English captions (COCO, Multi30k), and 5 to 8 % of
+French and German ones."""
+
+
+WORDS = "vocabulary.json"
+"""In a run's folder."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a captioner begins with: nothing, another model, or the words of a resumed run.
+
+    model, name: those of `start_from`. words, ngrams: of the resumed run, whose weights are in its
+    checkpoint.
+    """
+
+    model: Captioner | None = None
+    name: str = ""
+    words: Vocabulary | None = None
+    ngrams: Tensor | None = None
+
+    def vocabulary(self, captions: Sequence[Sequence[str]], minimum_count: int) -> Vocabulary:
+        """The words to train on; reports those that came after a resumed run began."""
+        if self.model is not None:
+            return first_words(self.model.vocabulary, captions, minimum_count)
+        learned = Vocabulary.build(captions, minimum_count)
+        if self.words is None:
+            return learned
+        ordinary = learned.words[len(SPECIAL_WORDS) :]
+        if new := [word for word in ordinary if word not in self.words]:
+            some = f"{counted(len(new), 'word')} of the captions, {new[0]!r} the first, came"
+            advice = "--start-from with another --out learns them"
+            print(f"{some} after the run began, and its vocabulary lacks them; {advice}")
+        return self.words
+
+    def origin(self, vocabulary: Vocabulary) -> str:
+        """A sentence on the words to train on: those of the model, and new ones."""
+        if self.model is None:
+            return f"vocabulary: {len(vocabulary):,} words"
+        known = self.model.vocabulary
+        if not vocabulary.extends(known):
+            return (
+                f"vocabulary: {len(vocabulary):,} words of the captions alone: {self.name} knows "
+                "less than a third of what they say, so that another language is learned, better "
+                "from a thousand captions or more"
+            )
+        sentence = f"vocabulary: {len(known):,} words of {self.name}"
+        if new := vocabulary.words[len(known) :]:
+            more = ", ..." if len(new) > 8 else ""
+            sentence += f" and {len(new):,} new: {', '.join(new[:8])}{more}"
+        return sentence
+
+    def fill(
+        self, captioner: Captioner, captions: Sequence[Sequence[str]], with_encoder: bool
+    ) -> None:
+        """Give a captioner the weights and n-grams to begin with."""
+        captioner.ngrams = self.ngrams
+        if self.model is not None:
+            copy_weights(self.model, captioner, with_encoder)
+            captioner.ngrams = known_ngrams(self.model, captioner.vocabulary, captions)
+
+
+def start_of(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> Start:
+    """What the captioner of a recipe begins with. folder: of the run."""
+    name = recipe.start_from
+    if resumed:
+        # The model of `start_from` was scored, and kept, before training.
+        ngrams = None if name is None else load_model(folder / MODEL).ngrams
+        return Start(words=Vocabulary.load(folder / WORDS), ngrams=ngrams)
+    return Start() if name is None else Start(load_model(model_folder(name)), name)
+
+
+def first_words(
+    start: Vocabulary, captions: Sequence[Sequence[str]], minimum_count: int
+) -> Vocabulary:
+    """The words of a model, and new ones of captions; of another language, theirs alone."""
+    is_known = [word in start for word in chain(*captions)]
+    if sum(is_known) < LEAST_KNOWN * len(is_known):
+        return Vocabulary.build(captions, minimum_count)
+    return start.extended(captions, minimum_count)
+
+
+def known_ngrams(
+    start: Captioner, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
+) -> Tensor | None:
+    """The n-grams of a model to start from, and of training captions: keys (N,), sorted, or None.
+
+    Words that a training caption has together do not clash. vocabulary: from `first_words`; of
+    another language, the n-grams are those of the captions alone.
+    """
+    if start.ngrams is None:
+        return None
+    ngrams = PeoplesNgrams(captions).token_ngrams(vocabulary, ORDER)
+    if vocabulary.extends(start.vocabulary):
+        together: defaultdict[int, set[int]] = defaultdict(set)
+        for words in captions:
+            tokens = set(vocabulary.encode(words))
+            for token in tokens:
+                together[token] |= tokens
+        known = ngrams_of_keys(start.ngrams, len(start.vocabulary))  # (N, ORDER)
+        ngrams += [
+            (first, *between, last)
+            for first, *between, last in known.tolist()
+            if vocabulary.start not in between or last not in together[first]
+        ]
+    elif not ngrams:
+        raise UserError(
+            "start_from knows less than a third of what the captions say, and they are too few to "
+            "learn another language from: give a thousand or more"
+        )
+    columns = torch.tensor(ngrams, dtype=torch.long).unbind(dim=1)  # (N,) each
+    keys: Tensor = torch.unique(ngram_keys(columns, len(vocabulary)))
+    return keys
+
+
+def copy_weights(start: Captioner, captioner: Captioner, with_encoder: bool) -> None:
+    """Fill a captioner's decoder and, if wanted, its encoder from those of `start`.
+
+    Words that the vocabulary of `start` lacks begin as copies of `<unk>`, which they were, and
+    share its probability with it. An encoder that is not filled must be that of `start`.
+    """
+    decoder = dict(start.decoder.state_dict())
+    row_of = {word: row for row, word in enumerate(start.vocabulary.words)}
+    words = captioner.vocabulary.words
+    rows = torch.tensor([row_of.get(word, Vocabulary.unknown) for word in words])  # (V,)
+    for name in start.decoder.word_tensors:
+        decoder[name] = decoder[name][rows]
+    is_new = rows == Vocabulary.unknown  # (V,), with `<unk>` itself
+    decoder["output.bias"][is_new] -= is_new.sum().log()
+    fill(captioner.decoder, decoder, "start_from does not fit this decoder")
+    if with_encoder:
+        fill(captioner.encoder, start.encoder.state_dict(), "start_from does not fit this encoder")
+        return
+    other = "start_from was trained on another encoder than this recipe's"
+    ours = {name: tensor.clone() for name, tensor in captioner.encoder.state_dict().items()}
+    fill(ours, start.encoder.state_dict(), other)
+    for name, tensor in captioner.encoder.state_dict().items():
+        # Equal up to a saved model's rounding to float16.
+        if not torch.allclose(ours[name].double(), tensor.double(), rtol=1e-3, atol=1e-6):
+            raise UserError(f"{other}: tensor {name!r} differs")

@@ -1,0 +1,115 @@
+"""How weights move: optimiser, learning rate, moving average."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from captioner.training.config import TrainingConfig
+
+
+def make_optimizer(
+    model: nn.Module, config: TrainingConfig, groups: list[dict[str, Any]] | None = None
+) -> torch.optim.Optimizer:
+    """The optimiser of a config, over the parameters that require a gradient.
+
+    groups: parameter groups, each with an optional `lr`; None for all in one.
+
+    `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019, of
+    matrices and convolutions only: not of biases, normalisation and embeddings; fused on CPU and
+    CUDA.
+    `rmsprop`: that of Xu et al. 2015, in the form of Graves 2013, *Generating Sequences With
+    Recurrent Neural Networks*, equations 38 to 45: divides by the gradient's variance in place of
+    its mean square; decay 0.95, momentum 0.9.
+    """
+    groups = [
+        {**group, "params": [parameter for parameter in group["params"] if parameter.requires_grad]}
+        for group in groups or [{"params": model.parameters()}]
+    ]
+    if config.optimizer == "rmsprop":
+        # Graves adds 1e-4 under the root, torch 1e-2 outside: equal where the variance is 0.
+        return torch.optim.RMSprop(
+            groups, lr=config.learning_rate, alpha=0.95, eps=1e-2, momentum=0.9, centered=True
+        )
+    fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
+    if config.weight_decay > 0:
+        tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+
+        def decays(parameter: Tensor) -> bool:
+            return parameter.dim() > 1 and id(parameter) not in tables
+
+        groups = [
+            {**group, "params": params, "weight_decay": config.weight_decay if is_decayed else 0.0}
+            for group in groups
+            for is_decayed in (True, False)
+            if (params := [p for p in group["params"] if decays(p) == is_decayed])
+        ]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=0.0, fused=fused)
+
+
+def learning_rate_factor(
+    config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
+) -> float:
+    """The factor of the learning rate at `step` (counted from 0), in [0, 1].
+
+    scores: validation scores so far, higher is better; only `plateau` uses them.
+    """
+    if step < config.warmup_steps:
+        return (step + 1) / config.warmup_steps
+    if config.schedule == "cosine":
+        span = max(1, total_steps - config.warmup_steps)
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - config.warmup_steps) / span)))
+    if config.schedule == "inverse_square_root":
+        return math.sqrt(max(1, config.warmup_steps) / (step + 1))
+    if config.schedule == "plateau":
+        best, waited, plateaus = -math.inf, 0, 0
+        for score in scores:
+            waited = 0 if score > best else waited + 1
+            best = max(best, score)
+            if waited == config.decay_patience:
+                plateaus, waited = plateaus + 1, 0
+        return float(config.decay_factor**plateaus)
+    return 1.0
+
+
+class Average:
+    """The exponential moving average of a model's trained weights; none where `decay` is 0.
+
+    After step t, counted from 0, with weights w: a = d a + (1 - d) w, where d is `decay`, or
+    (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Polyak and
+    Juditsky 1992, *Acceleration of Stochastic Approximation by Averaging*, weigh all equally.
+
+    Buffers (running means of batch normalisation) and frozen weights are not averaged.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._parameters = trained if decay > 0 else {}
+        self.tensors = {name: p.detach().clone() for name, p in self._parameters.items()}
+
+    def update(self, step: int) -> None:
+        """Add the weights after step number `step`, counted from 0."""
+        if weights := [parameter.detach() for parameter in self._parameters.values()]:
+            decay = min(self.decay, (1 + step) / (10 + step))
+            add = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+            add(list(self.tensors.values()), weights, step)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Within it, the model's weights are the averages."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.data, self.tensors[name] = self.tensors[name], parameter.data
