@@ -16,6 +16,7 @@ from captioner.data.readers import read_splits
 from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.translations import evaluate_translations
 from captioner.model_folders import DEMO_PHOTO, model_folder, packaged_models
+from captioner.models import LANGUAGES
 from captioner.runs.validation_scores import scores_of
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -121,6 +122,18 @@ def test_unknown_words_and_capitals_do_not_break_the_translator(
     assert loud.text == "EIN MANN SPIELT GITARRE."
     assert loud.by_word().target == ("EIN", "MANN", "SPIELT", "GITARRE", ".")
     assert loud.by_word().source[:3] == ("A", "MAN", "IS")
+
+
+NO_ENGLISH = ("Ein Mann steht auf einer Leiter.", "😀😀", "https://www.example.org/photos?id=17")
+
+
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_translations_of_what_is_not_english_are_not_sure(language: str) -> None:
+    translator = captioner.load_translator(LANGUAGES[language])
+    english = ["Two dogs run on the beach.", "A man in a blue shirt stands on a ladder.", ""]
+    found = translator.translate([*NO_ENGLISH, *english])
+    assert [translation.sure for translation in found] == [False] * 3 + [True] * 3
+    assert [translation.doubt for translation in found] == ["not sure"] * 3 + [""] * 3
 
 
 @needs_data

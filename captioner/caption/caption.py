@@ -54,7 +54,8 @@ class Caption:
         `captioner.caption.confidence`. None without calibration or search.
     word_confidence: T probabilities that a person says the word, or the same in other words; None
         of function words. None without such a calibration, of captions in another language too.
-    sure: whether the confidence is at least the model's limit. None without confidence.
+    sure: whether the confidence is at least the model's limit, and that of a translation at least
+        its translator's. None without confidence.
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
         given and read again; of other photos a small copy is kept.
     language, original: of a translated caption, its tag, such as "de", and the English one.

@@ -32,8 +32,9 @@ Translates text line by line, from standard input or a file.
   captioner translate text.en --alignment page.html
 
 --n-best prints tab-separated rows: number of the line, rank, score, which ranks
-them, log-probability, text. A line that is not UTF-8 yields an empty one, and
-exit code 2. Too long lines and translations are cut and reported, exit code 0.
+them, log-probability, text. Translations that are not sure are named, such as those
+of what is not English. A line that is not UTF-8 yields an empty one, and exit
+code 2. Too long lines and translations are cut and reported, exit code 0.
 """
 
 SCORE_DESCRIPTION = """\
@@ -149,15 +150,20 @@ def run(arguments: argparse.Namespace) -> int:
                     row = f"{number}\t{rank}\t{numbers}\t{each.text}"
                     print(each.text if search.n_best == 1 else row, flush=True)
                 _report_cuts(where, translation.truncated, translation.cut, search)
+                if translation.doubt:
+                    report(f"{where}: {translation.doubt}")
                 if is_json:
-                    unread = {"score": None, "log_probability": None, "error": error}
+                    numbers_of = ("score", "log_probability", "confidence", "sure")
+                    unread = {**dict.fromkeys(numbers_of), "error": error}
                     record = {"source": line, **translation.to_dict()}
                     aligned.append(record | unread if error else record)
                 elif path:
                     pieces = arguments.pieces
                     alignment = translation.by_token() if pieces else translation.by_word()
                     if is_one:
-                        aligned.append((f"({error})" if error else translation.text, alignment))
+                        notes = f"  ({translation.doubt})" if translation.doubt else ""
+                        title = f"({error})" if error else f"{translation.text}{notes}"
+                        aligned.append((title, alignment))
                     else:
                         _draw_alignment(path, number, alignment, error)
         finally:  # Also when interrupted.

@@ -42,7 +42,8 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
     The map of a word is the mean of the caption's maps, weighted by the word's alignment: without
     the end and full stops, and without weights below `STRAY` of the largest, since a little of a
     narrow map outshines the wide one of the word that is meant. A word aligned to nothing has the
-    mean of all maps, and each sums to one. Score and confidence stay the caption's.
+    mean of all maps, and each sums to one. Score and confidence stay the caption's, which is not
+    sure if its translation is not.
     """
     language = language_tag(language, "language")
     is_one = isinstance(captions, (Caption, Failed))
@@ -105,6 +106,7 @@ def _translated(caption: Caption, translation: Translation, language: str) -> Ca
         word_log_probabilities=tuple(((written > 0).float() @ terms).tolist()),
         attention=attention.view(len(words), *maps.shape[1:]),
         word_confidence=None,
+        sure=caption.sure if translation.sure else False,
         alternatives=(),
         language=language,
         original=replace(caption, alternatives=()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,14 @@ from torch import Tensor
 
 from captioner.errors import UserError
 from captioner.render.alignment import Alignment, save_heat_map
+from captioner.render.page import phrases
+from captioner.text.languages import ENGLISH
 from captioner.text.vocabulary import Word
+
+UNSURE_BELOW = 0.5
+"""Translations of less confidence are not sure: of the packaged translators and 300 sentences of
+Multi30k's validation split 3 % into German and none into French, 99 % of the sentences that are
+not English. Those 3 % had a chrF of 46, the others of 67."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,21 @@ class Translation:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def confidence(self) -> float:
+        """The geometric mean of the probabilities of its tokens and its end."""
+        return math.exp(self.log_probability / (len(self.token_log_probabilities) + 1))
+
+    @property
+    def sure(self) -> bool:
+        """Whether the confidence is at least `UNSURE_BELOW`."""
+        return self.confidence >= UNSURE_BELOW
+
+    @property
+    def doubt(self) -> str:
+        """A note on low confidence; empty otherwise."""
+        return "" if self.sure else phrases(ENGLISH).not_sure
+
     def heat_map(self, path: str | os.PathLike[str]) -> None:
         """Draw the alignment of words as a heat map: a .png, .pdf or .svg."""
         if self.words and not self.alignment.shape[1]:
@@ -80,6 +103,8 @@ class Translation:
             "tokens": list(self.tokens),
             "score": self.score,
             "log_probability": self.log_probability,
+            "confidence": self.confidence,
+            "sure": self.sure,
             "token_log_probabilities": list(self.token_log_probabilities),
             "alignment": _rounded(self.alignment),
             "source_words": list(by_word.source),

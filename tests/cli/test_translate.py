@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -99,9 +100,13 @@ def test_a_translation_that_is_cut_is_reported(give: Give, capsys: Output) -> No
     assert translate("--n-best", "2", "--alignment", "out.json", model=model) == 0
     assert capsys.readouterr().err.splitlines() == [
         "captioner: standard input, line 1: its translation was cut at 5 tokens",
+        "captioner: standard input, line 1: not sure",
     ]
     (record,) = read("out.json")
     assert [each["cut"] for each in (record, *record["alternatives"])] == [True, True]
+    terms = [*record["token_log_probabilities"], record["log_probability"]]
+    mean = terms[-1] / len(terms)  # A term a token, and the end's.
+    assert (record["confidence"], record["sure"]) == (pytest.approx(math.exp(mean)), False)
 
 
 def test_pictures_are_drawn_as_lines_come_and_those_that_are_not_are_named(

@@ -57,7 +57,8 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     expected = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.4, 0.0, 0.0, 0.6], [0, 2 / 3, 1 / 3, 0.0]])
     torch.testing.assert_close(found.attention, expected.view(3, 2, 2))
     assert (found.word_log_probabilities, found.log_probability) == ((-1.0, -5.0, -5.0), -21.5)
-    assert (found.score, found.confidence, found.sure) == (-1.5, 0.4, True)
+    # The translation's seven terms have a mean of -21.5 / 7: it is not sure.
+    assert (found.score, found.confidence, found.sure) == (-1.5, 0.4, False)
     assert found.original == caption()
     plain = found.to_dict()
     assert (plain["language"], plain["original"]["caption"]) == ("de", "a man's dog")
