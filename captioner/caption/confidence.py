@@ -1,31 +1,38 @@
-"""The confidence of a caption: a calibrated score.
+"""The confidence of a caption and of its words: calibrated scores.
 
 A caption's confidence is the share of its content words that people are expected to use for the
 photo: a logistic regression (Platt 1999, *Probabilistic Outputs for Support Vector Machines*; for
 shares, Papke and Wooldridge 1996) on the log-probabilities of its words, content words apart, and
 their number. That of a content word is the probability that a person says it, or the same in
-other words: a logistic regression on its probability, the caption's confidence and its kind.
+other words: a logistic regression on its probability, its position, the caption's confidence, and
+the word itself where calibration saw it often enough.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from pydantic import Field
 
 from captioner.caption.caption import Caption
 from captioner.schema import Config, Probability
-from captioner.text.kinds import KINDS, word_kinds
 from captioner.text.languages import FUNCTION_WORDS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Array = numpy.ndarray[Any, Any]
+
+LEAST_OF_A_WORD = 4
+"""Occurrences from which on a word gets an offset."""
+
+WORD_RIDGE = 3.0
+"""Ridge on the offsets of words, which a rare word hardly leaves 0."""
 
 
 class ConfidenceWeights(Config):
@@ -45,18 +52,12 @@ class ConfidenceWeights(Config):
 class WordWeights(Config):
     """By how much each regressor raises the logit of a word's confidence."""
 
-    intercept: float = Field(description="logit of a thing where all regressors are 0")
+    intercept: float = Field(description="logit where all regressors are 0")
     probability: float = Field(description="weight of the word's probability")
     caption: float = Field(description="weight of the logit of the caption's confidence")
     both: float = Field(description="weight of the product of these two")
-    person: float = Field(0.0, description="added for nouns of people")
-    action: float = Field(0.0, description="added for verbs and postures")
-    quality: float = Field(0.0, description="added for adjectives and colours")
-    place: float = Field(0.0, description="added for nouns of places, and adverbs")
-    number: float = Field(0.0, description="added for numbers and quantities")
-
-
-Weights = TypeVar("Weights", bound=ConfidenceWeights | WordWeights)
+    position: float = Field(0.0, description="weight of the number of words before it")
+    offsets: dict[str, float] = Field({}, description="added for these words")
 
 
 class Confidence(Config):
@@ -80,9 +81,11 @@ class Confidence(Config):
 
     def _of_words(self, caption: Caption) -> tuple[float | None, ...]:
         assert self.words is not None
-        scores = iter(confidences(word_regressors([caption]), self.words).tolist())
-        kinds = word_kinds(caption.words)
-        return tuple(None if kind is None else next(scores) for kind in kinds)
+        logits = iter(word_logits([caption], self.words).tolist())
+        return tuple(
+            None if word in FUNCTION_WORDS else 1 / (1 + math.exp(-next(logits)))
+            for word in caption.words
+        )
 
 
 def regressors(captions: Sequence[Caption]) -> Array:
@@ -100,24 +103,37 @@ def regressors(captions: Sequence[Caption]) -> Array:
     return numpy.array(rows, dtype=float).reshape(len(rows), 4)
 
 
-def word_regressors(captions: Sequence[Caption]) -> Array:
-    """Captions with a confidence -> (N, R), a row for each of their content words, in order.
+def content_words(captions: Sequence[Caption]) -> list[str]:
+    """The W content words of captions, in order."""
+    return [word for each in captions for word in each.words if word not in FUNCTION_WORDS]
 
-    The R columns are those of `WordWeights` but the intercept.
+
+def word_regressors(captions: Sequence[Caption]) -> Array:
+    """Captions with a confidence -> (W, R), a row for each of `content_words`.
+
+    The R columns are those of `WordWeights` but the intercept and the offsets.
     """
     rows: list[tuple[float, ...]] = []
     for caption in captions:
-        sure = min(max(caption.confidence or 0.0, 1e-6), 1 - 1e-6)
-        logit = math.log(sure / (1 - sure))
-        kinds = word_kinds(caption.words)
-        for kind, term in zip(kinds, caption.word_log_probabilities, strict=True):
-            if kind is not None:
-                own = math.exp(term)
-                rows.append((own, logit, own * logit, *(kind == each for each in KINDS[1:])))
-    return numpy.array(rows, dtype=float).reshape(len(rows), 2 + len(KINDS))
+        share = min(max(caption.confidence or 0.0, 1e-6), 1 - 1e-6)
+        logit = math.log(share / (1 - share))
+        pairs = zip(caption.words, caption.word_log_probabilities, strict=True)
+        for position, (word, term) in enumerate(pairs):
+            if word not in FUNCTION_WORDS:
+                probability = math.exp(term)
+                rows.append((probability, logit, probability * logit, position))
+    return numpy.array(rows, dtype=float).reshape(len(rows), 4)
 
 
-def confidences(features: Array, weights: ConfidenceWeights | WordWeights) -> Array:
+def word_logits(captions: Sequence[Caption], weights: WordWeights) -> Array:
+    """Captions with a confidence -> the logits (W,) of the confidence of `content_words`."""
+    slopes = (weights.probability, weights.caption, weights.both, weights.position)
+    offsets = [weights.offsets.get(word, 0.0) for word in content_words(captions)]
+    logits = weights.intercept + word_regressors(captions) @ numpy.array(slopes)
+    return logits + numpy.array(offsets)  # type: ignore[no-any-return]
+
+
+def confidences(features: Array, weights: ConfidenceWeights) -> Array:
     """Regressors (N, R) -> confidences (N,), from 0 to 1."""
     slopes = [value for name, value in weights if name != "intercept"]
     logits = weights.intercept + features @ numpy.array(slopes)  # (N,)
@@ -125,33 +141,72 @@ def confidences(features: Array, weights: ConfidenceWeights | WordWeights) -> Ar
 
 
 def fit_weights(
-    kind: type[Weights], features: Tensor, shares: Tensor, counts: Tensor, ridge: float = 1.0
-) -> Weights:
+    features: Tensor, shares: Tensor, counts: Tensor, ridge: float = 1.0
+) -> ConfidenceWeights:
+    """Fit the confidence of captions to regressors (N, R) and observed shares (N,).
+
+    counts: (N,), how much each row counts. ridge: of `_fit_logistic`.
+    """
+    fitted, _ = _fit_logistic(features, shares, counts, ridge)
+    return ConfidenceWeights(**dict(zip(ConfidenceWeights.model_fields, fitted, strict=True)))
+
+
+def fit_word_weights(captions: Sequence[Caption], truth: Tensor, counts: Tensor) -> WordWeights:
+    """Fit the confidence of `content_words` of captions with a confidence.
+
+    truth: (W,), 1 of words that are true. counts: (W,), how much each counts.
+    """
+    import torch
+
+    words = content_words(captions)
+    frequent = sorted(word for word, count in Counter(words).items() if count >= LEAST_OF_A_WORD)
+    is_word = torch.tensor([[word == each for each in frequent] for word in words]).double()
+    features = torch.from_numpy(word_regressors(captions))
+    fitted, offsets = _fit_logistic(features, truth, counts, indicators=is_word)
+    values = dict(zip(WordWeights.model_fields, fitted, strict=False))
+    return WordWeights(**values, offsets=dict(zip(frequent, offsets, strict=True)))
+
+
+def _fit_logistic(
+    features: Tensor,
+    shares: Tensor,
+    counts: Tensor,
+    ridge: float = 1.0,
+    indicators: Tensor | None = None,
+) -> tuple[list[float], list[float]]:
     """Maximum likelihood with a ridge on standardised regressors; deterministic.
 
-    kind: of the weights. features: (N, R). shares: (N,), observed, from 0 to 1. counts: (N,), how
-    much each row counts.
+    features: (N, R). shares: (N,), observed, from 0 to 1. counts: (N,), how much each row counts.
+    indicators: (N, I), 0 or 1, with a ridge of `WORD_RIDGE`. Returns the intercept with the R
+    weights of features, and the I weights of indicators.
     """
     import torch
     from torch.nn import functional
 
     deviation, mean = torch.std_mean(features, dim=0, correction=0)  # (R,) each
     deviation = torch.where(deviation > 1e-9, deviation, 1.0)
-    standard = (features - mean) / deviation  # (N, R)
-    weights = torch.zeros(1 + features.shape[1], dtype=torch.float64, requires_grad=True)
-    limits: Any = {"max_iter": 200, "tolerance_grad": 1e-10, "tolerance_change": 1e-14}
-    optimizer = torch.optim.LBFGS([weights], line_search_fn="strong_wolfe", **limits)
+    indicators = features[:, :0] if indicators is None else indicators
+    columns = torch.cat([(features - mean) / deviation, indicators], dim=1)  # (N, R + I)
+    sizes = torch.tensor([features.shape[1], indicators.shape[1]])
+    ridges = torch.tensor([ridge, WORD_RIDGE]).repeat_interleave(sizes)  # (R + I,)
+    weights = torch.zeros(1 + columns.shape[1], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [weights],
+        max_iter=200,
+        tolerance_grad=1e-10,
+        tolerance_change=1e-14,
+        line_search_fn="strong_wolfe",
+    )
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        logits = weights[0] + standard @ weights[1:]  # (N,)
-        each = functional.binary_cross_entropy_with_logits(logits, shares, reduction="none")
-        total = (counts * each).sum() + ridge / 2 * weights[1:].square().sum()
+        logits = weights[0] + columns @ weights[1:]  # (N,)
+        terms = functional.binary_cross_entropy_with_logits(logits, shares, reduction="none")
+        total = (counts * terms).sum() + (ridges * weights[1:].square()).sum() / 2
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
-    fitted = weights.detach()
-    slopes = fitted[1:] / deviation  # (R,)
-    values = [float(fitted[0] - slopes @ mean), *slopes.tolist()]
-    return kind(**dict(zip(kind.model_fields, values, strict=True)))
+    fitted, last = weights.detach(), 1 + features.shape[1]
+    slopes = fitted[1:last] / deviation  # (R,)
+    return [float(fitted[0] - slopes @ mean), *slopes.tolist()], fitted[last:].tolist()

@@ -22,11 +22,9 @@ from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import (
     Confidence,
-    ConfidenceWeights,
-    WordWeights,
     fit_weights,
+    fit_word_weights,
     regressors,
-    word_regressors,
 )
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
@@ -159,19 +157,29 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
 
 
 def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
-    """Fit to the splits, which count alike, whatever their sizes, and to pictures of nothing."""
-    sizes, splits = [len(group) for group in groups], len(groups) - 1
-    weights = np.array([1 / splits] * splits + [NOTHING_SHARE])
-    counts = torch.from_numpy(np.repeat(weights * sum(sizes[:-1]) / sizes, sizes))  # (N,)
-    captions, shares, truths = zip(*chain.from_iterable(groups), strict=True)
-    features = torch.from_numpy(regressors(captions))  # (N, R)
-    observed = torch.tensor(shares, dtype=torch.float64)
-    fitted = fit_weights(ConfidenceWeights, features, observed, counts)
+    """Fit to splits, which count alike, and to pictures of nothing, the last group.
+
+    Words are fitted to the splits alone: the few words said of nothing would lose all confidence.
+    """
+    *splits, nothing = groups
+    size = sum(map(len, splits)) / len(splits)  # How much each split counts.
+    weights = [size / len(split) for split in splits for _ in split]
+    weights += [NOTHING_SHARE * size * len(splits) / len(nothing)] * len(nothing)
+    captions, shares, _ = zip(*chain.from_iterable(groups), strict=True)
+    fitted = fit_weights(
+        features=torch.from_numpy(regressors(captions)),
+        shares=torch.tensor(shares, dtype=torch.float64),
+        counts=torch.tensor(weights, dtype=torch.float64),
+    )
     confidence = Confidence(weights=fitted, unsure_below=unsure_below)
-    words = torch.from_numpy(word_regressors(confidence.judge(captions)))  # (W, R')
-    is_true = torch.tensor([*chain.from_iterable(truths)], dtype=torch.float64)  # (W,)
-    counts = counts.repeat_interleave(torch.tensor([len(each) for each in truths]))  # (W,)
-    return confidence.replace(words=fit_weights(WordWeights, words, is_true, counts))
+    seen = list(chain.from_iterable(splits))
+    counts = [weight for each, weight in zip(seen, weights, strict=False) for _ in each.truth]
+    words = fit_word_weights(
+        confidence.judge([each.caption for each in seen]),
+        truth=torch.tensor([*chain.from_iterable(each.truth for each in seen)]).double(),
+        counts=torch.tensor(counts, dtype=torch.float64),
+    )
+    return confidence.replace(words=words)
 
 
 def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]:

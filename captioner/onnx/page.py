@@ -13,7 +13,7 @@ from pathlib import Path
 from captioner.errors import UserError
 from captioner.files import read_json, read_text, write_bytes, write_text
 from captioner.onnx import DESCRIPTION
-from captioner.render.page import static_file, viewer_script
+from captioner.render.page import DOUBTFUL, static_file, viewer_script
 
 RUNTIME = "onnxruntime-web@1.22.0"  # Runs the graphs in the browser. MIT licence.
 _RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
@@ -26,7 +26,8 @@ def write_page(folder: Path) -> None:
     _write_runtime(folder)
     description = read_json(folder / DESCRIPTION)
     region = {"map_shape": description["map_shape"], **description["preprocessing"]}
-    script = f"const REGION = {json.dumps(region)};\n{viewer_script()}\n{_static('page.js')}"
+    numbers = f"const REGION = {json.dumps(region)}, DOUBTFUL = {DOUBTFUL};\n"
+    script = f"{numbers}{viewer_script()}\n{_static('page.js')}"
     write_text(folder / "page.js", script)
     styles = [static_file("viewer.css"), static_file("page.css"), _static("page.css")]
     write_text(folder / "page.css", "".join(styles))

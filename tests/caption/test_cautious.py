@@ -16,7 +16,7 @@ from captioner.decoding.constraints import ngram_keys
 from captioner.errors import UserError
 
 WEIGHTS = confidence_weights(1.0, 0.5, 0.75, 0.25, -0.125)
-WORDS = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, action=0.4)
+WORDS = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, offsets={"dog": 0.4})
 PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
 
 

@@ -15,6 +15,7 @@ from captioner.caption.confidence import (
     WordWeights,
     confidences,
     fit_weights,
+    fit_word_weights,
     regressors,
 )
 
@@ -39,15 +40,17 @@ def test_a_confidence_by_hand() -> None:
 
 
 def test_the_confidence_of_words_by_hand() -> None:
-    weights = {"intercept": 0.5, "probability": 2.0, "caption": 0.25, "both": 1.0, "action": -0.75}
-    confidence = Confidence(weights=WEIGHTS, words=WordWeights(**weights))
+    weights = WordWeights(
+        intercept=0.5, probability=2, caption=0.25, both=1, position=-0.5, offsets={"runs": -0.75}
+    )
+    confidence = Confidence(weights=WEIGHTS, words=weights)
     (judged,) = confidence.judge([CAPTION])
     assert judged.confidence is not None
     caption = math.log(judged.confidence / (1 - judged.confidence))
     dog, runs = math.exp(-2.0), math.exp(-1.0)
     logits = (
-        0.5 + 2 * dog + 0.25 * caption + dog * caption,
-        0.5 + 2 * runs + 0.25 * caption + runs * caption - 0.75,
+        0.5 + 2 * dog + 0.25 * caption + dog * caption - 0.5,
+        0.5 + 2 * runs + 0.25 * caption + runs * caption - 1 - 0.75,
     )
     expected = [1 / (1 + math.exp(-logit)) for logit in logits]
     assert judged.word_confidence is not None
@@ -76,16 +79,37 @@ def test_known_probabilities_are_recovered() -> None:
     truth = confidence_weights(2.0, 1.5, 0.5, 0.3, -0.1)
     expected = confidences(regression, truth)
     shares = torch.tensor(random.binomial(5, expected) / 5)
-    found = fit_weights(ConfidenceWeights, features, shares, torch.ones_like(shares))
+    found = fit_weights(features, shares, torch.ones_like(shares))
     for name in list(ConfidenceWeights.model_fields)[1:]:
         assert getattr(found, name) == pytest.approx(getattr(truth, name), abs=0.12)
     assert float(abs(confidences(regression, found) - expected).max()) < 0.05
     counts = torch.tensor(random.integers(1, 4, 60))
     few, wanted = features[:60], shares[:60]
     repeated = [each.repeat_interleave(counts, 0) for each in (few, wanted, counts / counts)]
-    again = fit_weights(ConfidenceWeights, *repeated, ridge=0)
-    once = fit_weights(ConfidenceWeights, few, wanted, counts, ridge=0)
+    again = fit_weights(*repeated, ridge=0)
+    once = fit_weights(few, wanted, counts, ridge=0)
     assert dict(once) == pytest.approx(dict(again), abs=1e-5)
+
+
+def test_words_that_are_more_often_true_are_found() -> None:
+    """Of one probability, "dog" is true in 9 of 10 captions, "cat" in 1; "owl" is too rare."""
+    said = ["dog"] * 40 + ["cat"] * 40 + ["owl"] * 3
+    captions = [
+        Caption(word, ("a", word), -1.5, (-0.5, -1.0), torch.zeros(2, 1, 1), confidence=0.5)
+        for word in said
+    ]
+    dogs, cats = (
+        [number % 10 > 0 for number in range(40)],
+        [number % 10 == 0 for number in range(40)],
+    )
+    truth = torch.tensor([*dogs, *cats, True, True, True]).double()
+    weights = fit_word_weights(captions, truth, torch.ones_like(truth))
+    assert sorted(weights.offsets) == ["cat", "dog"]
+    judged = Confidence(weights=WEIGHTS, words=weights)
+    dog, cat = (judged.judge([captions[place]])[0].word_confidence for place in (0, 40))
+    # The ridge keeps them from 0.9 and 0.1.
+    assert dog == (None, pytest.approx(0.82, abs=0.02))
+    assert cat == (None, pytest.approx(0.22, abs=0.02))
 
 
 def test_captions_of_a_search_carry_it() -> None:

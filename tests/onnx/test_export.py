@@ -43,7 +43,7 @@ def make_calibrated() -> Captioner:
     model = make_captioner()
     model.ngrams = some_ngrams(len(model.vocabulary), 0.5)
     weights = confidence_weights(1.0, 0.5, 0.3, 0.1, -0.02)
-    words = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, action=0.4)
+    words = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, offsets={"dog": 0.4})
     model.confidence = Confidence(weights=weights, unsure_below=0.45, words=words)
     return model
 

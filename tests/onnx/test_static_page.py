@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 
 import captioner
 import captioner.onnx
+from captioner.caption.confidence import WordWeights
 from captioner.onnx.export import export_captioner
 from captioner.onnx.page import write_page
 
@@ -44,15 +46,21 @@ CAPTION = """async (bytes) => {
   const pen = new OffscreenCanvas(width, height).getContext("2d");
   pen.drawImage(bitmap, 0, 0);
   const { data } = pen.getImageData(0, 0, width, height);
-  const { text, score, confidence, maps } = await model.caption({ data, width, height });
-  return { text, score, confidence, maps: maps.map((map) => Array.from(map)) };
+  const { maps, ...rest } = await model.caption({ data, width, height });
+  return { ...rest, maps: maps.map((map) => Array.from(map)) };
 }"""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    export_captioner(captioner.load(precision="float32"), folder, "int8")
+    model = captioner.load(precision="float32")
+    assert model.confidence is not None
+    words = WordWeights(
+        intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1, offsets={"cat": -9}
+    )
+    model.confidence = model.confidence.replace(words=words)
+    export_captioner(model, folder, "int8")
     write_page(folder)
     return folder
 
@@ -94,6 +102,8 @@ def test_photos_have_the_captions_of_python(folder: Path, page: Page) -> None:
         assert found["text"] == wanted.text
         assert found["score"] == pytest.approx(wanted.score, abs=1e-3)
         assert found["confidence"] == pytest.approx(wanted.confidence, abs=1e-3)
+        for word, other in zip(found["wordConfidence"], wanted.word_confidence, strict=True):
+            assert word == (other if other is None else pytest.approx(other, abs=1e-3))
         maps = wanted.attention.reshape(len(wanted.words), -1)
         assert abs(maps - found["maps"]).max() < 1e-3
 
@@ -104,6 +114,11 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> Non
         add(page, file("a.png", DEMO.read_bytes()))
         words = page.locator(".word")
         assert words.all_inner_texts() == ["a", "close", "up", "of", "a", "cat"]
+        expect(words.last).to_have_class("word doubtful")
+        expect(words.last).to_have_attribute("title", "0 %")
+        expect(words.nth(1)).to_have_attribute("title", re.compile(r"^\d+ %$"))
+        assert words.first.get_attribute("title") is None  # A function word.
+        expect(page.locator(".score")).to_have_text(re.compile(r"^confidence \d+ %$"))
         words.last.hover()
         expect(page.locator(".stage canvas")).to_be_visible()
         for width in (1280, 390):

@@ -102,7 +102,8 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
 
   const tensor = (values, ...shape) => new ort.Tensor("float32", values, shape);
 
-  // RGBA pixels {data, width, height} -> {words, text, maps (T arrays of L), confidence, isSure}.
+  // RGBA pixels {data, width, height} -> {words, text, maps (T arrays of L), confidence, isSure,
+  // wordConfidence (T, null of function words)}.
   const caption = async (photo) => {
     const side = preprocessing.size;
     const pixels = tensor(preprocess(photo, preprocessing), 1, 3, side, side);
@@ -137,7 +138,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     const isContent = tokens.map((token) => !isRepeatable.has(token));
     return {
       words: own, text: sentence(own), maps: best.maps.slice(0, -1), score: best.score,
-      ...confidenceOf(description.confidence, best.terms, isContent),
+      ...confidenceOf(description.confidence, own, best.terms, isContent),
     };
   };
 
@@ -156,20 +157,28 @@ const sentence = (words) => {
   return text;
 };
 
-// The logistic regression of captioner/caption/confidence.py; terms: T + 1 log-probabilities.
+// The logistic regressions of captioner/caption/confidence.py; terms: T + 1 log-probabilities.
 // isContent: of each of the T words.
-const confidenceOf = (confidence, terms, isContent) => {
-  if (!confidence) return { confidence: null, isSure: true };
-  const { weights, unsure_below } = confidence;
+const confidenceOf = (confidence, words, terms, isContent) => {
+  if (!confidence) return { confidence: null, isSure: true, wordConfidence: null };
+  const { weights, unsure_below, words: ofWords } = confidence;
   const mean = sum(terms) / terms.length, own = terms.slice(0, -1);
   const content = own.filter((_, place) => isContent[place]);
   const logit = weights.intercept + weights.mean_log_probability * mean
     + weights.content_log_probability * (content.length ? sum(content) / content.length : mean)
     + weights.lowest_log_probability * (own.length ? Math.min(...own) : mean)
     + weights.words * own.length;
-  const value = 1 / (1 + Math.exp(-logit));
-  return { confidence: value, isSure: value >= unsure_below };
+  const value = logistic(logit);
+  const wordConfidence = ofWords && own.map((term, position) => {
+    if (!isContent[position]) return null;
+    const probability = Math.exp(term), offset = ofWords.offsets[words[position]] ?? 0;
+    return logistic(ofWords.intercept + ofWords.probability * probability + ofWords.caption * logit
+      + ofWords.both * probability * logit + ofWords.position * position + offset);
+  });
+  return { confidence: value, isSure: value >= unsure_below, wordConfidence };
 };
+
+const logistic = (logit) => 1 / (1 + Math.exp(-logit));
 
 // N n-grams (ORDER * N), sorted -> their keys (N).
 const keyOf = (tokens, size) => tokens.reduce((key, token) => key * size + token, 0);

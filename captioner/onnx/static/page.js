@@ -10,6 +10,8 @@ const loaded = new Promise((end) => { endLoading = end; }); // Or failed.
 
 slider.addEventListener("input", () => { percent.textContent = `${slider.value} %`; });
 
+const perCent = (share) => `${Math.round(100 * share)} %`;
+
 const say = (text) => { status.textContent = text; };
 
 const begin = () => {
@@ -75,11 +77,15 @@ const add = async (root, file) => {
     if (!caption.words.length) throw new Error("the model wrote no words");
     words.replaceChildren(...caption.words.flatMap((word, place) => {
       const span = document.createElement("span");
-      span.className = "word";
+      const share = caption.wordConfidence?.[place];
+      span.className = share != null && share < DOUBTFUL ? "word doubtful" : "word";
+      if (share != null) span.title = perCent(share);
       span.textContent = word;
       return place ? [" ", span] : [span];
     }));
     picture.alt = caption.text;
+    root.querySelector(".score").textContent =
+      caption.confidence == null ? "" : `confidence ${perCent(caption.confidence)}`;
     doubt.textContent = caption.isSure ? "" : "not sure";
     root.dataset.milliseconds = Math.round(caption.milliseconds);
     root.querySelector(".below").hidden = false;
