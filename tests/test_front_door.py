@@ -28,7 +28,7 @@ def test_a_pull_request_runs_the_quick_commands_of_contributing() -> None:
 
 def test_a_release_is_built_and_checked_as_contributing_says() -> None:
     assert commands_of("release.yml", "build") == ['.ci/release dist "$RUNNER_TEMP/empty"']
-    assert "`.ci/release dist " in (ROOT / "CONTRIBUTING.md").read_text()
+    assert "`.ci/release " in (ROOT / "CONTRIBUTING.md").read_text()
     assert ".ci/release " in (ROOT / ".ci/run").read_text()
 
 
@@ -40,6 +40,12 @@ def test_the_citation_has_the_version_of_the_package() -> None:
 def test_the_python_reference_has_every_public_name() -> None:
     names = re.findall(r"^::: captioner\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.M)
     assert sorted(names) == sorted(captioner.__all__)
+
+
+def test_names_of_tests_are_under_70_letters() -> None:
+    texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    names = re.findall(r"def (test_\w+)", "\n".join(texts))
+    assert [name for name in names if len(name) >= 70] == []
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS.glob("*.yml"), ROOT / ".pre-commit-config.yaml"])
