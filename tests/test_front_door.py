@@ -42,6 +42,16 @@ def test_the_python_reference_has_every_public_name() -> None:
     assert sorted(names) == sorted(captioner.__all__)
 
 
+def test_contributing_gives_the_reason_of_each_dependency() -> None:
+    project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2]
+    names = re.findall(r'^    "([\w-]+)', project.partition("]")[0], re.M)
+    assert len(names) >= 15
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]
+    assert [
+        name for name in names if not re.search(rf"^\|.*\b{name}\b.*\|.*\|$", table, re.M)
+    ] == []
+
+
 def test_names_of_tests_are_under_70_letters() -> None:
     texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
     names = re.findall(r"def (test_\w+)", "\n".join(texts))
