@@ -63,6 +63,15 @@ def test_yaml_of_tools_is_read(path: Path) -> None:
     assert isinstance(yaml.safe_load(path.read_text()), dict)
 
 
+def test_the_changelog_has_a_line_a_change_of_a_released_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    versions = re.findall(r"^## \[(.*)\]", text, re.M)
+    assert versions == sorted({*versions}, reverse=True)  # One section each, the newest first.
+    released = text.partition(f"## [{versions[1]}]")[2].splitlines()
+    continued = [line for line in released if line.startswith(" ") or len(line) >= 120]
+    assert continued == []
+
+
 def test_the_page_on_a_first_change_names_files_that_exist() -> None:
     text = (ROOT / "docs/first_change.md").read_text()
     paths = set(re.findall(r"(?:captioner|tests|scripts)/[\w/]+(?:\.py)?", text))
