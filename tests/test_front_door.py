@@ -28,8 +28,7 @@ def test_a_pull_request_runs_the_quick_commands_of_contributing() -> None:
 
 def test_a_release_is_built_and_checked_as_contributing_says() -> None:
     assert commands_of("release.yml", "build") == ['.ci/release dist "$RUNNER_TEMP/empty"']
-    contributing = (ROOT / "CONTRIBUTING.md").read_text()
-    assert "`.ci/release dist " in " ".join(contributing.split())
+    assert "`.ci/release " in (ROOT / "CONTRIBUTING.md").read_text()
     assert ".ci/release " in (ROOT / ".ci/run").read_text()
 
 
@@ -43,9 +42,34 @@ def test_the_python_reference_has_every_public_name() -> None:
     assert sorted(names) == sorted(captioner.__all__)
 
 
+def test_contributing_gives_the_reason_of_each_dependency() -> None:
+    project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2]
+    names = re.findall(r'^    "([\w-]+)', project.partition("]")[0], re.M)
+    assert len(names) >= 15
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]
+    assert [
+        name for name in names if not re.search(rf"^\|.*\b{name}\b.*\|.*\|$", table, re.M)
+    ] == []
+
+
+def test_names_of_tests_are_under_70_letters() -> None:
+    texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    names = re.findall(r"def (test_\w+)", "\n".join(texts))
+    assert [name for name in names if len(name) >= 70] == []
+
+
 @pytest.mark.parametrize("path", [*WORKFLOWS.glob("*.yml"), ROOT / ".pre-commit-config.yaml"])
 def test_yaml_of_tools_is_read(path: Path) -> None:
     assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+def test_the_changelog_has_a_line_a_change_of_a_released_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    versions = re.findall(r"^## \[(.*)\]", text, re.M)
+    assert versions == sorted({*versions}, reverse=True)  # One section each, the newest first.
+    released = text.partition(f"## [{versions[1]}]")[2].splitlines()[1:]
+    continued = [line for line in released if line.startswith(" ") or len(line) >= 120]
+    assert continued == []
 
 
 def test_the_page_on_a_first_change_names_files_that_exist() -> None:

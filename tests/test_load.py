@@ -19,7 +19,7 @@ from captioner.model_folders import DEMO_PHOTO
 def test_the_package_lists_what_is_for_users() -> None:
     assert dir(captioner) == sorted({*captioner.__all__, "__version__"})
     assert {"load", "Caption", "Failed", "SearchOptions", "load_translator"} < set(dir(captioner))
-    assert all(hasattr(captioner, name) for name in dir(captioner))
+    assert [name for name in dir(captioner) if not hasattr(captioner, name)] == []
     with pytest.raises(AttributeError, match="no attribute 'lod'"):
         captioner.lod  # noqa: B018
 

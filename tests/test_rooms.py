@@ -55,6 +55,14 @@ def test_rooms_import_along_the_edges_only() -> None:
         assert imported_rooms(path) == set(), path
 
 
+def test_the_readme_lists_every_room_and_module() -> None:
+    readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
+    house = readme.partition("## The house")[2].partition("A room imports")[0]
+    names = [f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")]
+    names += [path.name for path in PACKAGE.glob("[!_]*.py")]
+    assert [name for name in names if f"`{name}`" not in house] == []
+
+
 LIGHT = ("torch", "numpy", "PIL", "fastapi", "starlette", "uvicorn")
 COMPILERS = ("sympy", "triton", "torch._dynamo", "torch._inductor", "torch.onnx")
 UNUSED = ("torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu", "huggingface_hub")

@@ -135,7 +135,7 @@ def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> 
     assert torch.allclose(again.weights.sum(dim=-1), torch.ones(3, 2, 4))  # behind the weights.
 
 
-def test_contexts_under_autocast_are_those_of_float32_but_for_the_projections() -> None:
+def test_under_autocast_only_projections_differ_from_float32() -> None:
     torch.manual_seed(0)
     attention = MultiHeadAttention(32, 24, 4)
     query, values = torch.randn(3, 5, 32, requires_grad=True), torch.randn(3, 7, 24)

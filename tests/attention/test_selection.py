@@ -43,7 +43,7 @@ MASK = torch.tensor([[[True, True, True, False]]])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_log_probability_of_narrow_scores_is_that_of_no_rounded_weight(dtype) -> None:
+def test_the_log_probability_of_narrow_scores_is_not_rounded(dtype) -> None:
     wide = torch.randn(4, 30, 300, generator=torch.Generator().manual_seed(0)) * 3
     scores, leaf = wide.to(dtype).requires_grad_(), wide.to(dtype).double().requires_grad_()
     mask = torch.rand(4, 1, 300, generator=torch.Generator().manual_seed(1)) < 0.7
@@ -68,7 +68,7 @@ def test_the_entropy_by_numbers() -> None:
     torch.testing.assert_close(attended.entropy, expected)
 
 
-def test_expected_queries_get_the_soft_context_and_its_gradient_and_others_their_draw() -> None:
+def test_expected_queries_get_the_soft_context_and_others_a_draw() -> None:
     values = VALUES.expand(2, -1, -1).clone().requires_grad_()
     scores = SCORES.expand(2, 3, -1).clone().requires_grad_()
     expected = torch.tensor([[True, False, True], [False, False, True]])

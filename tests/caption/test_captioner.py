@@ -65,7 +65,7 @@ def test_samples_depend_on_the_seed_alone_and_differ_from_batch_to_batch(
     assert len({each.text for each in first}) > 2
 
 
-def test_search_options_go_over_the_model_s_own_and_only_ordinary_words_are_said(
+def test_search_options_go_over_the_models_and_words_are_ordinary(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
     tiny_captioner.search = SearchOptions(beam=2, minimum_length=9, maximum_length=9)
@@ -100,7 +100,7 @@ def test_one_photo_gives_one_caption_and_a_list_a_list(
         assert caption.log_probability == pytest.approx(expected.log_probability, abs=1e-3)
 
 
-def test_a_batch_is_its_photos_one_at_a_time_and_an_iterator_gives_an_iterator(
+def test_a_batch_is_as_photos_one_by_one_and_iterators_stay_so(
     tiny_captioner: Captioner, photos: list[Image.Image]
 ) -> None:
     alone = [tiny_captioner.caption(each) for each in photos]

@@ -118,6 +118,6 @@ def test_captions_of_a_search_carry_it() -> None:
     model.confidence = Confidence(weights=WEIGHTS)
     together = model.caption(PHOTOS, beam=3, n_best=3, maximum_length=6)
     assert together == model.confidence.judge(together)
-    assert all(each.confidence is not None for one in together for each in one.alternatives)
+    assert None not in [each.confidence for one in together for each in one.alternatives]
     (given,) = model.teacher_forced(model.annotations(PHOTOS[:1]), [["a", "dog"]])
     assert given.confidence is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from samples import assert_same_captions, confidence_weights, make_captioner, photo
 from torch import Tensor, nn
 
@@ -17,6 +17,7 @@ from captioner.caption.transformer import TransformerDecoder, TransformerDecoder
 from captioner.decoding.constraints import ngram_keys
 from captioner.decoding.options import ORDER
 from captioner.devices import choose_device
+from captioner.errors import UserError
 from captioner.text.ngrams import PeoplesNgrams
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
@@ -40,13 +41,14 @@ def test_full_precision_comes_back_as_it_was_without_unpickling(
     loaded = load_model(tmp_path)
     before, after = weights_of(model), weights_of(loaded)
     assert before.keys() == after.keys()
-    assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
+    assert [name for name, tensor in after.items() if not torch.equal(tensor, before[name])] == []
     expected = model.caption(PHOTOS, beam=4, n_best=3)
     assert_same_captions(loaded.caption(PHOTOS, beam=4, n_best=3), expected)
     for name in ("vocabulary", "preprocessing", "search", "card"):
         assert getattr(loaded, name) == getattr(model, name)
     assert not loaded.decoder.training
-    assert all(parameter.requires_grad for parameter in loaded.decoder.parameters())
+    frozen = [name for name, p in loaded.decoder.named_parameters() if not p.requires_grad]
+    assert frozen == []
     # As convolutions on a CPU are quickest.
     assert loaded.encoder.features[0].weight.is_contiguous(memory_format=torch.channels_last)
 
@@ -90,6 +92,14 @@ def test_a_model_that_knows_ngrams_keeps_to_them(tiny_captioner: Captioner, tmp_
     assert torch.equal(loaded.ngrams, tiny_captioner.ngrams)
     possible = {"a red dog runs", "the two brown dog runs", "a red dog", "the two brown dog"}
     assert {caption.text for caption in loaded.caption(PHOTOS)} <= possible
+
+
+def test_a_model_with_triples_of_words_is_refused(tiny_model: Path) -> None:
+    weights = tiny_model / "model.safetensors"
+    save_file({**load_file(weights), "trigrams": torch.zeros(2, 3, dtype=torch.int32)}, weights)
+    with pytest.raises(UserError) as refusal:
+        load_model(tiny_model)
+    assert str(refusal.value) == f"{weights}: tensor 'trigrams' does not belong to this model"
 
 
 def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_model: Path) -> None:

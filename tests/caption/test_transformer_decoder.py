@@ -47,7 +47,7 @@ def test_it_is_torchs_with_the_same_weights() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("map_layer", [-1, 0])
-def test_stepping_equals_forcing_and_a_map_is_the_mean_of_its_layers_heads(map_layer: int) -> None:
+def test_stepping_equals_forcing_and_a_map_is_the_mean_of_heads(map_layer: int) -> None:
     decoder, words = make(map_layer=map_layer), captions(rows=2)
     memory, seen = decoder.remember(photos()), []
     hook = decoder.stack[map_layer].cross_attention.register_forward_hook(  # type: ignore[union-attr]

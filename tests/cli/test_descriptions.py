@@ -113,7 +113,7 @@ def test_sidecars_and_texts_lie_beside_the_photo(
     assert Path("a.txt").read_text() == f"{record['caption']}\n"
 
 
-def test_photos_that_would_share_a_sidecar_are_named_and_the_others_have_theirs(
+def test_photos_that_would_share_a_sidecar_are_named_and_have_none(
     folder: Path, capsys: Output
 ) -> None:
     Path("a.jpg").write_bytes(Path("a.png").read_bytes())

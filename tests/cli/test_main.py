@@ -86,7 +86,7 @@ def test_an_error_is_a_sentence(error: BaseException, code: int, said: str, caps
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_output_that_cannot_be_written_is_a_sentence_and_of_a_file_it_is_utf_8() -> None:
+def test_output_that_cannot_be_written_is_a_sentence_and_files_are_utf_8() -> None:
     code = "import sys; from captioner.cli.program import run_program; "
     code += "sys.exit(run_program(lambda: print('möchte caf\\udce9.png'), 'name'))"
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}

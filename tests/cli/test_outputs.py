@@ -204,7 +204,7 @@ def test_one_file_that_fails_does_not_take_the_others_along(
     assert Path("out.html").is_file()
 
 
-def test_shards_are_resumed_and_drawn_and_a_broken_one_does_not_stop_the_others(
+def test_shards_are_resumed_and_drawn_also_beside_a_broken_one(
     folder: Path, capsys: Output, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("captioner.tables._ROWS_OF_GROUP", 4)
@@ -246,7 +246,7 @@ def test_no_text_is_a_formula_and_every_other_value_stays() -> None:
     assert [*csv.reader(io.StringIO(table))] == [["image", "score"], *rows]
 
 
-def test_photos_that_are_gone_are_told_and_another_spelling_is_the_same_photo(
+def test_photos_gone_are_counted_and_another_spelling_is_the_same_photo(
     folder: Path, capsys: Output
 ) -> None:
     resume = ["--xmp", "--jsonl", "o.jsonl", "--resume"]

@@ -121,7 +121,7 @@ def test_what_cameras_write_is_nobodys(folder: Path) -> None:
     assert main([*CAPTION, "a.png", "--xmp"]) == 0
 
 
-def test_the_machines_is_withdrawn_where_a_person_describes_the_photo_later(folder: Path) -> None:
+def test_a_caption_is_withdrawn_where_a_person_describes_the_photo_later(folder: Path) -> None:
     write_xmp(Path("a.xmp"), Description("a cat", ["cat"]))
     save(Path("a.png"), description=MINE)
     assert main([*CAPTION, "a.png", "--xmp"]) == 2

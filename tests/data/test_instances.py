@@ -90,7 +90,7 @@ def test_masks_are_those_of_pycocotools(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("segmentation", [None, [], [[2, 2, 2.01, 2, 2.01, 2.01]]])
-def test_a_thing_without_an_outline_or_too_thin_for_a_pixel_counts_with_its_box(
+def test_a_thing_without_an_outline_or_too_thin_counts_with_its_box(
     tmp_path: Path, segmentation: Any
 ) -> None:
     boxed = thing(1, 42, 18, bbox=[5, 3, 2, 1.5], segmentation=segmentation)

@@ -49,7 +49,7 @@ def test_rows_are_grouped_by_image(tmp_path: Path, name: str, content: str) -> N
     assert [image.image_id for image in read("table", file, split="val")[0]] == ["b.jpg"]
 
 
-def test_relative_paths_start_from_the_folder_of_images_where_one_is_given(tmp_path: Path) -> None:
+def test_relative_paths_start_from_the_folder_of_images_if_given(tmp_path: Path) -> None:
     folder = photos(tmp_path / "photos", "c.jpg")
     absolute = tmp_path / "a.jpg"
     file = table(tmp_path, "t.csv", f"image,caption\n./c.jpg,One\n{absolute},Two\nc.jpg,Three\n")

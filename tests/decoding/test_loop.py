@@ -15,7 +15,7 @@ def test_sampling_never_copies_the_memory() -> None:
     memory = memory_of(1, 2, 3)
     search(decoder, memory, sample=True, n_best=4, minimum_length=3, maximum_length=8)
     assert len(decoder.memories) > 4
-    assert all(seen is memory for seen in decoder.memories)
+    assert {id(seen) for seen in decoder.memories} == {id(memory)}
     # One row a source to begin with, then one for each hypothesis.
     assert {fed.shape[1] for fed in decoder.fed[1:]} == {4}
 
@@ -33,7 +33,7 @@ def test_a_beam_computes_no_row_that_has_ended_and_few_sources(width) -> None:
         assert fed.shape == (computed, max(left) if time else 1)
     assert computed < len(found)
     # Handed to `start` and to the steps: the same until half of the sources have ended.
-    assert all(seen is memory for seen in decoder.memories if seen.batch_size == len(found))
+    assert {id(m) for m in decoder.memories if m.batch_size == len(found)} == {id(memory)}
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

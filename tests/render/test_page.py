@@ -113,7 +113,7 @@ def test_everything_is_escaped(tmp_path: Path) -> None:
 def test_loads_nothing_and_forbids_itself_to() -> None:
     text = html_page([_item(["dog"])])
     page = html.fromstring(text)
-    assert all(address.startswith("data:") for address in page.xpath("//@src"))
+    assert [each for each in page.xpath("//@src") if not each.startswith("data:")] == []
     assert not page.xpath("//@href")
     assert not re.search(r"https?:|@import|url\(|fetch\(|XMLHttpRequest", text)
     (policy,) = page.xpath("//meta[@http-equiv]/@content")

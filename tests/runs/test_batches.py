@@ -53,7 +53,7 @@ def batches_of(photos: list[Example], config: Config, rows: Any = None, **change
     return CaptionBatches(photos, range(len(photos)), WORDS, rows, recipe)
 
 
-def test_photos_are_changed_by_chance_and_whatever_part_of_a_batch_is_read(config: Config) -> None:
+def test_photos_are_changed_by_chance_in_every_part_of_a_batch(config: Config) -> None:
     recipe = recipe_of(config)
     examples, *_ = read_training(recipe.data)
     rows = torch.tensor([4, 0, 3])
@@ -130,13 +130,14 @@ def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> 
     whole = whole_batches(data, 3)
     assert len(whole) == len(data) == 4
     for resumed, original in zip(whole_batches(data, 3, 2), whole[2:], strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(resumed[:4], original[:4], strict=True))
+        for tensor, expected in zip(resumed[:4], original[:4], strict=True):
+            assert torch.equal(tensor, expected)
         assert (resumed.seed, resumed.progress) == (original.seed, original.progress)
     seeds = [batch.seed for epoch in range(3) for batch in whole_batches(data, epoch)]
     assert len(set(seeds)) == len(seeds)
 
 
-def test_long_captions_are_cut_and_a_self_critical_epoch_goes_over_every_photo_once(
+def test_long_captions_are_cut_and_a_self_critical_epoch_has_every_photo(
     config: Config,
 ) -> None:
     photos = photos_of(["a b c", "b c", "c d"], ["d"], ["a", "b"])

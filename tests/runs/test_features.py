@@ -34,7 +34,7 @@ def assert_same_rows(found: dict[str, FeatureStore], expected: dict[str, Feature
         assert torch.equal(found[name].read(rows), store.read(rows))
 
 
-def test_stored_rows_are_those_read_in_the_step_in_the_precision_asked_for(config: Config) -> None:
+def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config) -> None:
     """Nearly the same in bfloat16, whose store is not taken for one of float32."""
     recipe = recipe_of(config, features={"precision": "bfloat16"})
     torch.manual_seed(0)  # As the command seeds it.
@@ -53,7 +53,7 @@ def test_stored_rows_are_those_read_in_the_step_in_the_precision_asked_for(confi
         extract_features(recipe_of(config), Engine())
 
 
-def test_a_finished_store_is_read_only_and_its_rows_are_mirrored_at_random(
+def test_a_finished_store_is_read_only_and_rows_are_mirrored_at_random(
     config: Config, capsys: Output
 ) -> None:
     folder = extract_features(recipe_of(config), Engine())["train"].folder
@@ -68,8 +68,9 @@ def test_a_finished_store_is_read_only_and_its_rows_are_mirrored_at_random(
     assert torch.equal(half[0].float(), plain)
     zeros, generator = torch.zeros(64, dtype=torch.long), torch.Generator().manual_seed(0)
     seen, _ = StoredRows(stores["train"]).read(zeros, generator=generator)
-    assert {bool(torch.equal(row, plain)) for row in seen} == {True, False}
-    assert all(torch.equal(row, plain) or torch.equal(row, flipped) for row in seen)
+    is_plain = [torch.equal(row, plain) for row in seen]
+    assert {*is_plain} == {True, False}
+    assert [not torch.equal(row, flipped) for row in seen] == is_plain
     # A mirrored photo gives other annotation vectors: not the same set in another order.
     assert not torch.allclose(plain.sum(0), flipped.sum(0), atol=1e-3)
 

@@ -158,7 +158,7 @@ def test_a_gain_that_chance_explains_is_doubted(tmp_path: Path) -> None:
     )
 
 
-def test_a_resumed_run_keeps_its_ngrams_and_a_start_that_no_epoch_surpasses_stays(
+def test_a_resumed_run_keeps_its_ngrams_and_an_unsurpassed_start(
     run: Path, table: Path, tmp_path: Path, capsys: Output
 ) -> None:
     changes = [f"start_from={run}", "training.schedule=constant", "training.batch_size=2"]

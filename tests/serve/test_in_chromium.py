@@ -33,7 +33,7 @@ from captioner.render.overlay import overlay
 pytestmark = needs_chromium
 
 
-def test_a_photo_gets_its_caption_a_word_its_map_and_downloads_are_the_packages(
+def test_a_photo_gets_its_caption_a_word_its_map_and_downloads(
     open_page: Open, saved_models: tuple[Path, Path]
 ) -> None:
     page = open_page()
@@ -220,7 +220,7 @@ def test_all_as_a_page_holds_more_photos_than_a_request(
 
 
 @pytest.mark.parametrize("how", [DESK, TELEPHONE, {"viewport": {"width": 320, "height": 640}}])
-def test_it_fits_every_screen_shows_names_as_text_and_tells_screen_readers(
+def test_it_fits_every_screen_and_tells_screen_readers(
     open_page: Open, how: dict[str, Any]
 ) -> None:
     page = open_page(**how)

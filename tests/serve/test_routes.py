@@ -44,7 +44,7 @@ def test_captions_are_those_of_the_captioner(client: httpx.Client) -> None:
         assert photo["region"] == pytest.approx(expected.region)
 
 
-def test_the_search_is_the_one_asked_for_and_a_seed_gives_the_same_samples(
+def test_the_search_is_the_one_asked_for_and_a_seed_repeats_samples(
     client: httpx.Client,
 ) -> None:
     model = make_captioner()
@@ -80,7 +80,7 @@ def test_captions_are_translated_and_keep_the_original(client: httpx.Client) -> 
     assert caption(client, files(0, 1), n_best="2", language="EN") == plain
 
 
-def test_a_large_photo_on_its_side_is_shown_upright_and_described_in_its_own_pixels(
+def test_a_large_photo_on_its_side_is_upright_and_has_its_own_pixels(
     client: httpx.Client,
 ) -> None:
     exif = Image.Exif()

@@ -30,7 +30,7 @@ def test_what_takes_too_much_is_refused_before_decoding(content: bytes, reason: 
         load_image(content, name="photo", sufficient_side=512)
 
 
-def test_a_long_jpeg_is_scaled_while_decoding_and_a_panorama_keeps_16_times_the_side() -> None:
+def test_a_long_jpeg_is_scaled_while_decoding_and_a_panorama_less() -> None:
     long = load_image(bomb("L", 40_000, 4_000, "JPEG"), sufficient_side=512)
     assert (long.size, original_size(long)) == ((5_000, 500), (40_000, 4_000))
     flat = load_image(bomb("L", 20_000, 300), sufficient_side=100)

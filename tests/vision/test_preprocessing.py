@@ -144,7 +144,7 @@ def test_the_global_generator_is_left_as_it_is() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_every_other_photo_is_mirrored_and_colours_move_no_further_than_said() -> None:
+def test_every_other_photo_is_mirrored_and_colours_move_within_limits() -> None:
     image = places(8, 4)
     found = [Augmentation(mirror=True)(image, seeded(seed)) for seed in range(200)]
     mirrored = [numpy.asarray(each)[0, 0, 0] == 7 for each in found]

@@ -28,7 +28,7 @@ def test_numbers_in_braces_name_shards(tmp_path: Path) -> None:
     assert numbered(path) == [path]
 
 
-def test_photos_of_tars_are_read_in_any_order_with_the_texts_of_their_name(tmp_path: Path) -> None:
+def test_photos_of_tars_are_read_in_any_order_with_their_texts(tmp_path: Path) -> None:
     members = {"1.txt": b"one", "a/1.jpg": b"a", "1.seg.png": b"s", "1.JPG": b"1", "1.cls": b"7"}
     write_tar(tmp_path / "s" / "0.tar", members)
     write_tar(tmp_path / "s" / "1.tar", {"1.jpg": b"2", "1.json": b"{}", "1.txt": b"two"})
