@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from captioner.attention.memory import Memory
 from captioner.attention.selection import draw
+from captioner.decoding.beam import Beam, Choice, Nodes, TokenTree
 from captioner.decoding.constraints import Constraints
-from captioner.decoding.protocol import Decoder, Hypothesis, select_rows, select_sources
+from captioner.decoding.protocol import Decoder, Hypothesis, select_rows
 from captioner.errors import UserError
-
-
-class Choice(NamedTuple):
-    """The rows that continue, (B, K') each.
-
-    parents: the old row that each continues, an index into K. tokens: its next token. live:
-    boolean, False for padding rows.
-    """
-
-    parents: Tensor
-    tokens: Tensor
-    live: Tensor
 
 
 @dataclass(frozen=True)
@@ -144,97 +133,81 @@ def decode(
     one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
     except by sampling, where one generator serves the batch.
     """
-    strategy, constraints = strategy or BeamSearch(), constraints or Constraints()
-    batch_size, device = memory.batch_size, memory.values.device
-    state = decoder.start(memory)
-    tokens = torch.full((batch_size, 1), start, device=device)  # (B, 1)
-    history = tokens.new_empty(batch_size, 1, 0)  # (B, 1, 0)
-    totals = torch.zeros(batch_size, 1, device=device)  # (B, 1)
-    live = torch.ones(batch_size, 1, dtype=torch.bool, device=device)  # (B, 1)
-    ended = torch.zeros(batch_size, dtype=torch.long, device=device)  # (B,)
-    sources = torch.arange(batch_size, device=device)  # (B,)
-    places = torch.full_like(tokens, -1)  # (B, 1), where the record has each row's last token
-    record: list[tuple[Tensor, ...]] = []
-    size = 0  # Tokens in the record.
+    strategy = strategy or BeamSearch()
+    constraints = constraints or Constraints()
+    beam = Beam.start(memory, decoder.start(memory), start)
+    tree = TokenTree()
     for _ in range(constraints.maximum_length + 1):
-        step = decoder.step(tokens, state)
+        step = decoder.step(beam.tokens, beam.state)
         log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
         # One NaN among the logits makes its whole row NaN.
         is_nan = log_probabilities[..., end].isnan().any()
-        constraints.block(log_probabilities, history, end)
-        parents, tokens, live = strategy.choose(totals, log_probabilities, live, ended)  # (B, K')
-        chosen = parents * log_probabilities.shape[-1] + tokens  # (B, K'), into K * V
+        constraints.block(log_probabilities, beam.history, end)
+
+        choice = strategy.choose(beam.totals, log_probabilities, beam.live, beam.ended)  # (B, K')
+        chosen = choice.parents * log_probabilities.shape[-1] + choice.tokens  # into K * V
         terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
-        ending = live & (tokens == end)  # (B, K')
-        weights = totals.new_empty(*tokens.shape, 0)  # (B, K', 0)
+        beam.extend(choice, terms)
+        is_end = beam.end(end)  # (B, K')
+        weights = terms.new_empty(*terms.shape, 0)  # (B, K', 0)
         if keep_attention or coverage_penalty > 0:
-            weights = select_rows(step.weights, parents)  # (B, K', L)
-        of_rows = sources.unsqueeze(1).expand_as(tokens)  # (B, K')
-        record.append((places.gather(1, parents), tokens, ending, of_rows, terms, weights))
-        places = torch.arange(size, size + tokens.numel(), device=device).view(tokens.shape)
-        size += tokens.numel()
-        ended = ended + ending.sum(dim=-1)  # (B,)
-        live = live & ~ending
+            weights = select_rows(step.weights, choice.parents)  # (B, K', L)
+        beam.nodes = tree.add(beam, is_end, terms, weights)
+
         # The only values that a step reads.
-        has_failed, *live_counts = torch.cat([is_nan.view(1), live.sum(dim=-1)]).tolist()
+        has_failed, *live_counts = torch.cat([is_nan.view(1), beam.live.sum(dim=-1)]).tolist()
         if has_failed:
             raise UserError("the model's output is not a number; its weights are damaged")
         if not any(live_counts):
             break
-        if strategy.drops_finished and max(live_counts) < live.shape[1]:
-            # Rows that have ended are not computed any more.
-            first = live.int().argsort(dim=1, descending=True, stable=True)[:, : max(live_counts)]
-            parents, tokens, terms, live, places = (
-                each.gather(1, first) for each in (parents, tokens, terms, live, places)
-            )  # (B, K'') each, from here on (B, K')
-        totals = totals.gather(1, parents) + terms  # (B, K')
-        past = select_rows(history, parents)  # (B, K', t)
-        history = torch.cat([past, tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
-        state = select_rows(step.state, parents)
+        if strategy.drops_finished:
+            beam.narrow(max(live_counts))
+        beam.state = select_rows(step.state, beam.parents)
         if strategy.drops_finished and 2 * live_counts.count(0) >= len(live_counts):
             # Drop ended sources once half have ended: the copy is at most half the memory.
             unfinished = torch.tensor([index for index, rows in enumerate(live_counts) if rows])
-            unfinished = unfinished.to(device, non_blocking=True)  # (B',)
-            state, tokens, live, places, totals, history, ended, sources = select_sources(
-                (state, tokens, live, places, totals, history, ended, sources), unfinished
-            )  # (B', ...) each, from here on (B, ...)
-    alpha, beta = length_normalisation, coverage_penalty
-    return _ranked(record, memory, constraints.maximum_length, alpha, beta)
+            beam.keep_sources(unfinished.to(terms.device, non_blocking=True))
+    return _ranked(
+        tree.nodes(),
+        memory,
+        longest=constraints.maximum_length,
+        alpha=length_normalisation,
+        beta=coverage_penalty,
+    )
 
 
 def _ranked(
-    record: list[tuple[Tensor, ...]], memory: Memory, longest: int, alpha: float, beta: float
+    nodes: Nodes, memory: Memory, longest: int, alpha: float, beta: float
 ) -> list[list[Hypothesis]]:
-    """Build the hypotheses of each source of the memory, and rank them.
+    """Build the hypotheses of each source of the memory, best first but cut ones last.
 
-    record: of every step, for the tokens it chose, (B, K) each: the place of the parent, the token,
-        whether it ends a hypothesis, its source and its log-probability; and its weights (B, K, L).
-        A place counts the tokens of all steps. A hypothesis is the path from its end token back to
-        a token without a parent (-1).
+    A hypothesis is the path from an end token back to a token without a parent.
     """
-    *columns, numbers, maps = (
-        torch.cat([each.flatten(end_dim=1) for each in column])
-        for column in zip(*record, strict=True)
-    )
-    parents, tokens, ending, sources = torch.stack([each.long() for each in columns]).tolist()
-    numbers = torch.cat([numbers.unsqueeze(1), maps], dim=1).cpu()  # (N, 1 + L)
-    terms, weights = numbers[:, 0].tolist(), numbers[:, 1:]  # weights (N, L) or (N, 0)
-    mask = torch.ones(memory.values.shape[:2]) if memory.mask is None else memory.mask  # (B, L)
-    mask = mask.bool().cpu()
+    indices = torch.stack([nodes.parents, nodes.sources, nodes.tokens, nodes.is_end.long()])
+    parents, sources, tokens, is_end = indices.tolist()
+    numbers = torch.cat([nodes.terms.unsqueeze(1), nodes.weights], dim=1).cpu()  # (N, 1 + L)
+    terms = numbers[:, 0].tolist()
+    weights = numbers[:, 1:]  # (N, L) or (N, 0)
+    mask = memory.mask  # (B, L)
+    if mask is None:
+        mask = torch.ones(memory.values.shape[:2], dtype=torch.bool)
+    mask = mask.cpu()
     ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
-    for last in (place for place, is_end in enumerate(ending) if is_end):
+    for last in (node for node, ends in enumerate(is_end) if ends):
         path = [last]
         while parents[path[-1]] >= 0:
             path.append(parents[path[-1]])
         path.reverse()
-        path_terms = [terms[place] for place in path]
-        source, attention, total = sources[last], weights[path], sum(path_terms)
+        source = sources[last]
+        attention = weights[path]  # (T + 1, L) or (T + 1, 0)
+        path_terms = [terms[node] for node in path]
+        total = sum(path_terms)
         hypothesis = Hypothesis(
-            tokens=[tokens[place] for place in path[:-1]],
+            tokens=[tokens[node] for node in path[:-1]],
             log_probability=total,
             token_log_probabilities=path_terms,
             score=_score(total, attention, mask[source], alpha, beta),
-            attention=attention[:-1],  # (T, L) or (T, 0), without the end token
+            attention=attention[:-1],  # Without the end token.
             cut=len(path) > longest and path_terms[-1] < math.log(0.5),
         )
         ranked[source].append(hypothesis)
