@@ -125,7 +125,8 @@ class DecoderLayer(nn.Module):
         context = self.self_attention.context(normed, extended, mask)  # (B, K * T, H)
         vectors = self.around_attention(vectors, context.view(shape))
 
-        normed, weights = self.around_cross.before(vectors).flatten(1, 2), None  # (B, K * T, H)
+        normed = self.around_cross.before(vectors).flatten(1, 2)  # (B, K * T, H)
+        weights = None
         if is_chosen:
             context, weights, *_ = self.cross_attention(normed, source)
             weights = weights.unflatten(2, shape[1:3])  # (B, N, K, T, S)
@@ -194,11 +195,16 @@ class DecoderStack(nn.ModuleList):
             mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
         mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
         chosen %= len(self)
-        caches, maps = [], []
+        caches = []
+        maps = []
         for number, layer in enumerate(self):
-            cache = state.caches[number] if state.caches else None
-            given = (state.sources[number], cache, mask, number == chosen)
-            vectors, weights, cache = layer(vectors, *given)
+            vectors, weights, cache = layer(
+                vectors,
+                source=state.sources[number],
+                cache=state.caches[number] if state.caches else None,
+                mask=mask,
+                is_chosen=number == chosen,
+            )
             caches.append(cache)
             maps.append(weights)  # (B, N, K, T, S)
         state = state._replace(caches=tuple(caches), row_mask=row_mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import torch
@@ -83,24 +83,14 @@ class Beam:
         if width == self.live.shape[1]:
             return
         rows = self.live.int().argsort(dim=1, descending=True, stable=True)[:, :width]
-        self.tokens = self.tokens.gather(1, rows)
         self.history = select_rows(self.history, rows)
-        self.parents = self.parents.gather(1, rows)
-        self.totals = self.totals.gather(1, rows)
-        self.live = self.live.gather(1, rows)
-        self.nodes = self.nodes.gather(1, rows)
+        for name in ("tokens", "parents", "totals", "live", "nodes"):
+            setattr(self, name, getattr(self, name).gather(1, rows))
 
     def keep_sources(self, kept: Tensor) -> None:
         """Keep sources (B',), indices into B."""
-        self.state = select_sources(self.state, kept)
-        self.tokens = self.tokens.index_select(0, kept)
-        self.history = self.history.index_select(0, kept)
-        self.parents = self.parents.index_select(0, kept)
-        self.totals = self.totals.index_select(0, kept)
-        self.live = self.live.index_select(0, kept)
-        self.nodes = self.nodes.index_select(0, kept)
-        self.ended = self.ended.index_select(0, kept)
-        self.sources = self.sources.index_select(0, kept)
+        for field in fields(self):
+            setattr(self, field.name, select_sources(getattr(self, field.name), kept))
 
 
 class Nodes(NamedTuple):

@@ -83,7 +83,7 @@ def select_rows(state: Any, rows: Tensor) -> Any:
         first = torch.arange(0, batch_size * count, count, device=rows.device).unsqueeze(1)
         selected = state.flatten(end_dim=1).index_select(0, (first + rows).flatten())
         return selected.view(*rows.shape, *state.shape[2:])  # (B, K', ...)
-    return _like(state, [select_rows(each, rows) for each in state])
+    return _like(state, [select_rows(part, rows) for part in state])
 
 
 def select_sources(state: Any, sources: Tensor) -> Any:
@@ -92,7 +92,7 @@ def select_sources(state: Any, sources: Tensor) -> Any:
         return state.select(sources)
     if isinstance(state, Tensor):
         return state.index_select(0, sources)  # (B', ...)
-    return _like(state, [select_sources(each, sources) for each in state])
+    return _like(state, [select_sources(part, sources) for part in state])
 
 
 def _like(state: Any, parts: list[Any]) -> Any:
@@ -134,9 +134,12 @@ def cross_entropies(
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).
     """
     wide = at_least_float32(logits)  # (..., T, V)
-    flat = wide.flatten(end_dim=-2), targets.flatten()  # (N, V), (N,)
-    terms = functional.cross_entropy(*flat, reduction="none", label_smoothing=label_smoothing)
-    terms = terms.view(targets.shape)  # (..., T)
+    terms = functional.cross_entropy(
+        wide.flatten(end_dim=-2),  # (N, V)
+        targets.flatten(),  # (N,)
+        reduction="none",
+        label_smoothing=label_smoothing,
+    ).view(targets.shape)  # (..., T)
     plain = terms.detach()
     if label_smoothing > 0:
         # The smoothed term is log sum exp(z) - (1 - e) z_y - e mean(z).

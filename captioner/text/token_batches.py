@@ -41,9 +41,12 @@ class TranslationBatch(NamedTuple):
 
         Recurrent encoders read lengths from it, which waits for a GPU; models move it themselves.
         """
-        sides = {name: getattr(self, name) for name in ("source", "inputs", "targets", "mask")}
-        moved = {name: side.to(device, non_blocking=True) for name, side in sides.items()}
-        return self._replace(**moved)
+        return self._replace(
+            source=self.source.to(device, non_blocking=True),
+            inputs=self.inputs.to(device, non_blocking=True),
+            targets=self.targets.to(device, non_blocking=True),
+            mask=self.mask.to(device, non_blocking=True),
+        )
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -72,5 +75,5 @@ def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor,
 def collate_pairs(examples: Sequence[PairExample]) -> TranslationBatch:
     """Batch pairs, one or more: adds start and end, pads each side to its longest."""
     source, source_mask = collate_sources([example.source for example in examples])
-    sides = collate_captions([example.target for example in examples])  # (B, T) each
-    return TranslationBatch(source, source_mask, *sides)
+    inputs, targets, mask = collate_captions([example.target for example in examples])  # (B, T)
+    return TranslationBatch(source, source_mask, inputs, targets, mask)
