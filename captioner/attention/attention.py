@@ -21,7 +21,8 @@ class Attention(nn.Module):
         self, score: Score, selection: SoftSelection | HardSelection | None = None
     ) -> None:
         super().__init__()
-        self.score, self.selection = score, selection or SoftSelection()
+        self.score = score
+        self.selection = selection or SoftSelection()
 
     def remember(self, values: Tensor, mask: Tensor | None = None) -> Memory:
         """Project the keys of values (B, L, D), mask (B, L), once."""
@@ -40,7 +41,8 @@ class Attention(nn.Module):
         generator: source of hard selection's draws.
         expected: (B, Q) boolean, queries for which hard selection takes the expected value.
         """
-        scores, mask = self.score(query, memory), combined_mask(memory, None)  # (B, Q, L)
+        scores = self.score(query, memory)  # (B, Q, L)
+        mask = combined_mask(memory, None)
         attended: Attended = self.selection(memory.values, scores, mask, generator, expected)
         return attended
 

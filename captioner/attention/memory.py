@@ -29,13 +29,14 @@ class Memory:
     mask: Tensor | None = None
 
     def __post_init__(self) -> None:
-        shapes = [tuple(each.shape) for each in (self.values, self.keys)]
+        shapes = [tuple(self.values.shape), tuple(self.keys.shape)]
         if shapes[0][:-1] != shapes[1][:-1] or self.length == 0:
             raise ValueError(f"memory: values and keys {shapes} differ in (B, [N,] L), or L is 0")
         if self.mask is not None:
-            given, expected = tuple(self.mask.shape), (self.batch_size, self.length)
-            if given != expected:
-                raise ValueError(f"memory: mask {given} is not (B, L) {expected}")
+            shape = tuple(self.mask.shape)
+            if shape != (self.batch_size, self.length):
+                sizes = f"({self.batch_size}, {self.length})"
+                raise ValueError(f"memory: mask {shape} is not (B, L) {sizes}")
             refuse_empty_rows(self.mask)
 
     @property

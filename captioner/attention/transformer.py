@@ -125,7 +125,8 @@ class DecoderLayer(nn.Module):
         context = self.self_attention.context(normed, extended, mask)  # (B, K * T, H)
         vectors = self.around_attention(vectors, context.view(shape))
 
-        normed, weights = self.around_cross.before(vectors).flatten(1, 2), None  # (B, K * T, H)
+        normed = self.around_cross.before(vectors).flatten(1, 2)  # (B, K * T, H)
+        weights = None
         if is_chosen:
             context, weights, *_ = self.cross_attention(normed, source)
             weights = weights.unflatten(2, shape[1:3])  # (B, N, K, T, S)

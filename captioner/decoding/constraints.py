@@ -25,8 +25,9 @@ class Constraints:
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
     ngrams: (N,) sorted `ngram_keys` of the n-grams of tokens that people wrote, n being `ORDER`. No
         other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
-        the `LIKELIEST` tokens of a step are candidates. (a, `start`, `start`, b) of a word a is a
-        clash: b never comes after a. start: the token before the first one, n - 1 times.
+        the `LIKELIEST` tokens of a step are candidates. An n-gram (a, `start`, `start`, b) of a
+        word a, which no sentence has, says that b may not follow a anywhere in a hypothesis.
+    start: the token that stands n - 1 times before the first one.
     """
 
     minimum_length: int = 0
@@ -105,8 +106,8 @@ class Constraints:
 def ngram_keys(tokens: Iterable[Tensor | int], vocabulary_size: int) -> Tensor:
     """A number for each n-gram of up to 55,108 words, in their order. tokens: first, second, ..."""
     keys = torch.zeros((), dtype=torch.long)
-    for each in tokens:
-        keys = keys * vocabulary_size + each
+    for token in tokens:
+        keys = keys * vocabulary_size + token
     return keys
 
 

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from captioner.attention.memory import Memory
 from captioner.attention.selection import draw
+from captioner.decoding.beam import Beam, Choice, Nodes, TokenTree
 from captioner.decoding.constraints import Constraints
-from captioner.decoding.protocol import Decoder, Hypothesis, select_rows, select_sources
+from captioner.decoding.protocol import Decoder, Hypothesis, select_rows
 from captioner.errors import UserError
-
-
-class Choice(NamedTuple):
-    """The rows that continue, (B, K') each.
-
-    parents: the old row that each continues, an index into K. tokens: its next token. live:
-    boolean, False for padding rows.
-    """
-
-    parents: Tensor
-    tokens: Tensor
-    live: Tensor
 
 
 @dataclass(frozen=True)
@@ -119,143 +108,6 @@ class Sampling:
 Strategy = BeamSearch | Sampling
 
 
-class Rows(NamedTuple):
-    """The rows that a step adds to a beam, (B, K') each.
-
-    parents: the old row that each continues, an index into K. tokens: its next token, and terms:
-    the log-probability of that. places: of the token in the record. live: whether it goes on.
-    """
-
-    parents: Tensor
-    tokens: Tensor
-    terms: Tensor
-    places: Tensor
-    live: Tensor
-
-    def most_live(self, count: int) -> Rows:
-        """The first `count` rows of each source, the live ones before the others."""
-        first = self.live.int().argsort(dim=1, descending=True, stable=True)[:, :count]
-        return Rows(*(each.gather(1, first) for each in self))  # (B, count) each
-
-
-@dataclass
-class Beam:
-    """The K rows (partial hypotheses) of each of B sources that are decoded still.
-
-    state: of the decoder. sources: (B,), their numbers in the memory. ended: (B,), the hypotheses
-    of each source that have ended. history: (B, K, t), the tokens of each row. (B, K) each: the
-    last token, the place of that in the record (-1 before the first), the sum of log-probabilities,
-    and whether the row is live.
-    """
-
-    state: Any
-    sources: Tensor
-    ended: Tensor
-    history: Tensor
-    tokens: Tensor
-    places: Tensor
-    totals: Tensor
-    live: Tensor
-
-    @classmethod
-    def begin(cls, state: Any, memory: Memory, start: int) -> Beam:
-        """One row a source, which holds the start token."""
-        device, size = memory.values.device, memory.batch_size
-        tokens = torch.full((size, 1), start, device=device)
-        return cls(
-            state=state,
-            sources=torch.arange(size, device=device),
-            ended=torch.zeros(size, dtype=torch.long, device=device),
-            history=tokens.new_empty(size, 1, 0),
-            tokens=tokens,
-            places=torch.full_like(tokens, -1),
-            totals=torch.zeros(size, 1, device=device),
-            live=torch.ones(size, 1, dtype=torch.bool, device=device),
-        )
-
-    def extend(self, rows: Rows, state: Any) -> None:
-        """Continue the parents of rows by their tokens. state: of the decoder, before selection."""
-        self.state = select_rows(state, rows.parents)
-        past = select_rows(self.history, rows.parents)  # (B, K', t)
-        self.history = torch.cat([past, rows.tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
-        self.totals = self.totals.gather(1, rows.parents) + rows.terms  # (B, K')
-        self.tokens = rows.tokens
-        self.places = rows.places
-        self.live = rows.live
-
-    def keep_sources(self, kept: list[int]) -> None:
-        """Keep these B' of the B sources."""
-        index = torch.tensor(kept).to(self.sources.device, non_blocking=True)  # (B',)
-        for each in fields(self):
-            setattr(self, each.name, select_sources(getattr(self, each.name), index))
-
-
-class Record:
-    """Every token that a search chose; a hypothesis is a path from an end token to its first."""
-
-    def __init__(self) -> None:
-        self._steps: list[tuple[Tensor, ...]] = []
-        self._size = 0  # Tokens.
-
-    def add(
-        self, beam: Beam, choice: Choice, terms: Tensor, is_end: Tensor, weights: Tensor
-    ) -> Tensor:
-        """Add the tokens of a step, (B, K') each, and weights (B, K', L); returns their places.
-
-        A place counts the tokens of all steps.
-        """
-        sources = beam.sources.unsqueeze(1).expand_as(choice.tokens)  # (B, K')
-        parents = beam.places.gather(1, choice.parents)  # (B, K')
-        self._steps.append((parents, choice.tokens, is_end, sources, terms, weights))
-        first, count = self._size, choice.tokens.numel()
-        self._size += count
-        device = choice.tokens.device
-        return torch.arange(first, first + count, device=device).view(choice.tokens.shape)
-
-    def hypotheses(
-        self, memory: Memory, longest: int, alpha: float, beta: float
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source of the memory, best score first but cut ones last."""
-        *columns, all_terms, all_weights = (
-            torch.cat([each.flatten(end_dim=1) for each in column])
-            for column in zip(*self._steps, strict=True)
-        )
-        parents, tokens, is_end, sources = torch.stack([each.long() for each in columns]).tolist()
-        numbers = torch.cat([all_terms.unsqueeze(1), all_weights], dim=1).cpu()  # (N, 1 + L)
-        terms, weights = numbers[:, 0].tolist(), numbers[:, 1:]  # weights (N, L) or (N, 0)
-        mask = memory.mask
-        if mask is None:
-            mask = torch.ones(memory.values.shape[:2], dtype=torch.bool)
-        mask = mask.bool().cpu()  # (B, L)
-        ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
-        for last in (place for place, ends in enumerate(is_end) if ends):
-            path = _path(last, parents)
-            path_terms = [terms[place] for place in path]
-            source = sources[last]
-            attention = weights[path]  # (T + 1, L)
-            total = sum(path_terms)
-            hypothesis = Hypothesis(
-                tokens=[tokens[place] for place in path[:-1]],
-                log_probability=total,
-                token_log_probabilities=path_terms,
-                score=_score(total, attention, mask[source], alpha, beta),
-                attention=attention[:-1],  # (T, L) or (T, 0), without the end token
-                cut=len(path) > longest and path_terms[-1] < math.log(0.5),
-            )
-            ranked[source].append(hypothesis)
-        for hypotheses in ranked:
-            hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
-        return ranked
-
-
-def _path(last: int, parents: list[int]) -> list[int]:
-    """The places of a hypothesis from its first token to its last, whose place is given."""
-    path = [last]
-    while parents[path[-1]] >= 0:
-        path.append(parents[path[-1]])
-    return path[::-1]
-
-
 @torch.no_grad()
 def decode(
     decoder: Decoder,
@@ -281,40 +133,87 @@ def decode(
     one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
     except by sampling, where one generator serves the batch.
     """
-    strategy, constraints = strategy or BeamSearch(), constraints or Constraints()
-    beam = Beam.begin(decoder.start(memory), memory, start)
-    record = Record()
+    strategy = strategy or BeamSearch()
+    constraints = constraints or Constraints()
+    beam = Beam.start(memory, decoder.start(memory), start)
+    tree = TokenTree()
     for _ in range(constraints.maximum_length + 1):
         step = decoder.step(beam.tokens, beam.state)
         log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
         # One NaN among the logits makes its whole row NaN.
         is_nan = log_probabilities[..., end].isnan().any()
         constraints.block(log_probabilities, beam.history, end)
+
         choice = strategy.choose(beam.totals, log_probabilities, beam.live, beam.ended)  # (B, K')
         chosen = choice.parents * log_probabilities.shape[-1] + choice.tokens  # into K * V
         terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
+        beam.extend(choice, terms)
+        is_end = beam.end(end)  # (B, K')
         weights = terms.new_empty(*terms.shape, 0)  # (B, K', 0)
         if keep_attention or coverage_penalty > 0:
             weights = select_rows(step.weights, choice.parents)  # (B, K', L)
-        is_end = choice.live & (choice.tokens == end)  # (B, K')
-        places = record.add(beam, choice, terms, is_end, weights)
-        beam.ended = beam.ended + is_end.sum(dim=-1)  # (B,)
-        rows = Rows(choice.parents, choice.tokens, terms, places, live=choice.live & ~is_end)
+        beam.nodes = tree.add(beam, is_end, terms, weights)
+
         # The only values that a step reads.
-        has_failed, *live_counts = torch.cat([is_nan.view(1), rows.live.sum(dim=-1)]).tolist()
+        has_failed, *live_counts = torch.cat([is_nan.view(1), beam.live.sum(dim=-1)]).tolist()
         if has_failed:
             raise UserError("the model's output is not a number; its weights are damaged")
         if not any(live_counts):
             break
-        if strategy.drops_finished and max(live_counts) < rows.live.shape[1]:
-            rows = rows.most_live(max(live_counts))
-        beam.extend(rows, step.state)
-        unfinished = [index for index, count in enumerate(live_counts) if count]
-        if strategy.drops_finished and 2 * len(unfinished) <= len(live_counts):
-            beam.keep_sources(unfinished)  # The copy is at most half the memory.
-    return record.hypotheses(
-        memory, constraints.maximum_length, length_normalisation, coverage_penalty
+        if strategy.drops_finished:
+            beam.narrow(max(live_counts))
+        beam.state = select_rows(step.state, beam.parents)
+        if strategy.drops_finished and 2 * live_counts.count(0) >= len(live_counts):
+            # Drop ended sources once half have ended: the copy is at most half the memory.
+            unfinished = torch.tensor([index for index, rows in enumerate(live_counts) if rows])
+            beam.keep_sources(unfinished.to(terms.device, non_blocking=True))
+    return _ranked(
+        tree.nodes(),
+        memory,
+        longest=constraints.maximum_length,
+        alpha=length_normalisation,
+        beta=coverage_penalty,
     )
+
+
+def _ranked(
+    nodes: Nodes, memory: Memory, longest: int, alpha: float, beta: float
+) -> list[list[Hypothesis]]:
+    """Build the hypotheses of each source of the memory, best first but cut ones last.
+
+    A hypothesis is the path from an end token back to a token without a parent.
+    """
+    indices = torch.stack([nodes.parents, nodes.sources, nodes.tokens, nodes.is_end.long()])
+    parents, sources, tokens, is_end = indices.tolist()
+    numbers = torch.cat([nodes.terms.unsqueeze(1), nodes.weights], dim=1).cpu()  # (N, 1 + L)
+    terms = numbers[:, 0].tolist()
+    weights = numbers[:, 1:]  # (N, L) or (N, 0)
+    mask = memory.mask  # (B, L)
+    if mask is None:
+        mask = torch.ones(memory.values.shape[:2], dtype=torch.bool)
+    mask = mask.cpu()
+    ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
+    for last in (node for node, ends in enumerate(is_end) if ends):
+        path = [last]
+        while parents[path[-1]] >= 0:
+            path.append(parents[path[-1]])
+        path.reverse()
+        source = sources[last]
+        attention = weights[path]  # (T + 1, L) or (T + 1, 0)
+        path_terms = [terms[node] for node in path]
+        total = sum(path_terms)
+        hypothesis = Hypothesis(
+            tokens=[tokens[node] for node in path[:-1]],
+            log_probability=total,
+            token_log_probabilities=path_terms,
+            score=_score(total, attention, mask[source], alpha, beta),
+            attention=attention[:-1],  # Without the end token.
+            cut=len(path) > longest and path_terms[-1] < math.log(0.5),
+        )
+        ranked[source].append(hypothesis)
+    for hypotheses in ranked:
+        hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
+    return ranked
 
 
 def _score(total: float, attention: Tensor, mask: Tensor, alpha: float, beta: float) -> float:

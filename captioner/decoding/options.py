@@ -67,19 +67,20 @@ class AnySearch(Config):
     def _check(self) -> Self:
         if not self.sample and self.n_best > self.beam:
             raise ValueError(f"n_best {self.n_best} is more than the beam size, {self.beam}")
-        if (fewest := self.minimum_length) > (most := self.maximum_length):
-            raise ValueError(f"minimum_length {fewest} is more than maximum_length, {most}")
+        if self.minimum_length > self.maximum_length:
+            limits = f"{self.minimum_length} is more than maximum_length, {self.maximum_length}"
+            raise ValueError(f"minimum_length {limits}")
         return self
 
-    def override(self, **given: Any) -> Self:
-        """A copy with other values; None keeps its own, and a larger `n_best` widens the beam."""
-        given = {name: value for name, value in given.items() if value is not None}
-        n_best = given.get("n_best")
+    def override(self, **values: Any) -> Self:
+        """A copy with other values; None changes nothing, a larger `n_best` widens the beam."""
+        values = {name: value for name, value in values.items() if value is not None}
+        n_best = values.get("n_best")
         if isinstance(n_best, int) and n_best > self.beam:
-            given.setdefault("beam", n_best)
-        changed = self.replace(**given)
+            values.setdefault("beam", n_best)
+        changed = self.replace(**values)
         for name in SAMPLING:
-            if name in given and not changed.sample:
+            if name in values and not changed.sample:
                 raise UserError(f"{name!r} has no meaning without 'sample'")
         return changed
 
@@ -89,8 +90,13 @@ class AnySearch(Config):
 
         if not self.sample:
             return BeamSearch(self.beam)
-        generator = generator or self.generator()
-        return Sampling(generator, self.n_best, self.temperature, self.top_k, self.top_p)
+        return Sampling(
+            generator or self.generator(),
+            width=self.n_best,
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+        )
 
     def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
         """A new generator from `seed`, best on the model's device: draws are not copied there."""
@@ -102,8 +108,13 @@ class AnySearch(Config):
         """The constraints. others: further fields of `Constraints`."""
         from captioner.decoding.constraints import Constraints
 
-        names = ("minimum_length", "maximum_length", "block_ngrams", "repeat_distance")
-        return Constraints(**{name: getattr(self, name) for name in names}, **others)
+        return Constraints(
+            minimum_length=self.minimum_length,
+            maximum_length=self.maximum_length,
+            block_ngrams=self.block_ngrams,
+            repeat_distance=self.repeat_distance,
+            **others,
+        )
 
 
 class SearchOptions(AnySearch):

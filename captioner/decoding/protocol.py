@@ -83,7 +83,7 @@ def select_rows(state: Any, rows: Tensor) -> Any:
         first = torch.arange(0, batch_size * count, count, device=rows.device).unsqueeze(1)
         selected = state.flatten(end_dim=1).index_select(0, (first + rows).flatten())
         return selected.view(*rows.shape, *state.shape[2:])  # (B, K', ...)
-    return _like(state, [select_rows(each, rows) for each in state])
+    return _like(state, [select_rows(part, rows) for part in state])
 
 
 def select_sources(state: Any, sources: Tensor) -> Any:
@@ -92,7 +92,7 @@ def select_sources(state: Any, sources: Tensor) -> Any:
         return state.select(sources)
     if isinstance(state, Tensor):
         return state.index_select(0, sources)  # (B', ...)
-    return _like(state, [select_sources(each, sources) for each in state])
+    return _like(state, [select_sources(part, sources) for part in state])
 
 
 def _like(state: Any, parts: list[Any]) -> Any:

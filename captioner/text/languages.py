@@ -31,7 +31,7 @@ def word_paragraphs(name: str) -> list[frozenset[str]]:
     """The paragraphs of a file of the folder `words`, whose first lines say what they are."""
     text = (Path(__file__).parent / "words" / f"{name}.txt").read_text(encoding="utf-8")
     paragraphs = re.sub("^#.*", "", text, flags=re.MULTILINE).strip().split("\n\n")
-    return [frozenset(each.split()) for each in paragraphs]
+    return [frozenset(paragraph.split()) for paragraph in paragraphs]
 
 
 def word_list(name: str) -> frozenset[str]:
@@ -56,7 +56,9 @@ def is_function_word(word: str, language: str) -> bool:
     """
     code = language.partition("-")[0]
     word = word.lower().rstrip(".,;:!?")
-    parts = [part for part in re.split("['’]", word) if part] if code == "fr" else [word]
+    parts = [word]
+    if code == "fr":
+        parts = [part for part in re.split("['’]", word) if part]
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
 
 

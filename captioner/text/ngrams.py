@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 from captioner.text.languages import FUNCTION_WORDS, MODIFIERS, is_noun
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 _, START, END, _ = SPECIAL_WORDS  # Before the first word, and after the last.
 DISCOUNT = 0.75  # Of every count, for n-grams that were not seen (Chen and Goodman 1999).
-LEAST_COUNT, LEAST_SHARE = 20, 0.03
+LEAST_COUNT = 20
+LEAST_SHARE = 0.03
 """A noun at the end of so many phrases, in a smaller share with "a", is a plural or a mass noun."""
 RARE_SHARE = 0.02
 """A smaller share of the prepositions before an article and a noun is a slip: "in the beach"."""
@@ -54,12 +55,12 @@ class PeoplesNgrams:
 
         leave_out: a sentence that is among the captions does not vouch for itself.
         """
-        own = leave_out and tuple(words) in self._captions
+        is_left_out = leave_out and tuple(words) in self._captions
         return [
             ngram
             for order, counts in self.counts.items()
             for ngram, times in Counter(ngrams(words, order)).items()
-            if counts[ngram] <= own * times
+            if counts[ngram] <= (times if is_left_out else 0)
         ]
 
     def misplaced_articles(self, words: Sequence[str]) -> list[str]:
@@ -67,38 +68,41 @@ class PeoplesNgrams:
 
         "a luggage", "a green eyes", "a black and white cows". They are learned from the captions.
         """
-        found = [(noun, at_end) for noun, at_end, has_article in _phrases(words) if has_article]
-        return [noun for noun, at_end in found if (noun, at_end) in self._plurals]
+        return [
+            noun
+            for noun, at_end, has_article in _phrases(words)
+            if has_article and (noun, at_end) in self._plurals
+        ]
 
     def token_ngrams(self, vocabulary: Vocabulary, order: int) -> list[tuple[int, ...]]:
         """The n-grams of `order` tokens that people wrote, each once, in order.
 
-        As many starts, but one, stand before the first word. Left out are n-grams with an unknown
-        word, with a triple that only captions with a misplaced article have ("and white cows",
-        without its "a"), and with a preposition that people hardly ever use there: see
-        `RARE_SHARE`.
+        `order` - 1 starts stand before the first word. Left out are n-grams with an unknown word,
+        with "and", a modifier and a plural ("and white cows", left by "a black and white cows"),
+        and with a preposition that is rare before its article and noun: see `RARE_SHARE`.
         """
-        phrases = Counter[Ngram]()
-        for (word, *phrase), count in self.counts[3].items():
+        after_prepositions = Counter[Ngram]()  # How often each pair follows any function word.
+        for (word, *pair), count in self.counts[3].items():
             if word in FUNCTION_WORDS:
-                phrases[tuple(phrase)] += count
+                after_prepositions[tuple(pair)] += count
 
-        def is_slip(first: str, second: str, third: str) -> bool:
+        def is_slip(triple: Ngram) -> bool:
+            first, second, third = triple
             if first == "and" and second in MODIFIERS:
                 return third.endswith("s") and (third, False) in self._plurals
             is_preposition = first in FUNCTION_WORDS and second in _ARTICLES
-            count = self.counts[3][first, second, third]
-            return is_preposition and count < RARE_SHARE * phrases[second, third]
+            least = RARE_SHARE * after_prepositions[second, third]
+            return is_preposition and self.counts[3][triple] < least
 
-        slips = {triple for triple in self.counts[3] if is_slip(*triple)}
+        slips = set(filter(is_slip, self.counts[3]))
         index = {word: token for token, word in enumerate(vocabulary.words)}
-        found = set()
+        token_ngrams = set()
         for words in self._captions:
             for ngram in ngrams(words, order, starts=order - 1):
                 triples = zip(ngram, ngram[1:], ngram[2:], strict=False)
                 if index.keys() >= set(ngram) and slips.isdisjoint(triples):
-                    found.add(tuple(index[word] for word in ngram))
-        return sorted(found)
+                    token_ngrams.add(tuple(index[word] for word in ngram))
+        return sorted(token_ngrams)
 
     def log_probability(self, words: Sequence[str]) -> float:
         """The mean log-probability of a sentence's words and its end, in nats.
@@ -107,38 +111,42 @@ class PeoplesNgrams:
         Study of Smoothing Techniques for Language Modeling*, section 2.7), one discount for all
         orders; below the bigrams all known words and one unknown one are alike.
         """
-        begun = (START, words[0] if words else END)
-        terms = (math.log(self.probability(each)) for each in (begun, *ngrams(words, 3)))
+        first = (START, words[0] if words else END)
+        terms = (math.log(self.probability(ngram)) for ngram in (first, *ngrams(words, 3)))
         return sum(terms) / (len(words) + 1)
 
     def probability(self, ngram: Ngram) -> float:
-        """That of the last word after the one or two words before it."""
-        *history, word = ngram
+        """The probability of the last word after the up to two words before it.
+
+        Each count gives `DISCOUNT` to the n-gram without its first word.
+        """
+        history = ngram[:-1]
         if not history:
             known = len(self._before)
-            count = max(self._before[word] - DISCOUNT, 0) + DISCOUNT * known / (known + 1)
+            count = max(self._before[ngram[0]] - DISCOUNT, 0) + DISCOUNT * known / (known + 1)
             return count / len(self.counts[2])
-        lower = self.probability(ngram[1:])
-        total, kinds = self._histories[ngram[:-1]], self._after[ngram[:-1]]
+        shorter = self.probability(ngram[1:])
+        total = self._histories[history]
+        if not total:
+            return shorter
         count = max(self.counts[len(ngram)][ngram] - DISCOUNT, 0)
-        return (count + DISCOUNT * kinds * lower) / total if total else lower
+        return (count + DISCOUNT * self._after[history] * shorter) / total
 
 
 def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
     """The nouns that end a phrase: each with whether the next word is a function word or the end,
     not a verb, and with whether "a" or "an" begins the phrase."""
-    for place, word in enumerate(words):
+    for position, (word, following) in enumerate(pairwise((*words, END))):
         if word in FUNCTION_WORDS or word in MODIFIERS:
             continue
-        following = words[place + 1] if place + 1 < len(words) else END
         at_end = following == END or following in FUNCTION_WORDS
         is_verb = following.endswith(("ing", "s")) and not is_noun(following)
         if following == "'s" or not (at_end or is_verb):  # "A men 's room", "a water slide".
             continue
-        first = place
+        first = position
         while first and (words[first - 1] in MODIFIERS or words[first - 1] == "and"):
             first -= 1
-        is_counted = first < place and words[first] in ("and", *_QUANTITIES)
+        is_counted = first < position and words[first] in ("and", *_QUANTITIES)
         yield word, at_end, first > 0 and words[first - 1] in ("a", "an") and not is_counted
 
 

@@ -41,9 +41,12 @@ class TranslationBatch(NamedTuple):
 
         Recurrent encoders read lengths from it, which waits for a GPU; models move it themselves.
         """
-        sides = {name: getattr(self, name) for name in ("source", "inputs", "targets", "mask")}
-        moved = {name: side.to(device, non_blocking=True) for name, side in sides.items()}
-        return self._replace(**moved)
+        return self._replace(
+            source=self.source.to(device, non_blocking=True),
+            inputs=self.inputs.to(device, non_blocking=True),
+            targets=self.targets.to(device, non_blocking=True),
+            mask=self.mask.to(device, non_blocking=True),
+        )
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -152,7 +152,8 @@ def tokenize_unsplit(caption: str) -> list[str]:
     classes = text if text.isascii() else "".join(map(_class, text))
     for match in _token().finditer(classes):
         kind = match.lastgroup
-        token = text[slice(*match.span(kind or 0))].lower()
+        first, end = match.span(kind or 0)
+        token = text[first:end].lower()
         if kind == "split":
             tokens.append(token[:3])
             token = token[3:]
@@ -178,4 +179,6 @@ def _class(character: str) -> str:
     is_selector = "\ufe00" <= character <= "\ufe0f"  # Of a variation, as of emoji.
     if category[0] == "C" or category == "Me" or is_selector or character >= "\ufffd":
         return "\0"
-    return "é" if category[0] in "LM" else "0" if category == "Nd" else character
+    if category[0] in "LM":
+        return "é"
+    return "0" if category == "Nd" else character
