@@ -132,7 +132,7 @@ def test_a_fault_of_the_server_tells_nothing(
     assert held.waiting() == 0
 
 
-def test_large_uploads_are_refused_while_too_many_wait_and_small_ones_are_not(
+def test_large_uploads_are_refused_while_too_many_wait_but_no_small_ones(
     stack: ExitStack,
 ) -> None:
     held = Held(stack, upload_bytes=3_000_000)
