@@ -34,6 +34,7 @@ _COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *PLACES, *
 _NUMBERS = {"rank": "int32", "bytes": "int64", "sure": "bool"} | dict.fromkeys(
     ("log_probability", "score", "confidence"), "double"
 )
+_LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
 TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS
 """In Parquet."""
 
@@ -96,9 +97,9 @@ def latest_records(path: str, renamed: Mapping[str, str]) -> Iterator[Record]:
 
 def read_lines(path: str) -> Iterator[Record]:
     """The records of JSON lines, without an unfinished last line, of a killed run."""
-    with files.refuse_os_errors(f"cannot read {path}"), open(path, "rb") as file:
-        for line in file:
-            if line.strip() and line.endswith(b"\n"):
+    with files.opened_file(path, "--jsonl") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if line.strip() and (line.endswith(b"\n") or len(line) == _LONGEST_LINE):
                 try:
                     record = json.loads(line)
                     record["image"] + ""

@@ -89,7 +89,7 @@ def _folder_of(images: Path, name: str) -> Path:
     """`images`, or the only folder in it with the photo, as Kaggle's `Images` beside a table."""
     if os.path.exists(_with_suffix(images / name)):
         return images
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # A name that no folder can have.
         below = [images / each for each in os.listdir(images) if not is_leftover(each)]
         found = [each for each in below if os.path.exists(_with_suffix(each / name))]
         return found[0] if len(found) == 1 else images
