@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any
 
-from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
+from captioner.errors import CONTROLS, UserError, did_you_mean, near_names, refuse_missing
 from captioner.files import (
     LARGEST_CONFIG,
     atomic_path,
@@ -130,10 +130,10 @@ def read_model_config(folder: Path, kind: str) -> Any:
     if any(folder.glob("*.onnx")):
         raise UserError(f"{folder} holds ONNX graphs, which captioner.onnx.load reads")
     mapping = read_json(path, "model config", LARGEST_CONFIG)
-    if (found := kind_of(folder)) == kind:
+    if (actual_kind := kind_of(folder)) == kind:
         return mapping
-    if found:
-        raise UserError(f"{folder} is a {found}, not a {kind}")
+    if actual_kind:
+        raise UserError(f"{folder} is a {actual_kind}, not a {kind}")
     reason = f"it names no format; a run's model is in its folder {MODEL}"
     if isinstance(mapping, dict) and mapping.get("format") is not None:
         reason = f"its format is {mapping['format']!r}, not {FORMATS[kind]!r}"
@@ -160,7 +160,7 @@ def described(
 
 def _gist(card: str, folder: Path) -> str:
     """A model card up to its first section, without the fields for hubs, and where the rest is."""
-    text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()
+    text = re.sub(r"\A---\n.*?\n---\n", "", CONTROLS.sub("", card), flags=re.DOTALL).lstrip()
     start, section, _ = text.partition("\n## ")
     rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
     return start.rstrip() + rest
@@ -174,10 +174,10 @@ def is_address(name: str | os.PathLike[str]) -> bool:
 def _parse(name: str | os.PathLike[str]) -> tuple[str, str, str | None]:
     """An address, its repository and its revision; None for the newest commit."""
     path = PurePath(name).as_posix()
-    found = _ADDRESS.fullmatch(path)
-    if found is None:
+    match = _ADDRESS.fullmatch(path)
+    if match is None:
         raise UserError(f"{name} is not of the form hf://user/name or hf://user/name@revision")
-    return path.replace(":/", "://", 1), found[1], found[2]
+    return path.replace(":/", "://", 1), match[1], match[2]
 
 
 def _fetch(name: str | os.PathLike[str]) -> Path:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 Item = TypeVar("Item")
-Given = TypeVar("Given")
+Source = TypeVar("Source")
 Input = TypeVar("Input")
 Result = TypeVar("Result")
 
@@ -32,9 +32,9 @@ def share_out(
 ) -> tuple[int, int]:
     """How many batches to compute at once, `most` at most, and their size.
 
-    One batch takes all cores: 0 workers. Of more, on a CPU one for each of its threads, which keeps
-    cores busy that would wait for each other at every operation; elsewhere one, to read the next
-    meanwhile. Their size is the largest, of at most `batch_size`, that gives all as much to do.
+    One batch takes all cores: 0 workers. A CPU computes a batch in each of its threads, which
+    within one batch would wait for each other; a GPU has one worker, which reads the next batch.
+    The size is the largest, of at most `batch_size`, that gives all workers as much to do.
     """
     if items <= batch_size:
         return 0, batch_size
@@ -114,9 +114,9 @@ class Failed:
 
 
 def outcomes_of(
-    named: Iterable[tuple[str, Given]],
+    named: Iterable[tuple[str, Source]],
     batch_size: int,
-    read: Callable[[str, Given], Input],
+    read: Callable[[str, Source], Input],
     compute: Callable[[list[Input]], Iterable[Result]],
     readers: int = 0,
     workers: int = 0,
@@ -128,10 +128,10 @@ def outcomes_of(
     readers, workers: threads that read an item each, or compute a batch each; see `in_background`.
     """
 
-    def attempt(item: tuple[str, Given]) -> Input | Failed:
-        name, given = item
+    def attempt(item: tuple[str, Source]) -> Input | Failed:
+        name, source = item
         try:
-            return read(name, given)
+            return read(name, source)
         except UserError as error:
             return Failed(name, str(error))
         except MemoryError:
@@ -148,11 +148,11 @@ def with_results(
 ) -> list[Result | Failed]:
     """Replace inputs by their results, computed together; a `Failed` keeps its place."""
     inputs = list(inputs)
-    results = iter(compute([each for each in inputs if not isinstance(each, Failed)]))
-    return [each if isinstance(each, Failed) else next(results) for each in inputs]
+    results = iter(compute([item for item in inputs if not isinstance(item, Failed)]))
+    return [item if isinstance(item, Failed) else next(results) for item in inputs]
 
 
-def shape_as_given(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
+def shape_as_given(items: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
     """Outcomes in the form of what was given: one, an iterator, or for other collections a list.
 
     on_error: `raise` the reason of the first `Failed` as `UserError`, or `skip`: it is an outcome.
@@ -168,4 +168,4 @@ def shape_as_given(given: Any, is_one: bool, outcomes: Iterator[Any], on_error: 
     results = map(result, outcomes)
     if is_one:
         return next(results)
-    return results if isinstance(given, Iterator) else list(results)
+    return results if isinstance(items, Iterator) else list(results)

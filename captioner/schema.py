@@ -117,7 +117,7 @@ def plain_type(annotation: Any) -> Any:
     if typing.get_origin(annotation) is Annotated:
         return plain_type(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        rest = [each for each in typing.get_args(annotation) if each is not type(None)]
+        rest = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
         return plain_type(rest[0]) if len(rest) == 1 else annotation
     return annotation
 
@@ -146,7 +146,7 @@ _UNKNOWN = ("extra_forbidden", "invalid_key")
 def _sentence(kind: type[Config], error: ValidationError) -> str:
     """The first of pydantic's errors as one sentence; an unknown field comes before the rest."""
     errors = error.errors(include_url=False)
-    first = next((each for each in errors if each["type"] in _UNKNOWN), errors[0])
+    first = next((error for error in errors if error["type"] in _UNKNOWN), errors[0])
     if first["type"] in _UNKNOWN:
         return _unknown_field(kind, *map(str, first["loc"]))
     return error_sentence(first, first["loc"])
@@ -184,14 +184,16 @@ def _unknown_field(kind: type[Config], *place: str) -> str:
     """Names the unknown field, and the fields that may have been meant."""
     path, inside, name = ".".join(place), ".".join(place[:-1]), place[-1]
     sections = dict(_sections(kind))
-    section = sections.get(inside)
-    names = ((prefix, each) for prefix in sections for each in sections[prefix].field_names())
-    everywhere = [".".join(filter(None, pair)) for pair in names]
+    everywhere = [
+        f"{prefix}.{field}".removeprefix(".")
+        for prefix, section in sections.items()
+        for field in section.field_names()
+    ]
     if path in everywhere:  # A family lists the fields of all its kinds.
         return f"field {path!r} is for another kind of {inside}"
-    meant = [each for each in everywhere if each.rpartition(".")[2] == name][:3]
+    meant = [field for field in everywhere if field.rpartition(".")[2] == name][:3]
     near = did_you_mean(meant or near_names(path, everywhere, 1))
-    known = ", ".join(section.field_names()) if section else ""
+    known = ", ".join(sections[inside].field_names()) if inside in sections else ""
     return f"unknown field {path!r}{near or f'; the fields are {known}'}"
 
 

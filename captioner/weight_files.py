@@ -115,39 +115,39 @@ def fill(
     message about the first one that does not fit, and then nothing is filled.
     """
     expected = module.state_dict() if isinstance(module, nn.Module) else module
-    given = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-    _check_fit(expected, given, source, prefix)
+    stored = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    _check_fit(expected, stored, source, prefix)
     if isinstance(module, nn.Module) and any(tensor.is_meta for tensor in expected.values()):
-        on_cpu = {name: _like(tensor, given[name]) for name, tensor in expected.items()}
+        on_cpu = {name: _like(tensor, stored[name]) for name, tensor in expected.items()}
         module.load_state_dict(on_cpu, assign=True)
         return
     with torch.no_grad():
         for name, tensor in expected.items():
-            tensor.copy_(given[name])
+            tensor.copy_(stored[name])
 
 
 def _check_fit(
     expected: Mapping[str, Tensor],
-    given: Mapping[str, Tensor],
+    stored: Mapping[str, Tensor],
     source: str | Path,
     prefix: str = "",
 ) -> None:
     """Refuse the first tensor that does not fit."""
-    for name in sorted(expected.keys() | given.keys()):
-        if problem := _misfit(expected.get(name), given.get(name)):
+    for name in sorted(expected.keys() | stored.keys()):
+        if problem := _misfit(expected.get(name), stored.get(name)):
             raise UserError(f"{source}: tensor {prefix + name!r} {problem}")
 
 
-def _misfit(expected: Tensor | None, given: Tensor | None) -> str:
+def _misfit(expected: Tensor | None, stored: Tensor | None) -> str:
     """Why a tensor does not fit; "" if it does."""
-    if given is None:
+    if stored is None:
         return "is missing"
     if expected is None:
         return "does not belong to this model"
-    if given.shape != expected.shape:
-        return f"is {tuple(given.shape)}, not {tuple(expected.shape)}"
-    if not given.is_meta and given.is_floating_point() != expected.is_floating_point():
-        return f"is of type {given.dtype}, not {expected.dtype}"
+    if stored.shape != expected.shape:
+        return f"is {tuple(stored.shape)}, not {tuple(expected.shape)}"
+    if not stored.is_meta and stored.is_floating_point() != expected.is_floating_point():
+        return f"is of type {stored.dtype}, not {expected.dtype}"
     return ""
 
 

@@ -67,8 +67,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
     about = "print a script that completes commands, options and files in this shell"
     parser.add_argument("--completion", action=PrintCompletion, choices=SHELLS, help=about)
-    group = {"title": "commands", "metavar": "COMMAND"}
-    commands = parser.add_subparsers(**group, required=True, prog="captioner")
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, prog="captioner"
+    )
     for module in (caption, translate, serve, train, evaluate, models):
         module.add_commands(commands)
     return parser

@@ -26,9 +26,9 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     """Run `main`; returns the exit code. Standard output is UTF-8 unless it is a terminal.
 
     The result of `main`, or 0. 2: `UserError`, printed after the program's `name`, too little
-    memory, or standard output cannot be written, which does not stop `main`. 130: Ctrl-C or
-    SIGTERM, both raised as `KeyboardInterrupt`; a second SIGTERM kills the process. 141: broken
-    pipe.
+    memory, a path that cannot be used, or standard output that cannot be written, which does not
+    stop `main`. 130: Ctrl-C or SIGTERM, both raised as `KeyboardInterrupt`; a second SIGTERM kills
+    the process. 141: broken pipe.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -54,9 +54,10 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         except Exception as error:
             if isinstance(error, BrokenPipeError) and error in problems:
                 return 128 + 13  # As of a program that SIGPIPE ends.
-            if not is_memory_error(error):
+            sentence = _sentence(error)
+            if not sentence:
                 raise
-            report(memory_sentence(error), name)
+            report(sentence, name)
             code = 2
         finally:
             signal.signal(signal.SIGTERM, before)
@@ -64,6 +65,15 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
             report(f"cannot write standard output: {problems[0].strerror}", name)
             code = code or 2
         return code
+
+
+def _sentence(error: Exception) -> str:
+    """What a person should know about an error of memory, or of a path; "" for another error."""
+    if is_memory_error(error):
+        return memory_sentence(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot use {os.fsdecode(error.filename)}: {error.strerror}"
+    return "a path has a NUL byte" if "embedded null" in str(error) else ""
 
 
 class _Stream(io.TextIOWrapper):
