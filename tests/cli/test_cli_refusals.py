@@ -150,11 +150,12 @@ def test_a_mistyped_command_or_option_is_named_after_the_usage(
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there are no devices here")
 def test_lines_to_resume_from_are_of_a_file_and_not_endless(
-    everything: Path, refused: Refused, monkeypatch: Patch
+    everything: Path, tmp_path: Path, refused: Refused, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(everything)
-    with open("endless.jsonl", "wb") as file:
+    with open(tmp_path / "endless.jsonl", "wb") as file:
         file.truncate(2**33)
     command = ["caption", "a.png", "--model", "tiny-model", "--resume", "--jsonl"]
-    assert refused([*command, "endless.jsonl"]).endswith("; --overwrite replaces it")
+    endless = refused([*command, str(tmp_path / "endless.jsonl")])
+    assert endless.endswith("; --overwrite replaces it")
     assert refused([*command, "/dev/zero"]).endswith("it is a pipe or a device, not a file")
