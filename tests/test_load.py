@@ -1,6 +1,8 @@
 """`captioner.load` and what the package shows of itself."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,35 @@ def test_a_model_with_a_damaged_file_is_refused_in_a_sentence_or_captions(
         file.write_bytes(whole)
     assert "\n" not in refusal
     assert refusal or damaged == whole or file.suffix != ".safetensors"
+
+
+@pytest.mark.slow
+def test_importing_and_loading_leave_the_program_around_as_it_was() -> None:
+    """Warnings, logging, TF32 and Starlette's classes belong to the program that imports."""
+    program = """
+import importlib, logging, pkgutil, warnings
+import fastapi_offline, matplotlib.pyplot, nltk, onnxruntime, pandas, torch, torchvision
+from PIL import Image
+from starlette.formparsers import MultiPartParser
+
+def state():
+    root = logging.getLogger()
+    backends = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    parser = dict(vars(MultiPartParser))
+    logs = root.level, list(root.handlers), root.manager.disable, logging.getLogger("PIL").handlers
+    precision = torch.get_float32_matmul_precision()
+    return list(warnings.filters), logs, backends, precision, parser, Image.MAX_IMAGE_PIXELS
+
+before = state()
+import captioner
+for module in pkgutil.walk_packages(captioner.__path__, "captioner."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+captioner.load(device="cpu").caption(captioner.model_folders.DEMO_PHOTO)
+from captioner.serve import app, service
+app.make_app(service.Service(captioner.load(device="cpu")))
+after = state()
+assert before == after, [pair for pair in zip(before, after) if pair[0] != pair[1]]
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -198,13 +198,14 @@ def _plain_and_quiet() -> Iterator[None]:
     """Export plain torch code (`captioner.cpu` chooses by the number of rows), without warnings."""
     before = os.environ.get(cpu.SWITCH)
     os.environ[cpu.SWITCH] = "0"
-    logging.disable(logging.WARNING)
+    disabled = logging.root.manager.disable
+    logging.disable(max(disabled, logging.WARNING))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
         os.environ.pop(cpu.SWITCH)
         if before is not None:
             os.environ[cpu.SWITCH] = before
