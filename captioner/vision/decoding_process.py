@@ -15,7 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -23,9 +24,8 @@ from typing import IO, Any, BinaryIO
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.outcomes import Budget
-from captioner.vision.images import Permit, decode_photo, original_size
-from captioner.vision.pixels import HELD, ORIGINAL_SIZE
+from captioner.vision.images import Permit, load_image, original_size
+from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
 
 MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
 SECONDS = 20.0  # Default limit for a photo.
@@ -35,9 +35,6 @@ _PROGRAM = (
 )
 # An idle process gives its memory back to the system (glibc).
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
-
-BUDGET = Budget(HELD)
-"""Bytes of the photos that are decoded at a time, in this process and in its decoders."""
 
 
 @cache
@@ -68,12 +65,12 @@ class DecodingPool:
         decoder = self._idle.get()
         try:
             answer, pixels = decoder.ask(source, {"name": name, **options}, self.seconds)
-        except TimeoutError:
-            limit = f"{self.seconds:g} s, the limit (--decoding-seconds)"
-            reason = f"the decoder took more than {limit}"
+        except (OSError, ValueError) as error:
+            reason = "the decoder crashed"
+            if isinstance(error, TimeoutError):
+                reason = f"the decoder took more than {self.seconds:g} s, the limit"
+                reason += " (--decoding-seconds)"
             raise UserError(f"{name} cannot be decoded: {reason}") from None
-        except (OSError, ValueError):
-            raise UserError(f"{name} cannot be decoded: the decoder crashed") from None
         finally:
             self._idle.put(decoder)
         if "error" in answer:
@@ -171,14 +168,15 @@ def answer_requests() -> None:
     limit_memory()
     _send(answers, {})
 
-    def permit(held: int) -> None:
-        """Wait until so many bytes may be held."""
+    @contextmanager
+    def permit(held: int) -> Iterator[None]:
         _send(answers, {"held": held})
         requests.readline()
+        yield
 
     for line in requests:
         request = json.loads(line)
-        _limit_time(request["seconds"])
+        _limit("RLIMIT_CPU", time.process_time() + request["seconds"] * (os.cpu_count() or 1) + 1)
         answer, pixels = _decoded(request, requests, permit)
         _send(answers, answer)
         answers.write(pixels)
@@ -191,7 +189,7 @@ def _decoded(request: Any, requests: BinaryIO, permit: Permit) -> tuple[Any, byt
     longest = options.pop("thumbnail", None)
     content = request["path"] if "path" in request else requests.read(request["bytes"])
     try:
-        photo = decode_photo(content, permit=permit, **options)
+        photo = load_image(content, permit=permit, **options)
     except UserError as error:
         return {"error": str(error)}, b""
     if longest is not None:
@@ -199,21 +197,17 @@ def _decoded(request: Any, requests: BinaryIO, permit: Permit) -> tuple[Any, byt
     return {"size": photo.size, "original_size": original_size(photo)}, photo.tobytes()
 
 
-def _limit_time(seconds: float) -> None:
-    """End this process for a photo that nobody waits for any more; not on Windows."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        used = time.process_time() + seconds * (os.cpu_count() or 1)
-        _, most = resource.getrlimit(resource.RLIMIT_CPU)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(used) + 2, most))
-
-
 def limit_memory() -> None:
     """Limit this process to `MEMORY` beyond what it has; not on Windows or macOS."""
+    with suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        _limit("RLIMIT_AS", pages * os.sysconf("SC_PAGE_SIZE") + MEMORY)
+
+
+def _limit(name: str, value: float) -> None:
+    """Limit memory, or time: also of a photo that nobody waits for any more. Not on Windows."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        kind = getattr(resource, name)
+        resource.setrlimit(kind, (round(value), resource.getrlimit(kind)[1]))

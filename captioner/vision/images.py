@@ -9,7 +9,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
@@ -18,7 +18,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from captioner.errors import UserError, refuse_missing
 from captioner.files import existing_path
-from captioner.vision.pixels import DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
+from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,7 +68,8 @@ Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
 
 _PILLOWS_LIMIT = threading.Lock()
 
-Permit = Callable[[int], None]  # Waits until so many bytes may be held.
+Permit = Callable[[int], AbstractContextManager[None]]
+"""Waits until so many bytes may be held, and holds them."""
 
 
 def load_image(
@@ -77,6 +78,7 @@ def load_image(
     *,
     name: str | None = None,
     sufficient_side: int | None = None,
+    permit: Permit | None = None,
 ) -> Image.Image:
     """Load a photo upright, in RGB, as a new image without metadata.
 
@@ -90,18 +92,8 @@ def load_image(
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
         least so many pixels, or the longer at most 16 times as many; JPEG is decoded to fewer,
         which is much faster. See `original_size`.
+    permit: waits, in a decoding process, until the bytes may be held that decoding takes.
     """
-    return decode_photo(source, maximum_pixels, name, sufficient_side)
-
-
-def decode_photo(
-    source: ImageSource,
-    maximum_pixels: int = MAXIMUM_PIXELS,
-    name: str | None = None,
-    sufficient_side: int | None = None,
-    permit: Permit | None = None,
-) -> Image.Image:
-    """`load_image`; with `permit`, which is called with the bytes it takes, in this process."""
     name = image_name(source) if name is None else name
     try:
         if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
@@ -113,20 +105,15 @@ def decode_photo(
             image = _identify(file, name, maximum_pixels)
             size = image.size
             held = check_size(image, name, maximum_pixels, sufficient_side)
-            if permit is not None:
-                permit(held + file.seek(0, os.SEEK_END))
-            elif is_heavy(image, file, held, size):
+            if permit is None and is_heavy(image, file, held, size):
                 return _isolated(source, file, name, maximum_pixels, sufficient_side)
-            if image.format == "PNG":
-                image.verify()  # Decoding does not check sums: lost pixels would be black.
-                image = _identify(file, name, maximum_pixels)
-            if image.format == "JPEG2000":
-                _check_depth(image, file, name)
-            if permit is not None:
-                return decode(image, size, sufficient_side)
-            from captioner.vision.decoding_process import BUDGET
-
-            with BUDGET.hold(held):
+            hold = permit or BUDGET.hold
+            with hold(held + file.seek(0, os.SEEK_END)):
+                if image.format == "PNG":
+                    image.verify()  # Decoding does not check sums: lost pixels would be black.
+                    image = _identify(file, name, maximum_pixels)
+                if image.format == "JPEG2000":
+                    _check_depth(image, file, name)
                 return decode(image, size, sufficient_side)
     except UserError:
         raise
@@ -137,12 +124,13 @@ def decode_photo(
         raise UserError(f"cannot read {name}: {reason or type(error).__name__}") from None
 
 
-def _isolated(source: Any, file: BinaryIO, name: str, *options: int | None) -> Image.Image:
-    """The photo, decoded in another process. options: pixels and sufficient side."""
+def _isolated(
+    source: Any, file: BinaryIO, name: str, maximum_pixels: int, sufficient_side: int | None
+) -> Image.Image:
+    """The photo, decoded in another process."""
     from captioner.vision.decoding_process import shared_pool
 
     is_path = isinstance(source, (str, os.PathLike))
-    maximum_pixels, sufficient_side = options
     return shared_pool(os.getpid()).load(
         os.path.abspath(os.fsdecode(source)) if is_path else file,
         name,

@@ -12,9 +12,13 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
 
 from captioner.errors import UserError
+from captioner.outcomes import Budget
 
 HELD = 600_000_000
 """Most bytes that a photo takes while it is decoded."""
+
+BUDGET = Budget(HELD)
+"""Bytes of the photos that are decoded at a time, in this process and in its decoders."""
 
 LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100
 """Limits on the longer side and on its ratio to the shorter, as decoded."""
@@ -129,31 +133,22 @@ def _upright(image: Image.Image, orientation: int, divisor: int) -> Image.Image:
     """The photo upright, in RGB and reduced: band by band, which takes less memory."""
     width, height = image.size
     rows = max(1, _BAND // (width * divisor)) * divisor
-    small = [-(-side // divisor) for side in image.size]
-    page = None
+    size = -(-width // divisor), -(-height // divisor)
+    is_turned = orientation >= 5
+    page = Image.new("RGB", size[::-1] if is_turned else size)
     for top in range(0, height, rows):
         bottom = min(top + rows, height)
-        band = image
+        box = (0, top, width, bottom)
         if orientation in _BACKWARDS:
             box = (0, height - bottom, width, height - top)
-        else:
-            box = (0, top, width, bottom)
-        if rows < height:
-            band = image.crop(box)
+        band = image.crop(box)
         if orientation in _TURNS:
             band = band.transpose(_TURNS[orientation])
         band = _to_rgb(band)
         if divisor > 1:
             band = band.reduce(divisor)
-        if rows >= height:
-            return band
-        if orientation >= 5:
-            page = page or Image.new("RGB", (small[1], small[0]))
-            page.paste(band, (top // divisor, 0))
-        else:
-            page = page or Image.new("RGB", (small[0], small[1]))
-            page.paste(band, (0, top // divisor))
-    assert page is not None
+        place = top // divisor
+        page.paste(band, (place, 0) if is_turned else (0, place))
     return page
 
 
