@@ -34,7 +34,7 @@ ImageSource: TypeAlias = (
 MAXIMUM_PIXELS = 250_000_000
 """Default limit on width times height; telephones take up to 200 million."""
 
-IMAGE_SUFFIXES: frozenset[str] = frozenset(
+PHOTO_SUFFIXES: frozenset[str] = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".avif"}
     | {".tif", ".tiff", ".bmp", ".dib", ".pcx", ".ppm", ".pgm", ".pbm", ".pnm", ".pfm"}
     | {".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".heic", ".heif", ".hif"}
@@ -94,7 +94,7 @@ def load_image(
         which is much faster. See `original_size`.
     permit: waits, in a decoding process, until the bytes may be held that decoding takes.
     """
-    name = image_name(source) if name is None else name
+    name = photo_name(source) if name is None else name
     try:
         if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
             source = _image_of_array(source, name)
@@ -145,7 +145,7 @@ def original_size(photo: Image.Image) -> tuple[int, int]:
     return size
 
 
-def image_name(source: Any, unnamed: str = "the image") -> str:
+def photo_name(source: Any, unnamed: str = "the image") -> str:
     """The photo's name in errors: its path, or else `unnamed`."""
     if isinstance(source, (str, os.PathLike)):
         return os.fsdecode(source) or "''"
@@ -163,7 +163,7 @@ def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
 
 def _image_of_array(array: Any, name: str) -> Image.Image:
     """An array (H, W, 3) or a tensor (3, H, W), red first, of uint8 or floats in [0, 1]."""
-    given = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
+    described = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
     if hasattr(array, "detach") and array.ndim == 3:  # A tensor; asked so, it needs no torch.
         array = array.detach().permute(1, 2, 0).cpu()
         array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
@@ -172,7 +172,7 @@ def _image_of_array(array: Any, name: str) -> Image.Image:
         values = (values * 255 + 0.5).astype(numpy.uint8)
     if values.dtype != numpy.uint8 or values.shape[2:] != (3,) or not values.size:
         layout = "of a tensor (3, H, W), of uint8 or of floats in 0 to 1"
-        raise UserError(f"{given}, not (H, W, 3), {layout}")
+        raise UserError(f"{described}, not (H, W, 3), {layout}")
     return Image.fromarray(values)
 
 
@@ -270,7 +270,7 @@ def is_leftover(path: str | os.PathLike[str]) -> bool:
     return any(map(_LEFTOVERS.fullmatch, re.split(r"[/\\]", os.fspath(path).lower())))
 
 
-def find_images(
+def photo_files(
     paths: Iterable[str | os.PathLike[str]],
     report: Report = refuse,
     passed_over: Counter[str] | None = None,
@@ -278,7 +278,7 @@ def find_images(
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
-    in `IMAGE_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
+    in `PHOTO_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
     Other paths are returned, also those that do not exist. passed_over: counts other files.
     """
     counts = Counter() if passed_over is None else passed_over
@@ -287,13 +287,14 @@ def find_images(
         typed = os.fspath(path)
         matches = [typed]
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
-            found = sorted(glob.glob(typed, recursive=True))
-            matches = [each for each in found if is_leftover(typed) or not is_leftover(each)]
+            matches = sorted(glob.glob(typed, recursive=True))
+            if not is_leftover(typed):
+                matches = [match for match in matches if not is_leftover(match)]
             if not matches:
                 report(f"{typed} matches no file")
         for match in map(existing_path, map(Path, matches)):
             is_folder = os.path.isdir(match)
-            images += _images_below(match, report, counts) if is_folder else [match]
+            images += _photos_below(match, report, counts) if is_folder else [match]
     return images
 
 
@@ -301,7 +302,7 @@ def _is_shown(name: str) -> bool:
     return not name.startswith(".") and not is_leftover(name)
 
 
-def _images_below(folder: Path, report: Report, passed_over: Counter[str]) -> list[Path]:
+def _photos_below(folder: Path, report: Report, passed_over: Counter[str]) -> list[Path]:
     images: list[Path] = []
     errors: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=errors.append):
@@ -311,7 +312,7 @@ def _images_below(folder: Path, report: Report, passed_over: Counter[str]) -> li
                 report(f"folder {inside} is a symbolic link and was not entered")
         for path in (Path(parent, name) for name in files if _is_shown(name)):
             suffix = path.suffix.lower()
-            if suffix in IMAGE_SUFFIXES:
+            if suffix in PHOTO_SUFFIXES:
                 images.append(path)
             elif suffix in _KIND_OF:
                 passed_over[_KIND_OF[suffix]] += 1
@@ -321,6 +322,6 @@ def _images_below(folder: Path, report: Report, passed_over: Counter[str]) -> li
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
     if not images and not errors:
-        suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+        suffixes = ", ".join(sorted(PHOTO_SUFFIXES))
         report(f"folder {folder} holds no images (files ending in {suffixes})")
     return sorted(images)
