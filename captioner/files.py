@@ -126,7 +126,7 @@ def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Itera
     """
     from filelock import FileLock, Timeout  # Imported here: few commands lock anything.
 
-    with refuse_os_errors(f"cannot lock {name}"):
+    with refuse_os_errors(f"cannot write {name}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()  # The library takes a file that cannot be made for a locked one.
         holder = FileLock(path)

@@ -212,7 +212,7 @@ def test_names_are_found_composed_and_decomposed(tmp_path: Path) -> None:
 def test_a_lock_that_cannot_be_made_is_not_in_use(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / ("a" * 300), Path("/proc/x.lock")):
-        with pytest.raises(UserError, match="cannot lock captions: "), lock(path, "captions"):
+        with pytest.raises(UserError, match="cannot write captions: "), lock(path, "captions"):
             pass
-        with pytest.raises(UserError, match="cannot lock "), file_lock(path):
+        with pytest.raises(UserError, match="cannot write "), file_lock(path):
             pass

@@ -64,7 +64,7 @@ class Example:
 
 @dataclass
 class Problems:
-    """The problems of one source: sentences by kind, such as "line 12 has no words".
+    """The problems of one source: the records of each kind, such as "empty caption" of "line 12".
 
     draws_splits: `train` and `val` of a source without splits; otherwise either is all of it.
     """
@@ -78,10 +78,10 @@ class Problems:
     notes: list[str] = field(default_factory=list)  # Such as which splits were drawn.
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, kind: str, sentence: str) -> None:
-        """Record a problem; `settle` reports all together."""
+    def add(self, kind: str, record: str) -> None:
+        """Note a problem of a record; `settle` tells each kind once, with some of its records."""
         # Half a surrogate pair cannot be written to a log.
-        printable = sentence.encode("utf-8", "backslashreplace").decode("utf-8")
+        printable = record.encode("utf-8", "backslashreplace").decode("utf-8")
         self.kinds.setdefault(kind, []).append(printable)
 
     @property
@@ -93,17 +93,19 @@ class Problems:
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self.kinds and self.on_problem == "refuse":
-            advice = f"{self.skipping} leaves them out"
-            raise UserError(f"{self.source} has {self._listing()} ({advice})")
+            them = "it" if len(self) == 1 else "them"
+            raise UserError(
+                f"{self.source} has {self._listing()} ({self.skipping} leaves {them} out)"
+            )
 
     def _listing(self) -> str:
         parts = []
-        for kind, sentences in self.kinds.items():
-            count = len(sentences)
+        for kind, records in self.kinds.items():
+            count = len(records)
             if count > 1:  # The first noun: "images without a split".
-                nouns = "image|caption|line|sentence|shard|description"
+                nouns = "image|caption|row|line|sentence|shard|description"
                 kind = re.sub(nouns, r"\g<0>s", kind, count=1)
-            listed = sentences[:_LISTED_OF_EACH_KIND]
+            listed = records[:_LISTED_OF_EACH_KIND]
             if more := count - len(listed):
                 listed.append(f"and {more:,} more")
             parts.append(f"{count:,} {kind} ({'; '.join(listed)})")
@@ -153,10 +155,10 @@ class Collector:
         if first is None:
             self._photos[key] = _Photo(image_id, record, path, split, name or key)
         elif first.split != split:  # A model must not be validated on its training data.
-            sentence = f"{record} is in split {split!r}, but was in {first.split!r} before"
-            self.problems.add("image in two splits", sentence)
+            both = f"{first.split or 'none'} and {split or 'none'}"
+            self.problems.add("image in two splits", f"{record}: {both}")
         else:
-            self.problems.add("duplicate image", f"{record} is the same as {first.record}")
+            self.problems.add("duplicate image", f"{record}, as {first.record}")
         return first is None
 
     def add_caption(self, image_id: ImageId, text: str, record: str) -> None:
@@ -164,8 +166,7 @@ class Collector:
         if image_id in self:
             self._photos[str(image_id)].captions.append((text.strip(), record))
         else:
-            sentence = f"{record} is of image {image_id}, which is not there"
-            self.problems.add("caption without an image", sentence)
+            self.problems.add("caption without an image", f"{record} of image {image_id}")
 
     def examples(self, splits: Sequence[str | None] = (None,)) -> list[list[Example]]:
         """The photos with captions of each split, in the order in which they were added.
@@ -191,7 +192,7 @@ class Collector:
         for photo in photos:
             of_photo = {photo.split, None} & found.keys()
             if photo.split is None and own_splits and found.keys() != {None}:
-                problems.add("image without a split", f"{photo.record} has no split")
+                problems.add("image without a split", photo.record)
             elif of_photo and (example := self._example(photo)):
                 for split in of_photo:
                     found[split].append(example)
@@ -247,15 +248,15 @@ class Collector:
         captions = []
         for text, record in photo.captions:
             if not any(map(str.isalnum, text)):
-                self.problems.add("empty caption", f"{record} has no words")
+                self.problems.add("empty caption", record)
             elif not is_valid_unicode(text):
-                self.problems.add("caption of invalid Unicode", f"{record} has half a character")
+                self.problems.add("caption of invalid Unicode", record)
             else:
                 captions.append(text)
         if not self._exists(photo):
-            self.problems.add("missing image", f"{photo.record} has no file {photo.path}")
+            self.problems.add("missing image", f"{photo.path}, {photo.record}")
         elif captions:
             return Example(photo.image_id, photo.path, tuple(captions))
-        else:
-            self.problems.add("image without captions", f"{photo.record} has no captions")
+        elif not photo.captions:  # Those that are there have their own problems.
+            self.problems.add("image without captions", photo.record)
         return None

@@ -41,7 +41,7 @@ def read_parallel(
             pairs.append(SentencePair(first, second, line))
         else:
             empty = target if first else source
-            problems.add("empty sentence", f"{empty}, line {line}, is empty")
+            problems.add("empty sentence", f"{empty}, line {line}")
     problems.settle()
     if not pairs:
         raise UserError(f"there is no sentence in {source} and {target}")

@@ -214,8 +214,7 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
         match = _LINE.fullmatch(line)
         name = match["image"].strip() if match else ""
         if not match or not name:
-            what = f"line {number} is not NAME#NUMBER, a tab and a caption"
-            problems.add("ill-formed line", what)
+            problems.add("row without NAME#NUMBER, a tab and a caption", f"line {number}")
             continue
         if None in splits and name not in collector:
             collector.add_image(name, images / name, f"image {name} (line {number})")

@@ -261,7 +261,7 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
     failed: list[str] = []
     for where, record in _records(file, problems):
         if not isinstance(record, dict):
-            problems.add("ill-formed line", f"{where} is not a JSON object")
+            problems.add("row without a JSON object", where)
             continue
         if is_failed(record):
             failed.append(where)
@@ -280,7 +280,7 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
             "split": split is None or isinstance(split, str),
         }
         if bad := [columns.get(each, each) for each, is_valid in are_valid.items() if not is_valid]:
-            problems.add("ill-formed line", f'{where} has no text in its "{bad[0].strip()}"')
+            problems.add(f'row without text in its "{bad[0].strip()}"', where)
             continue
         if not photo and "://" in image:
             advice = "photos are not downloaded: download them, and give their paths"
@@ -319,8 +319,8 @@ def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tu
         for row in table:
             cells = list(row.values())
             if None in row or None in cells:
-                fault = f"has more or fewer cells than the header, by {separator!r} without quotes"
-                problems.add("ill-formed line", f"line {table.line_num} {fault}")
+                fault = f"row without as many cells as the header, by {separator!r} without quotes"
+                problems.add(fault, f"line {table.line_num}")
             elif any(map(str.strip, cells)):  # Spreadsheets write empty rows below a table.
                 yield f"line {table.line_num}", row
     except csv.Error as error:

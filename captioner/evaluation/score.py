@@ -289,7 +289,7 @@ def score_results(
     problems = Problems(scorer.on_problem, f"results file {results}")
     for name in captions:
         if name not in known:
-            problems.add("image without references", f"image {name} has no references in {place}")
+            problems.add(f"image without references in {place}", f"image {name}")
     problems.settle()
     scorer.problems.append(problems)
     own = {known[name].image_id: caption for name, caption in captions.items() if name in known}

@@ -169,7 +169,7 @@ def _read_rows(
         if row[0]:
             rows[number] = row
         else:
-            problems.add("empty sentence", f"line {number} is empty")
+            problems.add("empty sentence", f"line {number}")
     problems.settle()
     if not rows:
         raise UserError(f"there is no sentence in {files[0]}")

@@ -253,6 +253,7 @@ _KINDS = {
     "video": ".3gp .avi .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .webm .wmv",
     "raw file": ".3fr .arw .cr2 .cr3 .crw .dng .erf .fff .iiq .kdc .mef .mos .mrw .nef .nrw .orf "
     ".pef .raf .raw .rw2 .rwl .sr2 .srf .srw .x3f",
+    "archive": ".7z .bz2 .gz .rar .tar .tgz .xz .zip .zst",
     "other picture": ".ai .blp .bw .cur .dcx .dds .emf .eps .exr .fit .fits .flc .fli .ftu .gbr "
     ".hdr .icb .icns .ico .im .jxl .jxr .msp .pam .pcd .psb .psd .pxr .qoi .ras .rgb .rgba .sgi "
     ".svg .tga .vda .vst .wmf .xbm .xcf .xpm",
