@@ -14,10 +14,10 @@ from captioner.text.languages import FUNCTION_WORDS, word_paragraphs
 IsSentence = Callable[[Sequence[str]], bool]
 """Whether people write a caption of these words."""
 
-LEAST_LIKELY = 0.6
+LEAST_LIKELY = 0.65
 """Confidence from which on a word is worth saying."""
 
-NOTHING_TRUE = 2.0
+NOTHING_TRUE = 3.0
 """How many true words a caption without any costs."""
 
 SURE_OF_A_PERSON = 0.8

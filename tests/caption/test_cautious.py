@@ -57,9 +57,9 @@ def test_shorter_forms_leave_phrases_out() -> None:
 @pytest.mark.parametrize(
     ("captions", "expected"),
     [
-        # Phrases whose words are likelier than .6 stay: .2 + .3 + .1 + .2, without "hat" at -.4.
+        # Phrases whose words are likelier than .65 stay; "hat" is not.
         ([DOG], "a black dog runs on the beach"),
-        # Of "a cat" nothing is true with .5, which costs 1, more than "wet" at -.2.
+        # Nothing of "a cat" is true with .5, which costs more than to say "wet".
         ([caption("a cat in a wet", 0.5, 0.4)], "a cat in a wet"),
         ([caption("a dog", 0.7), caption("a cat runs", 0.7, 0.7)], "a cat runs"),
         ([caption("two men in a car", 0.9, 0.7, 0.9)], "two people in a car"),
