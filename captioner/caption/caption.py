@@ -105,7 +105,13 @@ class Caption:
 
     def gif(self, path: str | os.PathLike[str], strength: float = 0.8) -> None:
         """Animate the photo, one frame a word."""
-        save_gif(path, *self.drawn(), strength, doubt=self.drawn_doubt)
+        save_gif(
+            path,
+            *self.drawn(),
+            strength,
+            doubt=self.drawn_doubt,
+            probabilities=self.word_confidence,
+        )
 
     def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Write a page on which to point at words. title: the line under the photo."""

@@ -1,58 +1,102 @@
-"""The cautious caption of a photo: it says most that is likely true, and nothing doubtful."""
+"""The cautious caption of a photo: it says most that is likely true, and little that is not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, product
+from math import prod
 
 from captioner.caption.caption import Caption, sentence
 from captioner.text.kinds import word_kinds
+from captioner.text.languages import FUNCTION_WORDS, word_paragraphs
 
-CanEnd = Callable[[Sequence[str]], bool]
-"""Whether people end a caption with these words, its last ones."""
+IsSentence = Callable[[Sequence[str]], bool]
+"""Whether people write a caption of these words."""
+
+LEAST_LIKELY = 0.65
+"""Confidence from which on a word is worth saying."""
+
+NOTHING_TRUE = 3.0
+"""How many true words a caption without any costs."""
+
+SURE_OF_A_PERSON = 0.8
+"""Confidence from which on "man" stays "man", not "person"."""
+
+STILL_A_PERSON = 0.85
+"""Share of photos with a person among those where "man" is false: Flickr8k .97, others .77."""
+
+MOST_PHRASES = 8
+"""Phrases of a caption of which any may be left out, but the first."""
+
+_DETERMINERS, _PRONOUNS, *_ = word_paragraphs("en")
+_PERSONS, _PEOPLE = word_paragraphs("persons")
+_NAMES = _PERSONS | _PEOPLE
 
 
-def cautious_caption(
-    captions: Sequence[Caption], doubtful_below: float, can_end: CanEnd
-) -> Caption:
+def cautious_caption(captions: Sequence[Caption], is_sentence: IsSentence) -> Caption:
     """The best of the captions of a photo and their shorter forms, by their word confidences.
 
-    Of those without a doubtful word, the one of which most is expected to be true; if all have
-    one, the one whose words are expected to be true in the largest share.
+    Best is the largest sum of the confidences above `LEAST_LIKELY`, less `NOTHING_TRUE` times the
+    probability that no word is true.
     """
-    forms = [form for caption in captions for form in (caption, *shorter_forms(caption, can_end))]
 
-    def rank(form: Caption) -> tuple[bool, float]:
-        scores = _scores(form)
-        is_sure = bool(scores) and min(scores) >= doubtful_below
-        return is_sure, sum(scores) / (1 if is_sure else max(1, len(scores)))
+    def worth(form: Caption) -> float:
+        scores = [score for score in form.word_confidence or () if score is not None]
+        none_true = prod(1 - score for score in scores)
+        return sum(score - LEAST_LIKELY for score in scores) - NOTHING_TRUE * none_true
 
-    return max(forms, key=rank)
+    # Where the best caption has no person, "a man" of another one is no person either.
+    has_person = not _NAMES.isdisjoint(captions[0].words)
+    general = map(_with_persons, captions) if has_person else ()
+    forms = chain.from_iterable(shorter_forms(each, is_sentence) for each in (*captions, *general))
+    return max((*captions, *forms), key=worth)
 
 
-def shorter_forms(caption: Caption, can_end: CanEnd) -> Iterator[Caption]:
-    """A caption's beginnings that are sentences: a noun or a verb ends them, as people end theirs.
+def shorter_forms(caption: Caption, is_sentence: IsSentence) -> Iterator[Caption]:
+    """The caption, and the caption without some of its phrases.
 
-    They have the score and the confidence of the whole caption, and the log-probability of their
-    words.
+    All have its score and its confidence, and the log-probability of their own words.
     """
-    kinds = word_kinds(caption.words)
-    for length in range(2, len(caption.words)):
-        words = caption.words[:length]
-        is_end = kinds[length - 1] not in (None, "quality", "number")
-        is_end &= kinds[length] in (None, "action")
-        if is_end and can_end(words):
-            terms = caption.word_log_probabilities[:length]
-            yield replace(
-                caption,
-                text=sentence(words),
-                words=words,
-                log_probability=sum(terms),
-                word_log_probabilities=terms,
-                attention=caption.attention[:length],
-                word_confidence=caption.word_confidence and caption.word_confidence[:length],
-            )
+    first, *others = _phrases(caption.words)
+    for kept in product((True, False), repeat=len(others)):
+        phrases = [first, *(each for each, is_kept in zip(others, kept, strict=True) if is_kept)]
+        places = list(chain.from_iterable(phrases))
+        words = tuple(caption.words[place] for place in places)
+        if words.count("person") > 1 or not is_sentence(words):
+            continue
+        terms = tuple(caption.word_log_probabilities[place] for place in places)
+        scores = caption.word_confidence
+        yield replace(
+            caption,
+            text=sentence(words),
+            words=words,
+            log_probability=sum(terms),
+            word_log_probabilities=terms,
+            attention=caption.attention[places],
+            word_confidence=scores and tuple(scores[place] for place in places),
+        )
 
 
-def _scores(caption: Caption) -> list[float]:
-    return [score for score in caption.word_confidence or () if score is not None]
+def _phrases(words: Sequence[str]) -> list[range]:
+    """The places of the phrases: a verb, a preposition or the like begins each but the first."""
+    within = FUNCTION_WORDS & (_DETERMINERS | _PRONOUNS)
+    kinds = word_kinds(words)
+    begins = [
+        place
+        for place, (word, kind) in enumerate(zip(words, kinds, strict=True))
+        if place and (kind == "action" or (kind is None and word not in within))
+    ][: MOST_PHRASES - 1]
+    return list(map(range, [0, *begins], [*begins, len(words)]))
+
+
+def _with_persons(caption: Caption) -> Caption:
+    """The caption with "person" or "people" for a person of whom it is not sure."""
+    words, scores = list(caption.words), list(caption.word_confidence or ())
+    for place, score in enumerate(scores):
+        if score is None or score >= SURE_OF_A_PERSON:
+            continue
+        if words[place] in _NAMES:
+            words[place] = "person" if words[place] in _PERSONS else "people"
+            scores[place] = 1 - (1 - score) * (1 - STILL_A_PERSON)
+    return replace(caption, text=sentence(words), words=tuple(words), word_confidence=tuple(scores))

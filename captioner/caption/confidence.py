@@ -65,7 +65,6 @@ class Confidence(Config):
 
     weights: ConfidenceWeights
     unsure_below: Probability = Field(0.25, description="captions of less confidence are unsure")
-    doubtful_below: Probability = Field(0.5, description="words of less confidence are doubtful")
     words: WordWeights | None = Field(None, description="of content words; none in older models")
 
     def judge(self, captions: Sequence[Caption]) -> list[Caption]:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy
@@ -113,21 +114,25 @@ class PhotoCaptioner(ABC):
         """The captions of a photo, the cautious one before them."""
         if self.confidence is None or self.confidence.words is None:
             raise UserError("'cautious' needs a model with word confidences: captioner calibrate")
-        chosen = cautious_caption(captions, self.confidence.doubtful_below, self.can_end)
+        chosen = cautious_caption(captions, cache(self.is_sentence))
         return [chosen, *(each for each in captions if each.text != chosen.text)]
 
-    def can_end(self, words: Sequence[str]) -> bool:
-        """Whether people end a caption with these words; True of a model without n-grams."""
-        if self.ngrams is None:
-            return True
-        tokens = [*self.vocabulary.encode(words)][1 - self.ngram_order :]
-        starts = [self.vocabulary.start] * (self.ngram_order - 1 - len(tokens))
-        key = 0
-        for token in (*starts, *tokens, self.vocabulary.end):
-            key = key * len(self.vocabulary) + token
-        places = range(len(self.ngrams))
-        place = bisect_left(places, key, key=lambda place: int(self.ngrams[place]))
-        return place in places and int(self.ngrams[place]) == key
+    def is_sentence(self, words: tuple[str, ...]) -> bool:
+        """Whether people wrote all n-grams of a caption; False of a model without n-grams."""
+        if (ngrams := self.ngrams) is None:
+            return False
+        places = range(len(ngrams))
+        before, size = self.ngram_order - 1, len(self.vocabulary)
+        start, end = self.vocabulary.start, self.vocabulary.end
+        tokens = [*[start] * before, *self.vocabulary.encode(words), end]
+        for last in range(before, len(tokens)):
+            key = 0
+            for token in tokens[last - before : last + 1]:
+                key = key * size + token
+            place = bisect_left(places, key, key=lambda place: int(ngrams[place]))
+            if place not in places or int(ngrams[place]) != key:
+                return False
+        return True
 
     def _caption(
         self, words: Sequence[str], terms: Sequence[float], maps: Any, score: float | None = None

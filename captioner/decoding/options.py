@@ -121,7 +121,8 @@ class SearchOptions(AnySearch):
     """How captions are searched for."""
 
     cautious: bool = Field(
-        False, description="of the beam's captions and their beginnings, say nothing doubtful"
+        False,
+        description="of the beam's captions and their shorter forms, take the one likeliest true",
     )
 
 

@@ -104,7 +104,7 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
         ):
             model_proto = _graph(module, given, named)
             if not model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
-                raise UserError(f"{name}.onnx would take batches of 2 only; use another encoder")
+                raise UserError(f"the graph {name}.onnx fixes its batch size; use another encoder")
             if precision != "float32":
                 _store_weights(model_proto.graph, precision)
             write_bytes(folder / f"{name}.onnx", model_proto.SerializeToString())

@@ -13,7 +13,19 @@ from PIL import Image, ImageDraw
 from captioner.files import write_bytes
 from captioner.render.overlay import Region, check_maps, fit, overlay
 from captioner.render.save import check_suffix
-from captioner.render.typography import BACKGROUND, DOUBT_INK, INK, PALE_INK, Paragraph, lay_out
+from captioner.render.typography import (
+    BACKGROUND,
+    DOUBT_INK,
+    INK,
+    LINE_HEIGHT,
+    PALE_INK,
+    Colour,
+    Paragraph,
+    font_for,
+    lay_out,
+    printable,
+    shortened,
+)
 
 HIGHLIGHT = (255, 200, 87)
 MARGIN = 16
@@ -29,10 +41,11 @@ def frames(
     region: Region,
     strength: float = 0.8,
     doubt: str = "",
+    probabilities: Sequence[float | None] | None = None,
 ) -> list[Image.Image]:
     """Draw one RGB frame a word, all of one size: the overlay, and the caption with the word lit.
 
-    Arguments are those of `panels`.
+    Arguments are those of `panels`; a word's probability stands below the caption.
     """
     maps = check_maps(attention, words)
     # A panorama is up to twice as long, so that its shorter side is a third of the usual.
@@ -41,9 +54,15 @@ def frames(
     drawn_photo, drawn_region = fit(photo, region, longest_side)
     width = max(drawn_photo.width, NARROWEST_CAPTION)
     caption = lay_out(words, CAPTION_SIZE, width - 2 * MARGIN, centred=True)
-    note = lay_out(doubt.split(), DOUBT_SIZE, width - 2 * MARGIN, centred=True)
-    pictures = (overlay(drawn_photo, weights, drawn_region, strength) for weights in maps)
-    return [_frame(each, width, caption, note, current) for current, each in enumerate(pictures)]
+    drawn = []
+    for current, weights in enumerate(maps):
+        lines = [(doubt, DOUBT_INK)] if doubt else []
+        if probabilities:
+            share = probabilities[current]
+            lines.append(("" if share is None else f"{words[current]}: {share:.0%}", PALE_INK))
+        picture = overlay(drawn_photo, weights, drawn_region, strength)
+        drawn.append(_frame(picture, width, caption, lines, current))
+    return drawn
 
 
 def encode_gif(*drawing: Any, **options: Any) -> bytes:
@@ -72,9 +91,15 @@ def save_gif(path: str | os.PathLike[str], *drawing: Any, **options: Any) -> Non
 
 
 def _frame(
-    picture: Image.Image, width: int, caption: Paragraph, note: Paragraph, current: int
+    picture: Image.Image,
+    width: int,
+    caption: Paragraph,
+    lines: Sequence[tuple[str, Colour]],
+    current: int,
 ) -> Image.Image:
-    height = picture.height + caption.height + note.height + 2 * MARGIN
+    """A frame. lines: below the caption, each with its ink."""
+    line_height = round(DOUBT_SIZE * LINE_HEIGHT)
+    height = picture.height + caption.height + len(lines) * line_height + 2 * MARGIN
     canvas = Image.new("RGB", (width, height), BACKGROUND)
     canvas.paste(picture, ((width - picture.width) // 2, 0))
     pen = ImageDraw.Draw(canvas)
@@ -87,7 +112,12 @@ def _frame(
         ink = INK if position <= current else PALE_INK
         baseline = (left, line_top + CAPTION_SIZE)
         pen.text(baseline, word.text, fill=ink, font=caption.font, anchor="ls")
-    note.write(pen, MARGIN, top + caption.height, DOUBT_INK)
+    top += caption.height
+    for text, ink in lines:
+        font = font_for(printable(text), DOUBT_SIZE)
+        line = shortened(printable(text), font, width - 2 * MARGIN)
+        pen.text((width / 2, top), line, fill=ink, font=font, anchor="ma")
+        top += line_height
     return canvas
 
 

@@ -172,7 +172,12 @@ def draw(kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
         return html_page(items, strength).encode("utf-8")
     caption = drawings[0].caption
     if kind == "gif":
-        return encode_gif(*caption.drawn(), strength=strength, doubt=caption.drawn_doubt)
+        return encode_gif(
+            *caption.drawn(),
+            strength=strength,
+            doubt=caption.drawn_doubt,
+            probabilities=caption.word_confidence,
+        )
     buffer = io.BytesIO()
     caption.panels(drawings[0].name, strength).save(buffer, format="PNG")
     return buffer.getvalue()

@@ -14,6 +14,7 @@ from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.decoding.constraints import ngram_keys
 from captioner.errors import UserError
+from captioner.text.languages import FUNCTION_WORDS
 
 WEIGHTS = confidence_weights(1.0, 0.5, 0.75, 0.25, -0.125)
 WORDS = WordWeights(intercept=-1, probability=3, caption=0.5, both=0.1, offsets={"dog": 0.4})
@@ -23,53 +24,62 @@ PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
 def caption(text: str, *confidence: float) -> Caption:
     """A caption whose content words have these confidences."""
     words, scores = tuple(text.split()), iter(confidence)
-    each = tuple(None if word in ("a", "on", "in", "the", "is") else next(scores) for word in words)
-    terms, maps = (-0.5,) * len(words), torch.ones(len(words), 1, 1)
+    each = tuple(None if word in FUNCTION_WORDS else next(scores) for word in words)
+    terms, maps = (-0.5,) * len(words), torch.arange(float(len(words))).reshape(-1, 1, 1)
     return Caption(text, words, -9.0, terms, maps, score=-1.0, word_confidence=each)
 
 
-DOG = caption("a black dog is running on the beach in a hat", 0.8, 0.9, 0.7, 0.6, 0.2)
+DOG = caption("a black dog runs on the beach with a hat", 0.8, 0.9, 0.7, 0.8, 0.2)
 
 
-def test_shorter_forms_end_as_people_end_theirs() -> None:
+def test_shorter_forms_leave_phrases_out() -> None:
     forms = list(shorter_forms(DOG, lambda words: True))
     assert [form.text for form in forms] == [
+        "a black dog runs on the beach with a hat",
+        "a black dog runs on the beach",
+        "a black dog runs with a hat",
+        "a black dog runs",
+        "a black dog on the beach with a hat",
+        "a black dog on the beach",
+        "a black dog with a hat",
         "a black dog",
-        "a black dog is running",
-        "a black dog is running on the beach",
     ]
-    parked = caption("a red car parked in the snow", 0.5, 0.5, 0.5, 0.5)
-    ends = [form.text for form in shorter_forms(parked, lambda words: True)]
-    assert ends == ["a red car", "a red car parked"]
-    first = forms[0]
-    assert (first.words, first.word_confidence) == (("a", "black", "dog"), (None, 0.8, 0.9))
-    assert (first.log_probability, first.word_log_probabilities) == (-1.5, (-0.5,) * 3)
-    assert (len(first.attention), first.score) == (3, -1.0)
-    ends = list(shorter_forms(DOG, lambda words: words[-1] == "running"))
-    assert [form.text for form in ends] == ["a black dog is running"]
+    with_hat = forms[6]
+    assert with_hat.words == ("a", "black", "dog", "with", "a", "hat")
+    assert with_hat.word_confidence == (None, 0.8, 0.9, None, None, 0.2)
+    assert with_hat.attention.flatten().tolist() == [0, 1, 2, 7, 8, 9]
+    assert (with_hat.log_probability, with_hat.word_log_probabilities) == (-3, (-0.5,) * 6)
+    assert with_hat.score == -1.0
+    known = list(shorter_forms(DOG, lambda words: words[-1] == "runs"))
+    assert [form.text for form in known] == ["a black dog runs"]
 
 
 @pytest.mark.parametrize(
-    ("doubtful_below", "expected"),
+    ("captions", "expected"),
     [
-        (0.1, "a black dog is running on the beach in a hat"),
-        (0.5, "a black dog is running on the beach"),
-        (0.65, "a black dog is running"),
-        (0.75, "a black dog"),
-        (
-            0.95,
-            "a brown dog",
-        ),  # All have a doubtful word: .855 of its words are true, .85 of "a black dog".
+        # Phrases whose words are likelier than .65 stay; "hat" is not.
+        ([DOG], "a black dog runs on the beach"),
+        # Nothing of "a cat" is true with .5, which costs more than to say "wet".
+        ([caption("a cat in a wet", 0.5, 0.4)], "a cat in a wet"),
+        ([caption("a dog", 0.7), caption("a cat runs", 0.7, 0.7)], "a cat runs"),
+        ([caption("two men in a car", 0.9, 0.7, 0.9)], "two people in a car"),
+        ([caption("a man in a car", 0.85, 0.9)], "a man in a car"),  # Sure of the man.
+        ([caption("a man with a boy", 0.4, 0.4)], "a person"),  # "a person with a person" is not.
+        # The best caption has no person, so that the other one's man is doubted.
+        ([caption("a red car", 0.5, 0.5), caption("a man", 0.3)], "a red car"),
     ],
 )
-def test_most_that_is_likely_and_nothing_doubtful(doubtful_below: float, expected: str) -> None:
-    other = caption("a brown dog", 0.72, 0.99)
-    assert cautious_caption([DOG, other], doubtful_below, lambda words: True).text == expected
+def test_most_that_is_likely_and_little_that_is_not(captions: list[Caption], expected: str) -> None:
+    assert cautious_caption(captions, lambda words: True).text == expected
+
+
+def test_nothing_is_said_that_people_did_not_write() -> None:
+    assert cautious_caption([DOG], lambda words: False) is DOG
 
 
 def cautious_model() -> Captioner:
     model = make_captioner()
-    model.confidence = Confidence(weights=WEIGHTS, words=WORDS, doubtful_below=0.6)
+    model.confidence = Confidence(weights=WEIGHTS, words=WORDS)
     return model
 
 
@@ -84,16 +94,18 @@ def test_a_model_is_cautious_alike_in_batches_and_saved(tmp_path: Path) -> None:
     assert both.alternatives[0].text != both.text
 
 
-def test_a_model_ends_as_people_do() -> None:
+def test_sentences_are_of_known_ngrams() -> None:
     model = cautious_model()
-    assert model.can_end(["a", "dog"])  # It has no n-grams.
+    assert not model.is_sentence(("a", "dog"))  # It has no n-grams.
     vocabulary = model.vocabulary
-    a, dog = vocabulary.encode(["a", "dog"])
-    known = [vocabulary.start, a, dog, vocabulary.end]
-    model.ngrams = ngram_keys([torch.tensor([token]) for token in known], len(vocabulary))
-    assert model.can_end(["a", "dog"])
-    assert not model.can_end(["a"])
-    assert not model.can_end(["dog", "a", "dog"])
+    start, end = vocabulary.start, vocabulary.end
+    a, dog, runs = vocabulary.encode(["a", "dog", "runs"])
+    tokens = [start, start, start, a, dog, runs, end]
+    known = torch.tensor([tokens[first : first + 4] for first in range(4)])
+    model.ngrams = ngram_keys(list(known.T), len(vocabulary)).sort().values
+    assert model.is_sentence(("a", "dog", "runs"))
+    for words in (("a", "dog"), ("dog", "runs"), ("a", "dog", "dog"), ()):
+        assert not model.is_sentence(words)
 
 
 def test_a_model_without_word_confidences_cannot_be() -> None:

@@ -1,6 +1,7 @@
 """Exported captioners: the package's captions without torch, from folders of every precision."""
 
 import json
+import logging
 import os
 import pickle
 import shutil
@@ -28,7 +29,7 @@ from captioner.caption.folder import save_model
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.errors import UserError
-from captioner.onnx.export import export_captioner
+from captioner.onnx.export import _plain_and_quiet, export_captioner
 from captioner.vision.encoder_families import NetworkConfig, TorchvisionEncoder
 from captioner.vision.preprocessing import Preprocessing
 
@@ -112,6 +113,17 @@ def test_torchvisions_encoders_are_exported_as_they_compute(
     pixels = torch.rand(3, 3, size, size)  # Batches of 2 and 1.
     found = torch.from_numpy(captioner.onnx.load(tmp_path).encode(pixels.numpy()))
     torch.testing.assert_close(found, model.encode(pixels), rtol=1e-3, atol=1e-3)
+
+
+def test_a_programs_logging_is_as_before_an_export() -> None:
+    for level, within in ((logging.NOTSET, logging.WARNING), (logging.ERROR, logging.ERROR)):
+        logging.disable(level)
+        try:
+            with _plain_and_quiet():
+                assert logging.root.manager.disable == within
+            assert logging.root.manager.disable == level
+        finally:
+            logging.disable(logging.NOTSET)
 
 
 def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) -> None:

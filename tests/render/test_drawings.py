@@ -139,6 +139,12 @@ def test_highlight_walks_through_the_words() -> None:
     spans = [_highlighted_columns(frame) for frame in drawn]
     for before, after in itertools.pairwise(spans):
         assert (before.min() < after.min(), before.max() < after.max()) == (True, True)
+    sure = [0.5, None, 0.9, 0.1, None, 1.0]
+    likely = [
+        np.asarray(each) for each in frames(PHOTO, SIX, attention(6), REGION, probabilities=sure)
+    ]
+    below = [each[drawn[0].height - MARGIN :] for each in likely]
+    assert [(each < 200).any() for each in below] == [share is not None for share in sure]
     unsure = np.asarray(frames(PHOTO, SIX, attention(6), REGION, doubt="not sure")[0])
     above = drawn[0].height - MARGIN
     assert (np.asarray(drawn[0])[:above] == unsure[:above]).all()
