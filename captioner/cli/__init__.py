@@ -1,1 +1,1 @@
-"""The command line."""
+"""Commands: options, messages and files. What they do is in the other rooms."""

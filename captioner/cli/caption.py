@@ -7,7 +7,7 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
@@ -26,7 +26,9 @@ from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
+    from captioner.caption.photos import Captioned
     from captioner.cli.output_options import OutputOptions
+    from captioner.vision.images import ImageSource
 
 DESCRIPTION = """\
 Captions photos. Every word has an attention map, which can be drawn.
@@ -83,68 +85,34 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths, standard_input = _read_paths(arguments)
 
-    from captioner.caption.photos import Captioned, caption_photos
     from captioner.cli.outputs import opened_outputs
-    from captioner.models import load, load_translation
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
-    from captioner.tables import pyarrow_library
     from captioner.vision.shards import find_photos
 
-    if arguments.format:
-        formatted(arguments.format, dict.fromkeys(FIELDS))
-    end = "\n"
-    if arguments.null:
-        end = "\0"
-        assert isinstance(sys.stdout, io.TextIOWrapper)
-        sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
-    if arguments.decoding_seconds is not None:
-        from captioner.vision.decoding_process import DecodingPool
-
-        DecodingPool.seconds = arguments.decoding_seconds
     options = output_options(arguments)
-    if arguments.translator and not options.language:
-        raise UserError("--translator needs --language, and not en, of which captions are")
-    if arguments.parquet:
-        pyarrow_library()  # Before the first caption.
+    _check_options(arguments, options)
     passed_over: Counter[str] = Counter()
     photos, failures = find_photos(paths, passed_over)
     if standard_input is not None:
         photos["-"] = standard_input
     options = replace(options, model=pinned(options.model))
-    is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
     is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
-    failed, batch_size = 0, arguments.batch_size
+    is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
+    print_item = _printer(arguments, is_alone)
+    failed = 0
     with opened_outputs(options, photos) as outputs:
-        if passed_over and not arguments.quiet:
-            kinds = (counted(number, kind) for kind, number in passed_over.most_common())
-            report(f"not read: {', '.join(kinds)}")
-        if outputs.finished and not arguments.quiet:
-            done = len(outputs.finished)
-            report(f"{done:,} of {len(photos):,} photos are captioned already")
+        if not arguments.quiet:
+            _report_left_out(passed_over, len(outputs.finished), len(photos))
         remaining = outputs.remaining
-        captioned: Iterator[Captioned | Failed] = iter(())
-        if remaining:
-            from captioner.devices import fast_device
-
-            machine = fast_device(arguments.device), arguments.precision
-            translate = None
-            if options.language:
-                translate = load_translation(options.language, arguments.translator, *machine)
-            model = load(options.model, *machine)
-            search = shared.search_options(arguments, model.search)
-            captioned = caption_photos(model, remaining.items(), search, batch_size, translate)
-        shown = len(remaining) > batch_size and not arguments.quiet
+        captioned = _captioned(arguments, options, remaining)
+        is_shown = len(remaining) > arguments.batch_size and not arguments.quiet
         total = len(failures) + len(remaining)
-        with progress_bar("captioning", total, "photos", shown=shown) as progress:
+        with progress_bar("captioning", total, "photos", shown=is_shown) as progress:
             for drawn in in_background(outputs.draw, chain(failures, captioned), outputs.workers):
-                item = drawn.item
-                is_printed = not is_quiet and item.name not in outputs.finished
                 with progress.external_write_mode():
-                    if is_printed and not isinstance(item, Failed):
-                        name = item.name if arguments.null else on_a_line(item.name)
-                        for line in caption_lines(name, item.caption, is_alone, arguments.format):
-                            print(line, end=end, flush=True)
+                    if not is_quiet and drawn.item.name not in outputs.finished:
+                        print_item(drawn.item)
                     if reason := outputs.add(drawn):
                         failed += 1
                         report(reason)
@@ -154,11 +122,72 @@ def run(arguments: argparse.Namespace) -> int:
     return 2 if failed else 0
 
 
+def _check_options(arguments: argparse.Namespace, options: OutputOptions) -> None:
+    """Refuse what would fail at the first caption, and set the time to decode a photo."""
+    if arguments.format:
+        formatted(arguments.format, dict.fromkeys(FIELDS))
+    if arguments.decoding_seconds is not None:
+        from captioner.vision.decoding_process import DecodingPool
+
+        DecodingPool.seconds = arguments.decoding_seconds
+    if arguments.translator and not options.language:
+        raise UserError("--translator needs --language, and not en, of which captions are")
+    if arguments.parquet:
+        from captioner.tables import pyarrow_library
+
+        pyarrow_library()
+
+
+def _report_left_out(passed_over: Counter[str], finished: int, photos: int) -> None:
+    """Report files that are no photos, and photos that are captioned already."""
+    if passed_over:
+        kinds = (counted(number, kind) for kind, number in passed_over.most_common())
+        report(f"not read: {', '.join(kinds)}")
+    if finished:
+        report(f"{finished:,} of {photos:,} photos are captioned already")
+
+
+def _captioned(
+    arguments: argparse.Namespace, options: OutputOptions, photos: Mapping[str, ImageSource]
+) -> Iterator[Captioned | Failed]:
+    """Load the models, unless there are no photos, and caption."""
+    from captioner.caption.photos import caption_photos
+    from captioner.devices import fast_device
+    from captioner.models import load, load_translation
+
+    if not photos:
+        return iter(())
+    device, precision = fast_device(arguments.device), arguments.precision
+    translate = None
+    if options.language:
+        translate = load_translation(options.language, arguments.translator, device, precision)
+    model = load(options.model, device, precision)
+    search = shared.search_options(arguments, model.search)
+    return caption_photos(model, photos.items(), search, arguments.batch_size, translate)
+
+
+def _printer(arguments: argparse.Namespace, is_alone: bool) -> Callable[[Captioned | Failed], None]:
+    """Prints the captions of a photo; lines end in NUL for --null."""
+    end = "\n"
+    if arguments.null:
+        end = "\0"
+        assert isinstance(sys.stdout, io.TextIOWrapper)
+        sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+
+    def print_item(item: Captioned | Failed) -> None:
+        if not isinstance(item, Failed):
+            name = item.name if arguments.null else on_a_line(item.name)
+            for line in caption_lines(name, item.caption, is_alone, arguments.format):
+                print(line, end=end, flush=True)
+
+    return print_item
+
+
 def output_options(arguments: argparse.Namespace) -> OutputOptions:
     """The options that say where captions go."""
     from captioner.cli.output_options import OutputOptions  # It imports Pillow.
 
-    values = {each.name: getattr(arguments, each.name) for each in fields(OutputOptions)}
+    values = {field.name: getattr(arguments, field.name) for field in fields(OutputOptions)}
     language = language_tag(arguments.language or ENGLISH, "--language")
     return OutputOptions(**{**values, "language": None if is_english(language) else language})
 

@@ -114,8 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from captioner.evaluation.score import score_model
 
-    options = {"results": arguments.save_results, "scorer": _scorer(arguments)}
-    return _score_photos(arguments, score_model, **options)
+    return _score_photos(
+        arguments, score_model, results=arguments.save_results, scorer=_scorer(arguments)
+    )
 
 
 def run_score(arguments: argparse.Namespace) -> int:
@@ -132,8 +133,8 @@ def run_score(arguments: argparse.Namespace) -> int:
 def _scorer(arguments: argparse.Namespace) -> Scorer:
     from captioner.evaluation.score import Scorer
 
-    names = {each.name for each in fields(Scorer) if each.init}
-    return Scorer(**{name: each for name, each in vars(arguments).items() if name in names})
+    names = {field.name for field in fields(Scorer) if field.init}
+    return Scorer(**{name: value for name, value in vars(arguments).items() if name in names})
 
 
 def run_maps(arguments: argparse.Namespace) -> int:
@@ -166,26 +167,35 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count {arguments.count} is not at least 1")
     model = load(pinned(arguments.model), fast_device(arguments.device), arguments.precision)
-    problems, is_generated = Problems(arguments.on_problem), arguments.format == "shapes"
+    problems = Problems(arguments.on_problem)
+    is_generated = arguments.format == "shapes"
     if is_generated:
         config = shapes.ShapesConfig(image_size=model.preprocessing.size)
         pictures = shapes.generate(arguments.count or 500, shapes.UNSEEN_SEED, config)
         photos = shapes.shapes_examples(pictures)
         if "grounding" in options:
-            names = [each.image_id for each in photos]
+            names = [photo.image_id for photo in photos]
             options["grounding"] = shapes.shapes_grounding(dict(zip(names, pictures, strict=True)))
     elif arguments.annotations:
-        source = (arguments.annotations, arguments.images, [arguments.split])
-        photos = read_splits(arguments.format, *source, problems)[0][: arguments.count]
+        splits = [arguments.split]
+        photos = read_splits(
+            arguments.format, arguments.annotations, arguments.images, splits, problems
+        )[0][: arguments.count]
     else:
         files = photo_files([arguments.images])[: arguments.count]
         photos = [Example(str(file), file) for file in files]
     for sentence in problems.sentences:
         report(sentence)
     left_out: dict[str, str] = {}
-    options |= {"left_out": left_out if arguments.on_problem == "skip" else None}
-    options |= {"search": shared.search_options(arguments, model.search), "exact": is_generated}
-    scores = score(model, photos, batch_size=arguments.batch_size, **options)
+    scores = score(
+        model,
+        photos,
+        batch_size=arguments.batch_size,
+        left_out=left_out if arguments.on_problem == "skip" else None,
+        search=shared.search_options(arguments, model.search),
+        exact=is_generated,
+        **options,
+    )
     for reason in left_out.values():
         report(reason)
     if left_out:

@@ -120,14 +120,17 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
 
     splits = (arguments.training_split, *arguments.split)
     problems = {split: Problems(arguments.on_problem) for split in splits}
-    source = (arguments.format, arguments.annotations, arguments.images)
-    examples = {split: read_splits(*source, [split], each)[0] for split, each in problems.items()}
+    examples = {}
+    for split in splits:
+        examples[split] = read_splits(
+            arguments.format, arguments.annotations, arguments.images, [split], problems[split]
+        )[0]
     for sentence in dict.fromkeys(chain.from_iterable(p.sentences for p in problems.values())):
         report(sentence)
     results = folder.parent / RESULTS  # Of the photos that chose the epoch, in a run.
     if folder.name == MODEL and results.is_file():
-        given = {each.name for split in arguments.split for each in examples[split]}
-        if chosen := len(given & read_results(results).keys()):
+        names = {photo.name for split in arguments.split for photo in examples[split]}
+        if chosen := len(names & read_results(results).keys()):
             photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
             advice = "its confidence may be too high; give photos that training did not use"
             report(f"{photos} chose the epoch of this model: {advice}")

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
 from captioner.cli.program import on_a_line, report
@@ -180,8 +179,8 @@ def add_outputs(add: Add, json: str = "write the scores", csv: str = "") -> None
 
 def check_outputs(arguments: argparse.Namespace, *options: str) -> None:
     """`check_files` of options that name files to write, such as `--json`."""
-    given = [(option, getattr(arguments, option[2:].replace("-", "_"))) for option in options]
-    check_files([(option, path) for option, path in given if path is not None], arguments.overwrite)
+    paths = [(option, getattr(arguments, option[2:].replace("-", "_"))) for option in options]
+    check_files([(option, path) for option, path in paths if path is not None], arguments.overwrite)
 
 
 def check_files(
@@ -215,8 +214,9 @@ def write_scores(
     scores: Any, arguments: argparse.Namespace, problems: Sequence[Problems] = ()
 ) -> int:
     """Report problems, print the table of scores, write --json and --csv; 2 if there are any."""
-    for sentence in chain.from_iterable(each.sentences for each in problems):
-        report(sentence)
+    for collected in problems:
+        for sentence in collected.sentences:
+            report(sentence)
     print(scores.table(), flush=True)
     if arguments.json:
         write_json(arguments.json, scores.to_dict())

@@ -51,6 +51,9 @@ signatures; with --source also BLEU against the length of the source.
   captioner score-translations found.de val.de --source val.en --json out.json
 """
 
+NO_SCORES = "\t"
+"""In place of the score and the log-probability of a line that cannot be read."""
+
 _AT_ONCE = (".json", ".html", ".htm")
 """Suffixes of alignments in one file; the others are of pictures, one a line."""
 
@@ -145,10 +148,13 @@ def run(arguments: argparse.Namespace) -> int:
                 if error:
                     failed = True
                     report(f"{where}: {error}")
-                for rank, each in enumerate((translation, *translation.alternatives), start=1):
-                    numbers = "\t" if error else f"{each.score:.4f}\t{each.log_probability:.4f}"
-                    row = f"{number}\t{rank}\t{numbers}\t{each.text}"
-                    print(each.text if search.n_best == 1 else row, flush=True)
+                versions = (translation, *translation.alternatives)
+                for rank, version in enumerate(versions, start=1):
+                    row = version.text
+                    if search.n_best > 1:
+                        scores = f"{version.score:.4f}\t{version.log_probability:.4f}"
+                        row = f"{number}\t{rank}\t{NO_SCORES if error else scores}\t{row}"
+                    print(row, flush=True)
                 _report_cuts(where, translation.truncated, translation.cut, search)
                 if translation.doubt:
                     report(f"{where}: {translation.doubt}")
@@ -186,17 +192,19 @@ def run_score(arguments: argparse.Namespace) -> int:
 
     problems = Problems(arguments.on_problem)
     source, references = arguments.source, arguments.references
-    options = (arguments.lower_case, problems)
+    lower_case = arguments.lower_case
     if hasattr(arguments, "model"):
         device = fast_device(arguments.device)
         translator = load_translator(arguments.model, device, arguments.precision)
         search = shared.search_options(arguments, translator.search)
-        batch = arguments.batch_size
-        scores = score_translator(translator, source, references, search, batch, *options)
-        for line, each in scores.shortened.items():
-            _report_cuts(f"{source}, line {line}", each.truncated, each.cut, search)
+        batch_size = arguments.batch_size
+        scores = score_translator(
+            translator, source, references, search, batch_size, lower_case, problems
+        )
+        for line, shortened in scores.shortened.items():
+            _report_cuts(f"{source}, line {line}", shortened.truncated, shortened.cut, search)
     else:
-        scores = score_hypotheses(arguments.translations, references, source, *options)
+        scores = score_hypotheses(arguments.translations, references, source, lower_case, problems)
     return shared.write_scores(scores, arguments, [problems])
 
 

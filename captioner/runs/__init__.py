@@ -1,1 +1,1 @@
-"""Training runs: from a config to a trained model."""
+"""Runs: from a config to a trained model in a folder. Not here: loops (`training`), networks."""

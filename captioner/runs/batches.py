@@ -39,11 +39,8 @@ _coco_synonyms = cache(read_synonyms)
 Item = TypeVar("Item")
 Batch = TypeVar("Batch")
 
-Place = tuple[int, int]
-"""An epoch, and the number of a batch in it."""
-
-_Key = tuple[Sequence[int], int, list[Item], Place]
-"""Parts of a batch, of how many, its examples, and its place."""
+Place = tuple[int, int]  # An epoch, and the number of a batch in it.
+_Key = tuple[Sequence[int], int, list[Item], Place]  # Parts, of how many, of which examples.
 
 
 class DividedBatches(ABC, Generic[Item, Batch]):
@@ -143,20 +140,25 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
     def _part(
         self, examples: list[tuple[int, int]], part: int, part_count: int, place: Place
     ) -> CaptioningBatch:
-        settings, (epoch, number) = self.recipe.training, place
+        settings = self.recipe.training
+        epoch, number = place
         all_rows = [row for row, _ in examples]
         order: Sequence[int] = range(len(all_rows))  # Lengths are spread evenly.
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
             distinct = list(dict.fromkeys(all_rows))
             order = [distinct.index(row) for row in all_rows]
-        chosen = [each for each, turn in enumerate(order) if turn % part_count == part]
-        share, chosen = len(chosen) / len(examples), chosen or [0]
-        captions = [self.vocabulary.encode(self._words(*examples[each])) for each in chosen]
+        chosen = [index for index, turn in enumerate(order) if turn % part_count == part]
+        share = len(chosen) / len(examples)
+        chosen = chosen or [0]
+        captions = []
+        for index in chosen:
+            row, number_in_photo = examples[index]
+            captions.append(self.vocabulary.encode(self._words(row, number_in_photo)))
         inputs, targets, mask = collate_captions(captions)  # (B, T)
         # One generator a batch, so that a resumed epoch draws the same numbers.
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
         source, photos = self.rows.read(torch.tensor(all_rows), chosen, generator)
-        rows = torch.tensor([all_rows[each] for each in chosen])  # (B,)
+        rows = torch.tensor([all_rows[index] for index in chosen])  # (B,)
         return CaptioningBatch(
             source,
             inputs,
@@ -190,11 +192,12 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
     def _coverage(self, row: int, category: str) -> np.ndarray[Any, Any] | float:
         """The share (L,) of each place inside a category's objects in a photo; 0 if it has none."""
         assert self.instances is not None
-        image, cells = self.examples[row].image_id, None
-        target = self.instances.target(image, category) if image in self.instances else None
-        if target is not None:
-            region = self.recipe.preprocessing.region(*target.size)
-            cells = target_cells(target, target.size, region, self.map_shape)
+        photo = self.examples[row].image_id
+        target = self.instances.target(photo, category) if photo in self.instances else None
+        if target is None:
+            return 0.0
+        region = self.recipe.preprocessing.region(*target.size)
+        cells = target_cells(target, target.size, region, self.map_shape)
         return 0.0 if cells is None else cells.coverage.ravel().astype(np.float32)  # (L,)
 
 

@@ -28,12 +28,7 @@ from captioner.runs.photos import CaptionData, read_data
 from captioner.runs.rewards import CaptionReward
 from captioner.runs.rows import PixelRows, StoredRows
 from captioner.runs.start_model import WORDS, Start, start_of
-from captioner.runs.validation_scores import (
-    RESULTS,
-    START_RESULTS,
-    doubt_of_gain,
-    scores_of,
-)
+from captioner.runs.validation_scores import RESULTS, START_RESULTS, doubt_of_gain, scores_of
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
 from captioner.vision.encoder_families import RANDOM

@@ -65,12 +65,10 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
         examples = shapes_examples(pictures)
         return examples[count:], examples[:count], []
     assert data.annotations is not None  # Checked by DataConfig.
+    other_file = data.validation_annotations
     files = [(data.annotations, [data.train, data.validation])]
-    if data.validation_annotations is not None:
-        files = [
-            (data.annotations, [data.train]),
-            (data.validation_annotations, [data.validation]),
-        ]
+    if other_file is not None:
+        files = [(data.annotations, [data.train]), (other_file, [data.validation])]
     examples_of_splits, sentences = [], []
     for file, splits in files:
         problems = Problems(
@@ -78,7 +76,7 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
             skipping=IN_TRAINING,
             naming_images="--set data.images=...",
             by_captioner=data.captions_by_captioner,
-            draws_splits=data.validation_annotations is None,
+            draws_splits=other_file is None,
         )
         examples_of_splits += read_splits(data.format, file, data.images, splits, problems)
         sentences += problems.sentences

@@ -81,9 +81,10 @@ def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     Fields left out come from the model of `start_from`, or of `encoder.weights`; not those of an
     encoder of another name or a decoder of another kind.
     """
-    eyes, names = mapping.get("encoder", {}).get("weights"), ["encoder", "preprocessing"]
-    start = mapping.get("start_from")
-    for source, sections in ((eyes, names), (start, [*names, "decoder", "search"])):
+    weights = mapping.get("encoder", {}).get("weights")
+    of_encoder = ["encoder", "preprocessing"]
+    of_start = [*of_encoder, "decoder", "search"]
+    for source, sections in ((weights, of_encoder), (mapping.get("start_from"), of_start)):
         with contextlib.suppress(UserError):  # Of something missing, which its reader names.
             folder = model_folder(source) if isinstance(source, str) else None
             if folder is None or kind_of(folder) != "captioner":
@@ -91,9 +92,10 @@ def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
             model = to_mapping(read_config(folder))
             model["encoder"]["weights"] = str(folder)
             for name in sections:
-                own, field = mapping.get(name, {}), {"encoder": "name", "decoder": "kind"}.get(name)
-                if field is None or own.get(field) in (None, model[name][field]):
-                    mapping = {**mapping, name: {**model[name], **own}}
+                section = mapping.get(name, {})
+                field = {"encoder": "name", "decoder": "kind"}.get(name)
+                if field is None or section.get(field) in (None, model[name][field]):
+                    mapping = {**mapping, name: {**model[name], **section}}
     return mapping
 
 
@@ -110,14 +112,15 @@ def with_encoder_sections(mapping: dict[str, Any]) -> dict[str, Any]:
         return mapping
     config = family.config.model_validate({"name": encoder["name"]} if "name" in encoder else {})
     published = family.encoder.published_preprocessing(config)
-    own, size = to_mapping(published), preprocessing.get("size")
+    defaults = to_mapping(published)
+    size = preprocessing.get("size")
     if isinstance(size, int) and preprocessing.get("resize", published.resize) == "crop":
-        own["resize_shorter"] = published.resize_shorter * size // published.size
+        defaults["resize_shorter"] = published.resize_shorter * size // published.size
     if "memory_size" not in decoder:
         has_one_size = hasattr(family.encoder, "annotation_size")
         sized = family.encoder if has_one_size else make_encoder(config)
         decoder = {**decoder, "memory_size": sized.annotation_size}
-    return {**mapping, "decoder": decoder, "preprocessing": {**own, **preprocessing}}
+    return {**mapping, "decoder": decoder, "preprocessing": {**defaults, **preprocessing}}
 
 
 def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:

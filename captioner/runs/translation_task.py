@@ -166,18 +166,19 @@ class TranslationTask:
     def __init__(self, recipe: TranslationRecipe, folder: Path, resumed: bool) -> None:
         """Read the text, learn the vocabularies and make the translator with its first weights."""
         sacrebleu_metrics()  # Its package may be missing.
-        self.recipe, start = recipe, None
-        texts = read_texts(recipe.data)
-        (training, _), (validation, _) = texts
+        self.recipe = recipe
+        (training, training_problems), (validation, validation_problems) = read_texts(recipe.data)
         self.validation = validation[: recipe.validation.sentences or None]
+        start = None
+        if recipe.start_from is not None and not resumed:
+            start = load_translator(model_folder(recipe.start_from))
+            if (start.source is start.target) != recipe.text.joint:
+                joint = str(start.source is start.target).lower()
+                raise UserError(f"text.joint should be {joint}, as in start_from")
         if resumed:
             source, target = load_vocabularies(folder, recipe.text.joint)
-        elif recipe.start_from is not None:
-            start = load_translator(model_folder(recipe.start_from))
+        elif start is not None:
             source, target = start.source, start.target
-            if (source is target) != recipe.text.joint:
-                joint = str(source is target).lower()
-                raise UserError(f"text.joint should be {joint}, as in start_from")
         else:
             source, target = learn_vocabularies(training, recipe.text)
         torch.manual_seed(recipe.training.seed)
@@ -198,10 +199,13 @@ class TranslationTask:
         )
         self.loss = TranslationLoss(model, recipe.objective)
         self.examples, cut = encode_pairs(training, source, target, length)
-        self.data = []
-        for name, (pairs, problems) in zip(("training", "validation"), texts, strict=True):
-            self.data += [f"{name}: {len(pairs):,} pairs of sentences", *problems.sentences]
-        self.data.append(f"vocabulary: {len(source):,} source and {len(target):,} target tokens")
+        self.data = [
+            f"training: {len(training):,} pairs of sentences",
+            *training_problems.sentences,
+            f"validation: {len(validation):,} pairs of sentences",
+            *validation_problems.sentences,
+            f"vocabulary: {len(source):,} source and {len(target):,} target tokens",
+        ]
         print("\n".join(self.data))
         if cut:
             print(
@@ -253,11 +257,16 @@ class TranslationTask:
 def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
     """The training and the validation pairs, each with the problems of the skipped ones."""
     if data.format == "numbers":
-        train, count = data.numbers.train, data.numbers.train + data.numbers.validation
-        pairs = number_pairs(count, data.numbers.seed, largest=data.numbers.largest)
-        return [(pairs[:train], Problems()), (pairs[train:], Problems())]
-    files = (data.source, data.target), (data.validation_source, data.validation_target)
-    return [read_parallel(*cast(tuple[Path, Path], sides), data.on_problem) for sides in files]
+        numbers = data.numbers
+        pairs = number_pairs(
+            numbers.train + numbers.validation, numbers.seed, largest=numbers.largest
+        )
+        return [(pairs[: numbers.train], Problems()), (pairs[numbers.train :], Problems())]
+    files = [(data.source, data.target), (data.validation_source, data.validation_target)]
+    return [  # ParallelData has checked that they are there.
+        read_parallel(cast(Path, source), cast(Path, target), data.on_problem)
+        for source, target in files
+    ]
 
 
 def learn_vocabularies(

@@ -25,7 +25,8 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
 
     `exact match` is the share of captions that equal one of their references word for word.
     """
-    metrics = evaluate_captions(list(captions), [each.captions for each in examples]).to_dict()
+    references = [example.captions for example in examples]
+    metrics = evaluate_captions(list(captions), references).to_dict()
     scores = {name: metrics[name] for name in (*SCORES[:-1], "brevity_penalty")}
     # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
     exact = [
@@ -40,14 +41,15 @@ def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> st
     """A sentence if chance explains what a run's best epoch gained over its start; else ""."""
     if not os.path.exists(folder / START_RESULTS):
         return ""
-    references = [each.captions for each in validation]
-    before, after = (
-        evaluate_captions([said[each.name] for each in validation], references)
-        for said in (read_results(folder / name) for name in (START_RESULTS, RESULTS))
-    )
-    found = compare(after.metrics, before.metrics)
-    name = score if score in found else "CIDEr-D"
-    gain, words = found[name], found["word-precision"]
+    references = [example.captions for example in validation]
+    metrics = {}
+    for file in (RESULTS, START_RESULTS):
+        captions = read_results(folder / file)
+        in_order = [captions[example.name] for example in validation]
+        metrics[file] = evaluate_captions(in_order, references).metrics
+    comparisons = compare(metrics[RESULTS], metrics[START_RESULTS])
+    name = score if score in comparisons else "CIDEr-D"
+    gain, words = comparisons[name], comparisons["word-precision"]
     is_few = len(references) < FEW_IMAGES
     if gain.difference > 0 and gain.p_bootstrap < 1 - CONFIDENCE and not is_few:
         return ""

@@ -1,1 +1,4 @@
-"""One training loop for every model, with checkpoints that resume to the same numbers."""
+"""One training loop for every model, whose checkpoints resume to the same numbers.
+
+Not here: which model it is, and its data.
+"""

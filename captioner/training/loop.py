@@ -167,7 +167,10 @@ class _Run:
         """Make the rest of an epoch's steps, validate, log and save a checkpoint."""
         config, position = self.config, self.position
         self.model.train()
-        with self._progress_bar() as progress, closing(self._batches()) as batches:
+        epoch, done = position.epoch + 1, position.step_in_epoch
+        name, is_shown = f"epoch {epoch}/{config.epochs}", self.engine.is_main
+        bar = progress_bar(name, len(self.data), "steps", done, is_shown)
+        with bar as progress, closing(self._batches()) as batches:
             for parts in batches:
                 self._set_learning_rate(position.step)
                 self.stepper.make(parts)
@@ -178,7 +181,6 @@ class _Run:
                 self._save_or_stop()
             means = self._mean_reports()
             progress.set_postfix_str(f"loss {means['train_loss']:.3f}", refresh=False)
-        epoch = position.epoch + 1
         rate = self.optimizer.param_groups[0]["lr"]
         record = {"epoch": epoch, "step": position.step, "learning_rate": rate, **means}
         is_due = epoch % config.validate_every == 0 or epoch == config.epochs
@@ -240,11 +242,6 @@ class _Run:
             best = " (best)" if is_best else ""
             print(f"{when}: {', '.join(listed)}{best}", flush=True)
         return scores
-
-    def _progress_bar(self) -> Any:
-        name = f"epoch {self.position.epoch + 1}/{self.config.epochs}"
-        done, is_shown = self.position.step_in_epoch, self.engine.is_main
-        return progress_bar(name, len(self.data), "steps", done, is_shown)
 
     def _batches(self) -> Generator[list[Any], None, None]:
         """This process's parts of each batch that the epoch has left."""
