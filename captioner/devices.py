@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from captioner.errors import UserError
 
@@ -75,3 +75,9 @@ def has_bfloat16(device: torch.device) -> bool:
         return False
     # It also says yes for AVX-512 without bfloat16, where oneDNN emulates.
     return torch.cpu._is_avx512_bf16_supported() or not torch.cpu._is_avx512_supported()
+
+
+def empty_embedding(words: int, size: int) -> nn.Embedding:
+    """An embedding (V, E) whose weights are not drawn: on `meta` that imports torch's compiler."""
+    weights = torch.empty(words, size)
+    return nn.Embedding.from_pretrained(weights, freeze=False)  # type: ignore[no-untyped-call, no-any-return]

@@ -52,7 +52,8 @@ class Standardisation(nn.Module):
 
     def fit(self, photos: Iterable[Tensor]) -> None:
         """Estimate mean and deviation from batches (B, L, D); no deviation is nearly 0."""
-        count, (total, squares) = 0, torch.zeros(2, len(self.mean), dtype=torch.float64)  # (D,)
+        count = 0
+        total, squares = torch.zeros(2, len(self.mean), dtype=torch.float64)  # (D,) each
         for vectors in photos:
             flat = vectors.detach().flatten(end_dim=1).cpu().double()  # (B * L, D)
             count += len(flat)
@@ -102,12 +103,6 @@ class CaptionDecoder(nn.Module, Decoder):
             ones = torch.ones_like(annotations[:, :1])  # (B, 1, D)
             annotations = annotations * functional.dropout(ones, self.config.memory_dropout)
         return annotations
-
-
-def empty_embedding(words: int, size: int) -> nn.Embedding:
-    """An embedding (V, E) whose weights are not drawn: on `meta` that imports torch's compiler."""
-    weights = torch.empty(words, size)
-    return nn.Embedding.from_pretrained(weights, freeze=False)  # type: ignore[no-untyped-call, no-any-return]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy
+import numpy as np
 from PIL import Image
 
 from captioner.errors import UserError
@@ -67,7 +67,7 @@ class Caption:
     words: tuple[str, ...] = field(repr=False)
     log_probability: float
     word_log_probabilities: tuple[float, ...] = field(repr=False)
-    attention: Tensor | numpy.ndarray[Any, Any] = field(compare=False, repr=False)
+    attention: Tensor | np.ndarray[Any, Any] = field(compare=False, repr=False)
     region: Region | None = field(default=None, repr=False)
     alternatives: tuple[Caption, ...] = field(default=(), repr=False)
     score: float | None = None
@@ -84,12 +84,15 @@ class Caption:
     @property
     def doubt(self) -> str:
         """A note on low confidence; empty otherwise."""
-        return phrases(ENGLISH).not_sure if self.sure is False else ""
+        return self._doubt(ENGLISH)
 
     @property
     def drawn_doubt(self) -> str:
         """`doubt` in the caption's language, for drawings and pages."""
-        return phrases(self.language or ENGLISH).not_sure if self.sure is False else ""
+        return self._doubt(self.language or ENGLISH)
+
+    def _doubt(self, language: str) -> str:
+        return phrases(language).not_sure if self.sure is False else ""
 
     def of_photo(self, photo: ImageSource | None, region: Region) -> Caption:
         """The caption, and its alternatives, with their photo and region."""
@@ -105,9 +108,13 @@ class Caption:
 
     def gif(self, path: str | os.PathLike[str], strength: float = 0.8) -> None:
         """Animate the photo, one frame a word."""
+        photo, words, attention, region = self.drawn()
         save_gif(
             path,
-            *self.drawn(),
+            photo,
+            words,
+            attention,
+            region,
             strength,
             doubt=self.drawn_doubt,
             probabilities=self.word_confidence,
@@ -119,8 +126,12 @@ class Caption:
 
     def panels(self, title: str = "", strength: float = 0.8) -> Image.Image:
         """The picture that `overlay` writes."""
+        photo, words, attention, region = self.drawn()
         return panels(
-            *self.drawn(),
+            photo,
+            words,
+            attention,
+            region,
             title=title,
             doubt=self.drawn_doubt,
             probabilities=self.word_confidence,
@@ -131,18 +142,18 @@ class Caption:
     def page_item(self, title: str = "") -> PageItem:
         """The part of a page that `html` writes."""
         photo, _, _, region = self.drawn()
-        captions = []
-        for each in (self, *self.alternatives):
-            if each.words:
-                drawn = PageCaption(
-                    each.words,
-                    each.attention,
-                    each.drawn_doubt,
-                    each.language or ENGLISH,
-                    each.confidence,
-                    each.word_confidence,
-                )
-                captions.append(drawn)
+        captions = [
+            PageCaption(
+                words=caption.words,
+                attention=caption.attention,
+                doubt=caption.drawn_doubt,
+                language=caption.language or ENGLISH,
+                confidence=caption.confidence,
+                word_confidence=caption.word_confidence,
+            )
+            for caption in (self, *self.alternatives)
+            if caption.words
+        ]
         return PageItem.of(photo, region, captions, title)
 
     def drawn(self) -> tuple[Image.Image, tuple[str, ...], Any, Region]:
@@ -153,9 +164,10 @@ class Caption:
         if not isinstance(photo, Image.Image):
             photo = load_image(photo, sufficient_side=DRAWN_SIDE)
         width, height = original_size(photo)
-        across, down = photo.width / width, photo.height / height
+        scale_x = photo.width / width
+        scale_y = photo.height / height
         left, top, right, bottom = self.region
-        region = left * across, top * down, right * across, bottom * down
+        region = left * scale_x, top * scale_y, right * scale_x, bottom * scale_y
         return photo, self.words, self.attention, region
 
     def to_dict(self) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def describe(captioner: Captioner, folder: Path) -> str:
     for name, fields in _sections(captioner).items():
         count = ""
         if isinstance(part := getattr(captioner, name), nn.Module):
-            count = f"{sum(each.numel() for each in part.parameters()):,} parameters"
+            count = f"{sum(tensor.numel() for tensor in part.parameters()):,} parameters"
         sections[f"{name:<15}{count}".rstrip()] = flat(fields)
     return described(folder, facts, sections, captioner.card)
 
@@ -165,4 +165,4 @@ def _sections(captioner: Captioner) -> dict[str, dict[str, Any]]:
     names = [name for name in ModelConfig.model_fields if name != "format"]
     parts = {name: getattr(captioner, name) for name in names}
     configs = {name: getattr(part, "config", part) for name, part in parts.items()}
-    return {name: to_mapping(each) for name, each in configs.items() if each is not None}
+    return {name: to_mapping(config) for name, config in configs.items() if config is not None}

@@ -92,10 +92,9 @@ class ObjectiveConfig(Config):
 
 
 class CaptioningBatch(NamedTuple):
-    """The batch of one training step.
+    """The batch of one training step; `PhotoBatch` where the encoder is trained too.
 
-    source: annotation vectors (P, L, D), or preprocessed photos (P, 3, height, width) where the
-        encoder is trained too; P = B without `photos`.
+    source: annotation vectors (P, L, D); P = B without `photos`.
     inputs: (B, T) fed words, `<start>` first. targets: (B, T) words to predict, `<end>` last.
     mask: (B, T) boolean, False for padding.
     seed: of all draws.
@@ -128,13 +127,26 @@ class CaptioningBatch(NamedTuple):
         return self._replace(**moved)
 
     def annotations(self, encoder: Encoder | None) -> Tensor:
-        """The annotation vectors (B, L, D). encoder: None where `source` has them already."""
-        vectors: Tensor = self.source if encoder is None else encoder(self.source)  # (P, L, D)
+        """The annotation vectors (B, L, D) of the captions. encoder: of a `PhotoBatch`."""
+        return self._by_caption(self.source)
+
+    def _by_caption(self, vectors: Tensor) -> Tensor:
+        """Annotation vectors of photos (P, L, D) -> of captions (B, L, D)."""
         if self.photos is None:
             return vectors
         # The gradient of `index_select` is deterministic with several threads of a CPU.
-        on_cpu = vectors.device.type == "cpu"
-        return vectors.index_select(0, self.photos) if on_cpu else vectors[self.photos]
+        if vectors.device.type == "cpu":
+            return vectors.index_select(0, self.photos)
+        return vectors[self.photos]
+
+
+class PhotoBatch(CaptioningBatch):
+    """A batch whose `source` is preprocessed photos (P, 3, height, width)."""
+
+    def annotations(self, encoder: Encoder | None) -> Tensor:
+        """The annotation vectors (B, L, D) of the captions, with the encoder's gradient."""
+        assert encoder is not None
+        return self._by_caption(encoder(self.source))
 
 
 class CaptioningLoss(nn.Module):
@@ -148,7 +160,9 @@ class CaptioningLoss(nn.Module):
         super().__init__()
         assert decoder.config.selection == self.selection
         objective.check_selection(self.selection)
-        self.decoder, self.encoder, self.objective = decoder, encoder, objective
+        self.decoder = decoder
+        self.encoder = encoder
+        self.objective = objective
 
     def loss(self, batch: CaptioningBatch) -> dict[str, Tensor]:
         """The loss of a batch under the key `loss`, and quantities to report.
@@ -164,7 +178,8 @@ class CaptioningLoss(nn.Module):
         objective = self.objective
         memory = self.decoder.remember(annotations)
         forced = self.decoder(memory, self.fed_words(batch, memory).unsqueeze(1))  # K = 1
-        logits, weights = forced.logits.squeeze(1), forced.weights.squeeze(1)  # (B, T, V or L)
+        logits = forced.logits.squeeze(1)  # (B, T, V)
+        weights = forced.weights.squeeze(1)  # (B, T, L)
         smoothing = objective.label_smoothing
         loss, plain = cross_entropies(logits, batch.targets, batch.mask, smoothing)  # (B,) each
         if objective.doubly_stochastic > 0:
@@ -187,7 +202,8 @@ class CaptioningLoss(nn.Module):
         with a probability that rises with `progress`, by one drawn from the decoder's distribution
         after the words fed so far, in evaluation mode. No gradient passes through a drawn word.
         """
-        inputs, probability = batch.inputs, self.objective.scheduled_sampling * batch.progress
+        inputs = batch.inputs
+        probability = self.objective.scheduled_sampling * batch.progress
         if probability == 0:
             return inputs
         generator = torch.Generator(inputs.device).manual_seed(batch.seed ^ _SAMPLING_SEED)

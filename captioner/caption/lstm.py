@@ -6,7 +6,7 @@ Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -18,9 +18,9 @@ from captioner.attention.attention import Attention
 from captioner.attention.memory import Memory
 from captioner.attention.scores import AdditiveScore
 from captioner.attention.selection import Attended, HardSelection, SoftSelection
-from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig, empty_embedding
+from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig
 from captioner.decoding.protocol import Step, TeacherForced, select_rows
-from captioner.devices import at_least_float32
+from captioner.devices import at_least_float32, empty_embedding
 from captioner.schema import Fraction, Size
 
 
@@ -94,7 +94,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         mean = self._drop(memory.values.mean(dim=1, keepdim=True))  # (B, 1, D)
         hidden = torch.tanh(self.initial_hidden(mean))  # (B, 1, H)
         cell = torch.tanh(self.initial_cell(mean))  # (B, 1, H)
-        return DecoderState(memory, *map(at_least_float32, (hidden, cell)))
+        return DecoderState(memory, at_least_float32(hidden), at_least_float32(cell))
 
     def step(self, tokens: Tensor, state: object) -> Step:
         """Last words (B, K) and the state before them -> `Step` for the next words."""
@@ -162,11 +162,12 @@ class ShowAttendTellDecoder(CaptionDecoder):
             state = _lstm_update(state, gates)
             hidden_states.append(state.hidden)
             steps.append(attended)
-        fields: list[Any] = [
-            None if each[0] is None else torch.stack(each, dim=2)
-            for each in zip(*steps, strict=True)
-        ]  # (B, K, T, ...) each
-        return torch.stack(hidden_states, dim=2), Attended(*fields)
+        stacked = {
+            name: torch.stack([getattr(attended, name) for attended in steps], dim=2)
+            for name, first in steps[0]._asdict().items()
+            if first is not None
+        }  # (B, K, T, ...) each
+        return torch.stack(hidden_states, dim=2), Attended(**stacked)
 
     def _recur_on_cpu(
         self,

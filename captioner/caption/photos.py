@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, NamedTuple, overload
 
-import numpy
+import numpy as np
 from PIL import Image
 
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
@@ -49,7 +49,7 @@ class Prepared(NamedTuple):
     name: str
     photo: ImageSource
     region: Region
-    pixels: numpy.ndarray[Any, Any]
+    pixels: np.ndarray[Any, Any]
 
     def captioned(self, caption: Caption) -> Captioned:
         """The photo with its caption."""
@@ -94,15 +94,15 @@ class PhotoCaptioner(ABC):
         search: in place of the model's own. draws: of `source_of_draws`, by default a new one.
         """
         search = search or self.search
-        found = self.find_hypotheses(annotations, search, draws) if len(annotations) else ()
+        if not len(annotations):
+            return []
         captions = []
-        for hypotheses in found:
-            kept = hypotheses if search.cautious else hypotheses[: search.n_best]
+        for hypotheses in self.find_hypotheses(annotations, search, draws):
             best = []
-            for each in kept:
-                words = [self.vocabulary.words[token] for token in each.tokens]
-                terms = each.token_log_probabilities
-                best.append(self._caption(words, terms, each.attention, each.score))
+            for hypothesis in hypotheses if search.cautious else hypotheses[: search.n_best]:
+                words = [self.vocabulary.words[token] for token in hypothesis.tokens]
+                terms = hypothesis.token_log_probabilities
+                best.append(self._caption(words, terms, hypothesis.attention, hypothesis.score))
             if self.confidence is not None:
                 best = self.confidence.judge(best)
             if search.cautious:
@@ -115,7 +115,7 @@ class PhotoCaptioner(ABC):
         if self.confidence is None or self.confidence.words is None:
             raise UserError("'cautious' needs a model with word confidences: captioner calibrate")
         chosen = cautious_caption(captions, cache(self.is_sentence))
-        return [chosen, *(each for each in captions if each.text != chosen.text)]
+        return [chosen, *(caption for caption in captions if caption.text != chosen.text)]
 
     def is_sentence(self, words: tuple[str, ...]) -> bool:
         """Whether people wrote all n-grams of a caption; False of a model without n-grams."""
@@ -138,8 +138,14 @@ class PhotoCaptioner(ABC):
         self, words: Sequence[str], terms: Sequence[float], maps: Any, score: float | None = None
     ) -> Caption:
         """T words, T + 1 log-probabilities (the end's last), maps (T, L) -> a caption."""
-        maps, each = maps.reshape(-1, *self.map_shape), tuple(terms[: len(words)])
-        return Caption(sentence(words), tuple(words), sum(terms), each, maps, score=score)
+        return Caption(
+            text=sentence(words),
+            words=tuple(words),
+            log_probability=sum(terms),
+            word_log_probabilities=tuple(terms[: len(words)]),
+            attention=maps.reshape(-1, *self.map_shape),
+            score=score,
+        )
 
     @property
     def device(self) -> Any:
@@ -148,7 +154,9 @@ class PhotoCaptioner(ABC):
 
     def source_of_draws(self, search: SearchOptions) -> Any:
         """The generator of the samples of all batches; None without sampling."""
-        return search.generator(self.device) if search.sample and self.device is not None else None
+        if not search.sample or self.device is None:
+            return None
+        return search.generator(self.device)
 
     @overload
     def caption(self, photos: Any, *, on_error: Literal["skip"], **options: Any) -> Any: ...
@@ -184,8 +192,8 @@ class PhotoCaptioner(ABC):
         one = _is_one_photo(photos)
         is_list = isinstance(photos, Sized) and not one
         named = (
-            (photo_name(each, "the image" if one else f"image {number} of the list"), each)
-            for number, each in enumerate([photos] if one else photos, start=1)
+            (photo_name(photo, "the image" if one else f"image {number} of the list"), photo)
+            for number, photo in enumerate([photos] if one else photos, start=1)
         )
         items = caption_photos(
             self,
@@ -194,14 +202,16 @@ class PhotoCaptioner(ABC):
             batch_size,
             translate=self._translation(language),
             # An open image may be in a list twice, and only one thread may load it.
-            are_files=is_list and all(isinstance(each, (str, os.PathLike)) for each in photos),
+            are_files=is_list and all(isinstance(photo, (str, os.PathLike)) for photo in photos),
         )
-        results = (each.caption if isinstance(each, Captioned) else each for each in items)
+        results = (item.caption if isinstance(item, Captioned) else item for item in items)
         return shape_as_given(photos, one, results, on_error)
 
     def _translation(self, language: str | None) -> Translate | None:
-        tag = language and language_tag(language, "language")
-        if tag is None or is_english(tag):
+        if language is None:
+            return None
+        tag = language_tag(language, "language")
+        if is_english(tag):
             return None
         if self.load_translation is None:
             reason = "captions in English only: captioner.load gives one that translates"
@@ -217,7 +227,7 @@ def caption_photos(
     translate: Translate | None = None,
     are_files: bool = True,
 ) -> Iterator[Captioned | Failed]:
-    """Caption photos in order. Of a list, several batches at once, and more read meanwhile.
+    """Caption photos in order; of a list, several batches at once, while others are read.
 
     photos: their names and sources. `-` is the name of standard input. search: the captioner's own
         by default. are_files: whether several threads may load photos.
@@ -225,7 +235,8 @@ def caption_photos(
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
-    draws, preprocessing = captioner.source_of_draws(search), captioner.preprocessing
+    draws = captioner.source_of_draws(search)
+    preprocessing = captioner.preprocessing
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if captioner.device is not None and isinstance(photos, Sized):
         most = 1 if search.sample else MOST_WORKERS
@@ -233,17 +244,20 @@ def caption_photos(
         readers = loading_workers(captioner.device) if are_files else 0
 
     def read(name: str, source: ImageSource) -> Prepared:
-        shown = photo_name(source) if isinstance(source, (str, os.PathLike)) else name
-        photo = preprocessing.load(source, "standard input" if name == "-" else shown)
-        is_kept = isinstance(source, (str, os.PathLike, bytes))
-        kept = source if is_kept else photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
-        region = preprocessing.region(*original_size(photo))
-        return Prepared(name, kept, region, preprocessing.pixels(photo))
+        shown = "standard input" if name == "-" else name
+        if isinstance(source, (str, os.PathLike)) and name != "-":
+            shown = photo_name(source)
+        photo = preprocessing.load(source, shown)
+        if not isinstance(source, (str, os.PathLike, bytes)):
+            source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
+        width, height = original_size(photo)
+        region = preprocessing.region(width, height)
+        return Prepared(name, source, region, preprocessing.pixels(photo))
 
     def write(photos: list[Prepared]) -> Iterable[Captioned]:
         if not photos:
             return ()
-        pixels = numpy.stack([each.pixels for each in photos])  # (B, 3, size, size)
+        pixels = np.stack([photo.pixels for photo in photos])  # (B, 3, size, size)
         annotations = captioner.encode_pixels(pixels)  # (B, L, D)
         captions = captioner.caption_annotations(annotations, search, draws)
         return map(Prepared.captioned, photos, translate(captions) if translate else captions)
@@ -252,7 +266,7 @@ def caption_photos(
 
 
 def _is_one_photo(photos: Any) -> bool:
-    """Whether it is a photo, not photos; what is neither is one, for `load_image` to refuse."""
+    """Whether this is one photo; also True of what is no photo, which `load_image` refuses."""
     if isinstance(photos, (str, bytes, bytearray, memoryview, os.PathLike, Image.Image)):
         return True
     if hasattr(photos, "dtype"):  # An array of one dimension holds paths, one of four is a batch.

@@ -163,10 +163,11 @@ class SelfCriticalLoss(CaptioningLoss):
             plain = self.cross_entropy_loss(batch, annotations)
             loss = loss + config.cross_entropy_weight * plain["loss"]
             report.update((name, value) for name, value in plain.items() if name != "loss")
-        ended = [caption[-1:] == [Vocabulary.end] for each in samples for caption in each]
-        words = sum(len(caption) for each in samples for caption in each) - sum(ended)
-        report["length"] = torch.full((), words / len(ended), device=device)
-        report["finished"] = torch.full((), sum(ended) / len(ended), device=device)
+        captions = [caption for of_photo in samples for caption in of_photo]
+        ended = sum(caption[-1:] == [Vocabulary.end] for caption in captions)
+        words = sum(map(len, captions)) - ended
+        report["length"] = torch.full((), words / len(captions), device=device)
+        report["finished"] = torch.full((), ended / len(captions), device=device)
         return {"loss": loss, **{name: value.detach() for name, value in report.items()}}
 
     def _captions(self, memory: Memory, strategy: Strategy) -> list[list[list[int]]]:
@@ -182,11 +183,14 @@ class SelfCriticalLoss(CaptioningLoss):
             keep_attention=False,
         )
         torch.clear_autocast_cache()  # See `fed_words`.
-        return [[[*each.tokens, Vocabulary.end][:longest] for each in one] for one in decoded]
+        return [
+            [[*hypothesis.tokens, Vocabulary.end][:longest] for hypothesis in hypotheses]
+            for hypotheses in decoded
+        ]
 
     def _log_probability(self, memory: Memory, captions: list[list[list[int]]]) -> Tensor:
         """log p (B, K) of the captions of `_captions`, with its gradient."""
-        rows = [torch.tensor(caption) for each in captions for caption in each]
+        rows = [torch.tensor(caption) for of_photo in captions for caption in of_photo]
         padded = pad_sequence(rows, batch_first=True, padding_value=-1)  # (B * K, T)
         padded = padded.to(memory.values.device, non_blocking=True)
         targets = padded.clamp(min=0).view(len(captions), -1, padded.shape[1])  # (B, K, T)

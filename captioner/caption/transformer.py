@@ -19,8 +19,9 @@ from captioner.attention.transformer import (
     StackState,
     sinusoidal_positions,
 )
-from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig, empty_embedding
+from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig
 from captioner.decoding.protocol import SequenceDecoder, TeacherForced
+from captioner.devices import empty_embedding
 from captioner.schema import Fraction, Size
 
 
@@ -43,9 +44,10 @@ class TransformerDecoderConfig(CaptionDecoderConfig):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        size, heads = self.embedding_size, self.heads
-        if size % 2 or size % heads:
-            raise ValueError(f"embedding_size {size} is not even and a multiple of {heads} heads")
+        size = self.embedding_size
+        if size % 2 or size % self.heads:
+            needed = f"not even and a multiple of {self.heads} heads"
+            raise ValueError(f"embedding_size {size} is {needed}")
         if self.selection == "hard":
             raise ValueError("selection 'hard' is for kind lstm, and kind is transformer")
         if not -self.layers <= self.map_layer < self.layers:
@@ -60,15 +62,22 @@ class TransformerDecoder(SequenceDecoder, CaptionDecoder):
 
     def __init__(self, config: TransformerDecoderConfig, vocabulary_size: int) -> None:
         super().__init__(config)
-        size, dropout = config.embedding_size, config.dropout
-        sizes = LayerSizes(size, config.heads, config.inner_size, True, dropout, dropout)
+        size = config.embedding_size
+        sizes = LayerSizes(
+            size=size,
+            heads=config.heads,
+            inner_size=config.inner_size,
+            norm_first=True,
+            dropout=config.dropout,
+            inner_dropout=config.dropout,
+        )
         self.embedding = empty_embedding(vocabulary_size, size)
         self.annotation = nn.Linear(config.memory_size, size)
         self.annotation_norm = nn.LayerNorm(size)
         self.stack = DecoderStack(sizes, config.layers)
         self.norm = nn.LayerNorm(size)
         self.output = cpu.Linear(size, vocabulary_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)  # The scale of positions.
         for parameter in self.stack.parameters():
             if parameter.dim() > 1:

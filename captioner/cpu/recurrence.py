@@ -79,7 +79,8 @@ def query_gradient(
     grad_scores: Tensor, query: Tensor, keys: Tensor, key_exponentials: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The gradient of the scores (B, Q, L) -> of the queries, (B, Q, A), and of v, (A)."""
-    grad_scores, v = grad_scores.to(key_exponentials.dtype), v.to(key_exponentials.dtype)
+    grad_scores = grad_scores.to(key_exponentials.dtype)
+    v = v.to(key_exponentials.dtype)
     grad_query = torch.empty_like(query, dtype=v.dtype)  # (B, Q, A)
     weighted_r = torch.zeros_like(v)  # (A)
     for block, r in _blocks(query, keys, key_exponentials):
@@ -211,7 +212,9 @@ class Recurrence(torch.autograd.Function):
         weights (B, K, T, L) and drawn positions (B, K, T), all 0 for soft attention.
         """
         batch_size, rows, steps, gates_size = words.shape
-        captions, size, memory_size = batch_size * rows, gates_size // 4, values.shape[-1]
+        captions = batch_size * rows  # N
+        size = gates_size // 4  # H
+        memory_size = values.shape[-1]  # D
         words_first = words.permute(2, 0, 1, 3).flatten(1, 2)  # (T, N, 4H)
         key_exponentials = exponentials(keys)  # (B, L, A)
         new_float = key_exponentials.new_empty
@@ -226,7 +229,8 @@ class Recurrence(torch.autograd.Function):
         betas = new_float(steps, captions, gate_size).fill_(1)
         gates = new_float(steps, captions, gates_size)  # (T, N, 4H), after activation
         cells = new_float(steps + 1, captions, size)  # (T + 1, N, H)
-        cells[0], recurrent_in[0, :, memory_size:] = cell.flatten(0, 1), hidden.flatten(0, 1)
+        cells[0] = cell.flatten(0, 1)
+        recurrent_in[0, :, memory_size:] = hidden.flatten(0, 1)
         for time in range(steps):
             previous = recurrent_in[time, :, memory_size:]  # (N, H), h_{t-1}
             queries[time] = (previous @ query.t()).view(queries[time].shape)
@@ -250,14 +254,17 @@ class Recurrence(torch.autograd.Function):
             input_gate, forget_gate, candidate, output_gate = _activate(gates[time])
             torch.addcmul(input_gate * candidate, forget_gate, cells[time], out=cells[time + 1])
             recurrent_in[time + 1, :, memory_size:] = output_gate * torch.tanh(cells[time + 1])
-        ctx.is_hard, ctx.expected = choose is not None, expected
-        ctx.types = [each.dtype for each in (words, hidden, cell)]
+        ctx.is_hard = choose is not None
+        ctx.expected = expected
+        ctx.types = [words.dtype, hidden.dtype, cell.dtype]
         of_steps = (recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells)
         ctx.save_for_backward(*of_steps, key_exponentials, values, keys, query, v, recurrent, gate)
         states = recurrent_in[1:, :, memory_size:].reshape(steps, batch_size, rows, size)
         gated = recurrent_in[:-1, :, :memory_size].reshape(steps, batch_size, rows, memory_size)
         by_time = (states, gated, log_alphas, positions)  # (T, B, K, ...) each
-        states, gated, log_alphas, positions = (each.movedim(0, 2).contiguous() for each in by_time)
+        states, gated, log_alphas, positions = (
+            tensor.movedim(0, 2).contiguous() for tensor in by_time
+        )
         return states, gated, log_alphas, positions
 
     @staticmethod
@@ -265,12 +272,13 @@ class Recurrence(torch.autograd.Function):
     @autocast_disabled()
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the states, contexts and log-weights -> of the tensors of `forward`."""
-        recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells, *rest = (
-            ctx.saved_tensors
+        recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells = (
+            ctx.saved_tensors[:8]
         )
-        key_exponentials, values, keys, query, v, recurrent, gate = rest
+        key_exponentials, values, keys, query, v, recurrent, gate = ctx.saved_tensors[8:]
         steps, batch_size, rows, _ = log_alphas.shape
-        memory_size, size = values.shape[-1], cells.shape[-1]
+        memory_size = values.shape[-1]
+        size = cells.shape[-1]
         grad_states, grad_contexts, grad_log_alphas = (
             gradient.movedim(2, 0) for gradient in gradients[:3]
         )  # (T, B, K, ...)
@@ -298,13 +306,14 @@ class Recurrence(torch.autograd.Function):
                 grad_hidden = grad_hidden + grad_betas[time] @ gate
             grad_context = grad_selected[time].view(batch_size, rows, memory_size)
             grad_shares = grad_context @ values.transpose(1, 2)  # (B, K, L)
-            alphas, grad_log_alpha = log_alphas[time].exp(), grad_log_alphas[time]  # (B, K, L)
+            alphas = log_alphas[time].exp()  # (B, K, L)
+            grad_log_alpha = grad_log_alphas[time]  # (B, K, L)
             # A draw has no gradient with respect to the scores; its log-weights have.
             if not ctx.is_hard:
                 grad_log_alpha = grad_log_alpha + alphas * grad_shares
             elif ctx.expected is not None:
-                given = ctx.expected.unsqueeze(-1)  # (B, K, 1)
-                grad_log_alpha = grad_log_alpha + alphas * grad_shares * given
+                is_expected = ctx.expected.unsqueeze(-1)  # (B, K, 1)
+                grad_log_alpha = grad_log_alpha + alphas * grad_shares * is_expected
             total = grad_log_alpha.sum(dim=-1, keepdim=True)
             grad_scores[time] = grad_log_alpha - alphas * total
             grad_queries[time], grad_v_step = query_gradient(

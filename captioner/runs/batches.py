@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from captioner.caption.losses import CaptioningBatch
+from captioner.caption.losses import CaptioningBatch, PhotoBatch
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import SentencePair
@@ -159,7 +159,8 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
         generator = torch.Generator().manual_seed(seed_of(settings.seed, epoch, number))
         source, photos = self.rows.read(torch.tensor(all_rows), chosen, generator)
         rows = torch.tensor([all_rows[index] for index in chosen])  # (B,)
-        return CaptioningBatch(
+        make = PhotoBatch if self.recipe.encoder.train else CaptioningBatch
+        return make(
             source,
             inputs,
             targets,

@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from captioner import cpu
 from captioner.attention.attention import Attention
 from captioner.attention.memory import Memory
-from captioner.caption.base import empty_embedding
 from captioner.decoding.protocol import SequenceDecoder, cross_entropies
+from captioner.devices import empty_embedding
 from captioner.errors import UserError
 from captioner.schema import Config, Fraction
 from captioner.text.token_batches import TranslationBatch
@@ -105,16 +105,22 @@ class RecurrentNetwork(nn.Module):
         bidirectional: bool = False,
     ) -> None:
         super().__init__()
-        make, dropout = nn.GRU if kind == "gru" else nn.LSTM, dropout if layers > 1 else 0.0
-        options = {"batch_first": True, "dropout": dropout, "bidirectional": bidirectional}
-        self.network = make(input_size, hidden_size, layers, **options)
+        make = nn.GRU if kind == "gru" else nn.LSTM
+        self.network = make(
+            input_size,
+            hidden_size,
+            layers,
+            batch_first=True,
+            dropout=dropout if layers > 1 else 0.0,
+            bidirectional=bidirectional,
+        )
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Decode: inputs (B, K, T, I), states (B, K, layers, H) -> outputs (B, K, T, H), states."""
         rows = inputs.shape[:2]
-        before = tuple(each.flatten(end_dim=1).transpose(0, 1).contiguous() for each in state)
+        before = tuple(part.flatten(end_dim=1).transpose(0, 1).contiguous() for part in state)
         outputs, after = self._run(inputs.flatten(end_dim=1), before)  # (B * K, T, H)
-        states = tuple(each.transpose(0, 1).reshape(*rows, len(each), -1) for each in after)
+        states = tuple(part.transpose(0, 1).reshape(*rows, len(part), -1) for part in after)
         return outputs.view(*inputs.shape[:3], -1), states  # (B, K, T, H), (B, K, layers, H) each
 
     def encode(self, embedded: Tensor, mask: Tensor | None = None) -> tuple[Tensor, RecurrentState]:
@@ -129,14 +135,17 @@ class RecurrentNetwork(nn.Module):
         # Sorted here: torch's own sorting reads the order back from the GPU.
         lengths, order = mask.sum(dim=1).cpu().sort(descending=True, stable=True)  # (B,)
         order = order.to(embedded.device, non_blocking=True)
-        embedded, back = embedded.index_select(0, order), order.argsort()
+        embedded = embedded.index_select(0, order)
+        back = order.argsort()
         outputs, final = self._run(pack_padded_sequence(embedded, lengths, batch_first=True))
         outputs, _ = pad_packed_sequence(outputs, True, total_length=embedded.shape[1])
-        final = tuple(each.index_select(1, back) for each in final)
-        directions = (self.network.num_layers, -1, *final[0].shape[1:])
-        by_source = (each.view(directions).permute(2, 0, 1, 3) for each in final)
-        states = tuple(each.flatten(start_dim=2).unsqueeze(1) for each in by_source)
+        states = tuple(self._by_source(part.index_select(1, back)) for part in final)
         return outputs.index_select(0, back), states  # (B, S, D), (B, 1, layers, D) each
+
+    def _by_source(self, states: Tensor) -> Tensor:
+        """Final states (layers * directions, B, H) -> (B, 1, layers, D)."""
+        by_layer = states.view(self.network.num_layers, -1, *states.shape[1:])
+        return by_layer.permute(2, 0, 1, 3).flatten(start_dim=2).unsqueeze(1)
 
     def _run(self, inputs: Any, state: RecurrentState | None = None) -> tuple[Any, RecurrentState]:
         """A tensor or `PackedSequence`, states (layers, B, H) -> outputs and states.
@@ -145,7 +154,7 @@ class RecurrentNetwork(nn.Module):
         gradients vanish. oneDNN has no LSTM in bfloat16 for CPUs without AVX-512, and fails.
         """
         weight = next(self.network.parameters())
-        before: Any = state and tuple(each.to(weight.dtype) for each in state)
+        before: Any = state and tuple(part.to(weight.dtype) for part in state)
         if before and isinstance(self.network, nn.GRU):
             (before,) = before
         with torch.autocast(weight.device.type, enabled=False):
@@ -201,7 +210,9 @@ class FedCell(nn.Module):
         Known inputs (B, K, T, I), states (B, K, H) -> these and the T next states, contexts
         (B, K, T, F) and weights (B, K, T, S).
         """
-        states, contexts, weights = [state], [], []
+        states = [state]
+        contexts = []
+        weights = []
         for gates in self.known(known).unbind(dim=2):  # (B, K, gates)
             attended = attention(states[-1][0], memory)
             states.append(self(gates, attended.context, states[-1]))

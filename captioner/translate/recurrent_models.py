@@ -187,7 +187,7 @@ class Bahdanau(RecurrentModel):
         embedded = self.embeddings.target(tokens)  # (B, K, T, E)
         states, contexts, weights = self.cell.attend(self.attention, embedded, before, memory)
         read = states[:-1] if self.config.output_state == "previous" else states[1:]
-        hidden = torch.stack([each for (each,) in read], dim=2)  # (B, K, T, H)
+        hidden = torch.stack([part for (part,) in read], dim=2)  # (B, K, T, H)
         # Appendix A.2.2: maxout over pairs of U s + V E y + C c.
         pairs = self.output_word(embedded) + self.output_hidden(hidden)
         pairs = pairs + self.output_context(contexts)  # (B, K, T, 2 * output size)
@@ -283,7 +283,7 @@ class Luong(RecurrentModel):
                 attentional, weights = self._attend(hidden, memory, time)
                 time = time + 1
                 steps.append((attentional, weights))
-            vectors, weights = (torch.stack(each, dim=2) for each in zip(*steps, strict=True))
+            vectors, weights = (torch.stack(parts, dim=2) for parts in zip(*steps, strict=True))
         else:
             hidden, recurrent = self.decoder(embedded, recurrent)  # (B, K, T, H)
             times = torch.arange(tokens.shape[2], device=tokens.device) + time.unsqueeze(2)
@@ -301,9 +301,9 @@ class Luong(RecurrentModel):
         for number, cell in enumerate(self.cells):
             if number > 0:
                 gates = cell.known(self.dropout(layers[-1][0]))  # type: ignore[operator]
-            before = tuple(each[:, :, number] for each in recurrent)  # (B, K, H) each
+            before = tuple(part[:, :, number] for part in recurrent)  # (B, K, H) each
             layers.append(cell(gates, attentional, before))  # Read by the bottom layer only.
-        states = tuple(torch.stack(each, dim=2) for each in zip(*layers, strict=True))
+        states = tuple(torch.stack(parts, dim=2) for parts in zip(*layers, strict=True))
         return layers[-1][0], states
 
     def _attend(self, hidden: Tensor, memory: Memory, time: Tensor) -> tuple[Tensor, Tensor]:
@@ -363,7 +363,7 @@ class GNMT(RecurrentModel):
         """Source tokens (B, S) and mask (B, S) -> the top layer's outputs (B, S, H)."""
         embedded = self.embeddings.source(source)
         outputs, final = self.bottom_encoder.encode(embedded, mask)  # (B, S, 2H)
-        backward = tuple(each[:, :, 0, self.config.hidden_size :] for each in final)
+        backward = tuple(part[:, :, 0, self.config.hidden_size :] for part in final)
         initial = [backward]  # Of the bottom layer, (B, 1, H) each; above (B, 1, 1, H).
         for layer, encoder in enumerate(self.encoders, start=2):
             above, final = encoder.encode(self.dropout(outputs), mask)  # type: ignore[operator]

@@ -54,11 +54,11 @@ class TransformerConfig(Config):
         if size % 2 or size % heads:
             raise ValueError(f"embedding_size {size} is odd or not divisible among {heads} heads")
         if not -layers <= self.alignment_layer < layers:
-            asked = f"alignment_layer {self.alignment_layer}"
-            raise ValueError(f"{asked} is not one of {layers} decoder layers, counted from 0")
+            wrong = f"alignment_layer {self.alignment_layer}"
+            raise ValueError(f"{wrong} is not one of {layers} decoder layers, counted from 0")
         if (self.alignment_head or 0) >= heads:
-            asked = f"alignment_head {self.alignment_head}"
-            raise ValueError(f"{asked} is not one of {heads} heads, counted from 0")
+            wrong = f"alignment_head {self.alignment_head}"
+            raise ValueError(f"{wrong} is not one of {heads} heads, counted from 0")
         return self
 
 

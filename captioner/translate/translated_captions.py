@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any, overload
 
 import torch
@@ -18,7 +18,7 @@ from captioner.text.languages import is_english, language_tag
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
-STRAY = 1 / 2  # Of a word's largest alignment weight; smaller ones do not count for its map.
+LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
 
 
 @overload
@@ -40,10 +40,10 @@ def translate_captions(captions: Any, translator: Translator, language: str) -> 
         region, gives the English captions as they are.
 
     The map of a word is the mean of the caption's maps, weighted by the word's alignment: without
-    the end and full stops, and without weights below `STRAY` of the largest, since a little of a
-    narrow map outshines the wide one of the word that is meant. A word aligned to nothing has the
-    mean of all maps, and each sums to one. Score and confidence stay the caption's, which is not
-    sure if its translation is not.
+    the end and full stops, and without weights below `LEAST_ALIGNMENT` of the largest: a little
+    of a narrow map outshines the wide one of the word that is meant. A word aligned to nothing has
+    the mean of all maps. Every map sums to one. Score and confidence stay the caption's,
+    which is not sure if its translation is not.
     """
     language = language_tag(language, "language")
     is_one = isinstance(captions, (Caption, Failed))
@@ -63,37 +63,40 @@ def _translate(captions: Sequence[Caption], translator: Translator, language: st
     if is_english(language):
         return captions
     check_aligns(translator)
-    versions = [each for caption in captions for each in (caption, *caption.alternatives)]
+    versions = [(caption, *caption.alternatives) for caption in captions]
     # As sentences of its training texts begin: 42.3 BLEU for 40.7 on 400 pairs of Multi30k.
-    sentences = [each.text[:1].upper() + each.text[1:] for each in versions]
-    translated = map(_translated, versions, translator.translate(sentences), repeat(language))
-    found = []
-    for caption in captions:
+    sentences = [
+        version.text[:1].upper() + version.text[1:] for group in versions for version in group
+    ]
+    translations = iter(translator.translate(sentences))
+    results = []
+    for group in versions:
         different: dict[str, Caption] = {}
-        for each in islice(translated, 1 + len(caption.alternatives)):
-            different.setdefault(each.text, each)
+        for version, translation in zip(group, translations, strict=False):
+            result = _with_translation(version, translation, language)
+            different.setdefault(result.text, result)
         best, *others = different.values()
-        found.append(replace(best, alternatives=tuple(others)))
-    return found
+        results.append(replace(best, alternatives=tuple(others)))
+    return results
 
 
 def _in_english(caption: Caption) -> Caption:
     """A caption before its translation, with its alternatives."""
-    original, others = caption.original or caption, tuple(map(_in_english, caption.alternatives))
-    return replace(original, photo=caption.photo, region=caption.region, alternatives=others)
+    return replace(
+        caption.original or caption,
+        photo=caption.photo,
+        region=caption.region,
+        alternatives=tuple(map(_in_english, caption.alternatives)),
+    )
 
 
-def _translated(caption: Caption, translation: Translation, language: str) -> Caption:
-    source, target, weights = translation.by_word()  # (T', S')
+def _with_translation(caption: Caption, translation: Translation, language: str) -> Caption:
     text = translation.text.removesuffix(".").rstrip()
     words = tuple(text.split())  # W; punctuation is written with the word before it.
-    read = _overlap(source[:-1], caption.words)  # (S' - 1, T), without the end
-    written = _overlap(words, target)  # (W, T')
-    alignment = written @ weights[:, :-1] * read.sum(dim=1)  # (W, S' - 1), signs without weight
-    largest = alignment.amax(dim=1, keepdim=True) if len(source) > 1 else 0  # (W, 1)
-    alignment = alignment.where(alignment >= STRAY * largest, 0) @ read  # (W, T)
-    sums = alignment.sum(dim=1, keepdim=True)  # (W, 1)
-    alignment = torch.where(sums > 0, alignment / sums, 1 / max(1, len(caption.words)))
+    source, target, weights = translation.by_word()  # (T', S')
+    of_source = _overlap(source[:-1], caption.words)  # (S' - 1, T), without the end
+    of_words = _overlap(words, target)  # (W, T')
+    alignment = _alignment(of_words, weights[:, :-1], of_source)  # (W, T)
     maps = torch.as_tensor(caption.attention)  # (T, rows, columns)
     attention = alignment @ maps.flatten(start_dim=1)  # (W, rows * columns)
     tokens = iter(translation.token_log_probabilities)
@@ -103,7 +106,7 @@ def _translated(caption: Caption, translation: Translation, language: str) -> Ca
         text=text,
         words=words,
         log_probability=translation.log_probability,
-        word_log_probabilities=tuple(((written > 0).float() @ terms).tolist()),
+        word_log_probabilities=tuple(((of_words > 0).float() @ terms).tolist()),
         attention=attention.view(len(words), *maps.shape[1:]),
         word_confidence=None,
         sure=caption.sure if translation.sure else False,
@@ -113,14 +116,30 @@ def _translated(caption: Caption, translation: Translation, language: str) -> Ca
     )
 
 
-def _overlap(rows: Sequence[str], columns: Sequence[str]) -> Tensor:
-    """Shares of the letters of R words in each of C words, which are another cut of one text.
+def _alignment(of_words: Tensor, weights: Tensor, of_source: Tensor) -> Tensor:
+    """Align W words with the T words of a caption: (W, T), rows summing to one.
 
-    A translator cuts "man's" where a caption does not, and adds punctuation, which has no letters.
-    Digits count as letters. Rows of (R, C) sum to one, or to zero without letters.
+    of_words (W, T') and of_source (S', T): overlaps with the translator's words. weights (T', S').
     """
-    sizes, column_sizes = _letters(rows).unsqueeze(1), _letters(columns)  # (R, 1), (C,)
-    ends, column_ends = sizes.cumsum(0), column_sizes.cumsum(0)
+    alignment = of_words @ weights * of_source.sum(dim=1)  # (W, S'), signs without weight
+    if alignment.shape[1] > 0:
+        least = LEAST_ALIGNMENT * alignment.amax(dim=1, keepdim=True)  # (W, 1)
+        alignment = alignment.where(alignment >= least, 0)
+    alignment = alignment @ of_source  # (W, T)
+    sums = alignment.sum(dim=1, keepdim=True)  # (W, 1)
+    return torch.where(sums > 0, alignment / sums, 1 / max(1, of_source.shape[1]))
+
+
+def _overlap(rows: Sequence[str], columns: Sequence[str]) -> Tensor:
+    """Share of the letters of each of R words in each of C words, two tokenisations of one text.
+
+    A translator splits "man's" where a caption does not, and adds punctuation, which has no
+    letters. Digits count as letters. Rows of (R, C) sum to one, or to zero without letters.
+    """
+    sizes = _letters(rows).unsqueeze(1)  # (R, 1)
+    column_sizes = _letters(columns)  # (C,)
+    ends = sizes.cumsum(0)
+    column_ends = column_sizes.cumsum(0)
     starts = torch.maximum(ends - sizes, column_ends - column_sizes)  # (R, C)
     return (torch.minimum(ends, column_ends) - starts).clamp(min=0) / sizes.clamp(min=1)
 

@@ -86,13 +86,16 @@ class Translation:
         Weights are summed over the tokens of a source word and averaged over those of a target
         word, which keeps the sums of rows.
         """
-        weights, of_target = self.alignment, _groups(self.words)  # (T, S), (T, T')
+        weights = self.alignment  # (T, S)
+        of_target = _groups(self.words)  # (T, T')
         if weights.shape[1] > 0:
             weights = weights @ _groups(self.source_words)  # (T, S')
         weights = of_target.t() @ weights / of_target.sum(dim=0).unsqueeze(1)  # (T', S')
-        sides = self.source_words, self.words
-        source, target = (tuple(word.text for word in each) for each in sides)
-        return Alignment(source, target, weights)
+        return Alignment(
+            source=tuple(word.text for word in self.source_words),
+            target=tuple(word.text for word in self.words),
+            weights=weights,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The translation as JSON, with alignments of tokens and words to four decimals."""

@@ -59,10 +59,10 @@ class TranslationModelConfig(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        found = [name for name, config in self if config is not None]
-        if len(found) != 1:
-            given = ", ".join(found) or "none"
-            raise ValueError(f"one model of {', '.join(_MODELS)} should be given, found {given}")
+        names = [name for name, config in self if config is not None]
+        if len(names) != 1:
+            listed = ", ".join(names) or "none"
+            raise ValueError(f"one model of {', '.join(_MODELS)} should be given, found {listed}")
         return self
 
     def make(self, source_size: int, target_size: int) -> TranslationModel:
@@ -188,12 +188,12 @@ class Translator:
             raise UserError("copy_unknown needs a model with attention, and this one has none")
         generator = search.generator(self.device)
         is_one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
-        given = [sentences] if is_one else sentences
+        inputs = [sentences] if is_one else sentences
         together = batch_size  # Sentences of an iterator that are read before they are translated.
-        if not isinstance(given, Iterator):
-            given = list(given)
-            together = len(given) or 1
-        named = ((f"sentence {number}", each) for number, each in enumerate(given, start=1))
+        if not isinstance(inputs, Iterator):
+            inputs = list(inputs)
+            together = len(inputs) or 1
+        named = ((f"sentence {number}", text) for number, text in enumerate(inputs, start=1))
         compute = partial(self._translate, batch_size, search, generator)
         outcomes = outcomes_of(named, together, self._read, compute)
         return shape_as_given(sentences, is_one, outcomes, on_error)
@@ -221,13 +221,14 @@ class Translator:
         """Translate batches of similar length; returns translations in the given order."""
         unknown = () if search.copy_unknown else (Vocabulary.unknown,)
         forbidden = (Vocabulary.pad, Vocabulary.start, *unknown)
-        order = [place for place, source in enumerate(sources) if source.tokens]
-        order.sort(key=lambda place: len(sources[place].tokens))
+        order = [index for index, source in enumerate(sources) if source.tokens]
+        order.sort(key=lambda index: len(sources[index].tokens))
         translations = [_EMPTY] * len(sources)
         for first in range(0, len(order), batch_size):
-            places = order[first : first + batch_size]
-            indices = [self.source.indices(sources[place].tokens) for place in places]
-            tokens, mask = collate_sources(indices)
+            chosen = order[first : first + batch_size]
+            tokens, mask = collate_sources(
+                [self.source.indices(sources[index].tokens) for index in chosen]
+            )
             with autocast(self.device, self.precision):
                 batch = decode(
                     self.model,
@@ -239,10 +240,12 @@ class Translator:
                     length_normalisation=search.length_normalisation,
                     coverage_penalty=search.coverage_penalty,
                 )
-            for place, hypotheses in zip(places, batch, strict=True):
-                best = hypotheses[: search.n_best]
-                found, *others = [self._translation(sources[place], each) for each in best]
-                translations[place] = replace(found, alternatives=tuple(others))
+            for index, hypotheses in zip(chosen, batch, strict=True):
+                best, *others = [
+                    self._translation(sources[index], hypothesis)
+                    for hypothesis in hypotheses[: search.n_best]
+                ]
+                translations[index] = replace(best, alternatives=tuple(others))
         return translations
 
     def _translation(self, source: _Source, hypothesis: Hypothesis) -> Translation:
@@ -250,12 +253,11 @@ class Translator:
         alignment = hypothesis.attention[:, : len(read) + 1]  # (T, S), without padding
         tokens = self.target.tokens(hypothesis.tokens)
         if self.attends:  # Unknown words are copied from where the model looks, but the end.
-            for place, index in enumerate(hypothesis.tokens):
+            for step, index in enumerate(hypothesis.tokens):
                 if index == Vocabulary.unknown:
-                    tokens[place] = read[int(alignment[place, :-1].argmax())]
+                    tokens[step] = read[int(alignment[step, :-1].argmax())]
         case = str.upper if source.is_upper else str
-        sides = self.source.words(read), self.target.words(tokens)
-        source_words, words = (tuple(Word(case(text), n) for text, n in side) for side in sides)
+        source_words = (Word(case(text), size) for text, size in self.source.words(read))
         return Translation(
             text=case(self.target.join(tokens)),
             source_tokens=(*without_joiners(read), _END.text),
@@ -264,7 +266,7 @@ class Translator:
             token_log_probabilities=tuple(hypothesis.token_log_probabilities[:-1]),
             alignment=alignment if self.attends else alignment[:, :0],
             source_words=(*source_words, _END),
-            words=words,
+            words=tuple(Word(case(text), size) for text, size in self.target.words(tokens)),
             score=hypothesis.score,
             truncated=source.lost,
             cut=hypothesis.cut,
@@ -338,8 +340,10 @@ _JOINT = "vocabulary.json"
 
 def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
     """Write both vocabularies as JSON, atomically; the same object is written once."""
-    sides = {_JOINT: source} if source is target else {"source.json": source, "target.json": target}
-    for name, vocabulary in sides.items():
+    vocabularies = {"source.json": source, "target.json": target}
+    if source is target:
+        vocabularies = {_JOINT: source}
+    for name, vocabulary in vocabularies.items():
         write_json(folder / name, vocabulary.to_json(), indent=None)
 
 
@@ -351,10 +355,9 @@ def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVo
 
 def _load(path: Path) -> TextVocabulary:
     value = read_json(path, "vocabulary")
-    fields = value if isinstance(value, dict) else {}
     where = f"vocabulary {path}"
     for kind in (WordVocabulary, SubwordVocabulary):
-        if fields.get("kind") == kind.kind:
+        if isinstance(value, dict) and value.get("kind") == kind.kind:
             return kind.from_json(value, where)
     raise UserError(f"{where}: field 'kind' is neither 'words' nor 'subwords'")
 
@@ -368,8 +371,8 @@ def describe_translator(translator: Translator, folder: Path) -> str:
         "reads": f"{translator.maximum_source_length:,} tokens at most",
         "runs on": choose_device(),
         "capitals": translator.capitals,
-        "parameters": f"{sum(each.numel() for each in translator.model.parameters()):,}",
+        "parameters": f"{sum(tensor.numel() for tensor in translator.model.parameters()):,}",
     }
     configs = {**dict(translator.config), "search": translator.search}
-    sections = {name: to_mapping(each) for name, each in configs.items() if each is not None}
+    sections = {name: to_mapping(config) for name, config in configs.items() if config is not None}
     return model_folders.described(folder, facts, sections, translator.card)
