@@ -51,10 +51,12 @@ def text_table(rows: Sequence[Row]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def figures_table(found: Mapping[str, object], beside: Mapping[str, object] | None = None) -> str:
-    """Values by name, underscores as spaces, as `text_table`. beside: more cells, by name."""
-    more = beside or {}
-    return text_table([(k.replace("_", " "), found[k], more.get(k, "")) for k in found])
+def figures_table(figures: Mapping[str, object], notes: Mapping[str, object] | None = None) -> str:
+    """Figures by name, underscores as spaces, as `text_table`. notes: the last cells, by name."""
+    notes = notes or {}
+    return text_table(
+        [(name.replace("_", " "), figure, notes.get(name, "")) for name, figure in figures.items()]
+    )
 
 
 def _cell(cell: object) -> str:

@@ -166,20 +166,34 @@ LATE = torch.tensor([[True] * 3, [False, True, True]])
 
 
 @pytest.mark.parametrize(
+    ("keys", "mask", "sentence"),
+    [
+        (VALUES[:, :4], None, "(2, 4, 3)] differ in (B, [N,] L)"),
+        (VALUES, ALL[:1], "mask (1, 5) is not (B, L) (2, 5)"),
+        (VALUES, ALL.float(), "must be boolean (True = may be attended)"),
+        (VALUES, SECOND_EMPTY, "row [1] has no position that may be"),
+    ],
+)
+def test_a_mistake_about_a_memory_is_named(
+    keys: Tensor, mask: Tensor | None, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        Memory(VALUES, keys, mask)
+
+
+def test_a_memory_without_a_position_is_refused_when_remembered() -> None:
+    with pytest.raises(ValueError, match=r"row \[1\] has no position"):
+        Attention(DotScore()).remember(VALUES, SECOND_EMPTY)
+
+
+@pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Memory(VALUES, VALUES[:, :4]), "(2, 4, 3)] differ in (B, [N,] L)"),
-        (lambda: Memory(VALUES, VALUES, ALL[:1]), "mask (1, 5) is not (B, L) (2, 5)"),
-        (lambda: Memory(VALUES, VALUES, ALL.float()), "must be boolean (True = may be attended)"),
-        (lambda: Memory(VALUES, VALUES, SECOND_EMPTY), "row [1] has no position that may be"),
-        (lambda: Attention(DotScore()).remember(VALUES, SECOND_EMPTY), "row [1] has no position"),
         (heads(LATE, FIRST), "row [1, 0, 0] has no position"),
         (heads(LATE, FIRST, "context"), "row [1, 0, 0] has no position"),
         (heads(None, FIRST.float()), "must be boolean"),
     ],
 )
-def test_a_mistake_about_shapes_and_masks_is_named(
-    make: Callable[[], object], sentence: str
-) -> None:
+def test_a_mistake_about_masks_of_heads_is_named(make: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
         make()

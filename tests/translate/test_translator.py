@@ -1,7 +1,6 @@
 """The translator: sentences in, translations out; saved and loaded."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -189,42 +188,60 @@ def test_a_translation_draws_its_alignment(tmp_path: Path) -> None:
         translation(WEIGHTS[:, :0]).heat_map(tmp_path / "c.png")
 
 
-def read(**model: Any) -> Callable[[], object]:
-    return lambda: from_mapping(TranslationModelConfig, model, "test")
-
-
-def translate(name: str = "general", sentence: Any = "A dog.", **options: Any) -> Any:
-    return lambda: make_translator(name).translate(sentence, **options)
-
-
-def choose(name: str, layer: int | None, head: Any) -> Callable[[], object]:
-    return lambda: make_translator(name).choose_alignment(layer, head)
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        ({"luong": {"hidden_size": 5, "bidirectional": True}}, r"luong\.hidden_size 5 is odd"),
+        ({"gnmt": {"layers": 1}}, r"gnmt\.layers 1 is not at least 2"),
+        ({"transformer": {"heads": 7}}, "512 is odd or not divisible among 7 heads"),
+        ({"transformer": {"alignment_layer": 6}}, "layer 6 is not one of 6 decoder layers"),
+        ({"transformer": {"alignment_head": 8}}, "alignment_head 8 is not one of 8 heads"),
+        ({}, "one model of sequence_to_sequence, .* found none"),
+        ({"gnmt": {}, "luong": {}}, "found luong, gnmt"),
+    ],
+)
+def test_wrong_configs_are_refused(model: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        from_mapping(TranslationModelConfig, model, "test")
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("name", "options", "sentence"),
     [
-        (read(luong={"hidden_size": 5, "bidirectional": True}), r"luong\.hidden_size 5 is odd"),
-        (read(gnmt={"layers": 1}), r"gnmt\.layers 1 is not at least 2"),
-        (read(transformer={"heads": 7}), "512 is odd or not divisible among 7 heads"),
-        (read(transformer={"alignment_layer": 6}), "layer 6 is not one of 6 decoder layers"),
-        (read(transformer={"alignment_head": 8}), "alignment_head 8 is not one of 8 heads"),
-        (read(), "one model of sequence_to_sequence, .* found none"),
-        (read(gnmt={}, luong={}), "found luong, gnmt"),
-        (lambda: Embeddings(8, 9, 4, 4, "all"), r"'all' shares .*: \(9, 4\), \(9, 4\), \(8, 4\)"),
-        (translate(batch_size=0), "batch size 0"),
-        (translate(on_error="ignore"), "on_error 'ignore' is neither"),
-        (translate(beem=3), "unknown field 'beem'; did you mean 'beam'"),
-        (translate("gru", copy_unknown=True), "copy_unknown needs a model with attention"),
-        (choose("general", 0, None), "needs a Transformer"),
-        (choose("transformer", 9, None), "alignment_layer 9"),
-        (choose("transformer", None, "all"), "alignment_head should be a .*, found 'all'"),
-        (lambda: translate_captions([], make_translator("gru"), "de"), "captions need a translat"),
+        ("general", {"batch_size": 0}, "batch size 0"),
+        ("general", {"on_error": "ignore"}, "on_error 'ignore' is neither"),
+        ("general", {"beem": 3}, "unknown field 'beem'; did you mean 'beam'"),
+        ("gru", {"copy_unknown": True}, "copy_unknown needs a model with attention"),
     ],
 )
-def test_what_is_refused(call: Callable[[], object], sentence: str) -> None:
+def test_wrong_options_are_refused(name: str, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        call()
+        make_translator(name).translate("A dog.", **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "head", "sentence"),
+    [
+        ("general", 0, None, "needs a Transformer"),
+        ("transformer", 9, None, "alignment_layer 9"),
+        ("transformer", None, "all", "alignment_head should be a .*, found 'all'"),
+    ],
+)
+def test_alignments_that_are_not_there_are_refused(
+    name: str, layer: int | None, head: Any, sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        make_translator(name).choose_alignment(layer, head)
+
+
+def test_embeddings_of_different_sizes_are_not_tied() -> None:
+    with pytest.raises(UserError, match=r"'all' shares .*: \(9, 4\), \(9, 4\), \(8, 4\)"):
+        Embeddings(8, 9, 4, 4, "all")
+
+
+def test_captions_need_a_translator_with_attention() -> None:
+    with pytest.raises(UserError, match="captions need a translat"):
+        translate_captions([], make_translator("gru"), "de")
 
 
 @pytest.mark.parametrize(
