@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from captioner.attention.memory import Memory
-from captioner.attention.selection import draw
+from captioner.attention.selection import sample
 from captioner.decoding.beam import Beam, Choice, Nodes, TokenTree
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.protocol import Decoder, Hypothesis, select_rows
@@ -81,7 +81,7 @@ class Sampling:
             steps = steps.expand(-1, self.width, -1)  # (B, width, V)
         return Choice(
             parents=parents,
-            tokens=draw(self.distribution(steps), self.generator),
+            tokens=sample(self.distribution(steps), self.generator),
             live=live.gather(1, parents),
         )
 
