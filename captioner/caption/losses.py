@@ -18,7 +18,7 @@ from captioner.errors import UserError
 from captioner.schema import Config, Fraction, Length, Probability
 from captioner.vision.encoder import Encoder
 
-Weight = Annotated[float, Field(ge=0, le=1e6)]  # Of a term of the loss.
+Weight = Annotated[float, Field(ge=0, le=1e6)]  # A factor of a term of the loss.
 
 
 class SelfCriticalConfig(Config):

@@ -1,4 +1,4 @@
-"""Photos in, captions out, one by one or in batches: all that needs no network and no torch."""
+"""Captions photos, one by one or in batches. Imports no torch; a subclass runs the networks."""
 
 from __future__ import annotations
 
