@@ -1,1 +1,4 @@
-"""The attention core of captions and translations: score functions, selection, memory."""
+"""The attention core: score functions, soft and hard selection, multi-head, `Memory`.
+
+Knows no photo, no word and no file.
+"""

@@ -52,7 +52,7 @@ class Attended(NamedTuple):
         return -(self.log_weights.exp() * finite).sum(dim=-1)  # (B, Q)
 
 
-def draw(probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def sample(probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Draw an index from each row of probabilities (..., N), which need not sum to one: (...).
 
     The largest of p / e with exponentially distributed e, which is the Gumbel-max trick. The same
@@ -129,4 +129,4 @@ class HardSelection(nn.Module):
         """Logarithms of the weights (..., Q, L) -> positions (..., Q)."""
         if not self.training:
             return log_weights.argmax(dim=-1)  # (..., Q)
-        return draw(log_weights.exp().float(), generator)  # (..., Q)
+        return sample(log_weights.exp().float(), generator)  # (..., Q)

@@ -1,1 +1,4 @@
-"""Caption decoders, Show, Attend and Tell's first; their objectives; the captioner a user holds."""
+"""Caption decoders, their objectives, and the `Captioner` with its confidence and model folder.
+
+Training loops are in `training`, and what reads data sets is in `data` and `runs`.
+"""

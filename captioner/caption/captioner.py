@@ -98,7 +98,7 @@ class Captioner(PhotoCaptioner):
 
     @torch.no_grad()
     def find_hypotheses(
-        self, annotations: Tensor, search: SearchOptions, draws: torch.Generator | None = None
+        self, annotations: Tensor, search: SearchOptions, generator: torch.Generator | None = None
     ) -> list[list[Hypothesis]]:
         """See `PhotoCaptioner`."""
         vocabulary = self.vocabulary
@@ -107,7 +107,7 @@ class Captioner(PhotoCaptioner):
             self.decoder.remember(annotations.to(self.device)),
             start=vocabulary.start,
             end=vocabulary.end,
-            strategy=search.strategy(draws or search.generator(self.device)),
+            strategy=search.strategy(generator or search.generator(self.device)),
             constraints=search.constraints(
                 forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
                 repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),

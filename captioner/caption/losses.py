@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from captioner.attention.memory import Memory
-from captioner.attention.selection import draw
+from captioner.attention.selection import sample
 from captioner.caption.base import CaptionDecoder, evaluation_mode
 from captioner.decoding.protocol import cross_entropies
 from captioner.devices import at_least_float32
@@ -18,7 +18,7 @@ from captioner.errors import UserError
 from captioner.schema import Config, Fraction, Length, Probability
 from captioner.vision.encoder import Encoder
 
-Weight = Annotated[float, Field(ge=0, le=1e6)]  # Of a term of the loss.
+Weight = Annotated[float, Field(ge=0, le=1e6)]  # A factor of a term of the loss.
 
 
 class SelfCriticalConfig(Config):
@@ -214,7 +214,7 @@ class CaptioningLoss(nn.Module):
                 step = self.decoder.step(fed[-1], state)
                 state = step.state
                 probabilities = torch.softmax(step.logits[:, 0].float(), dim=-1)  # (B, V)
-                drawn = draw(probabilities, generator).unsqueeze(1)  # (B, 1)
+                drawn = sample(probabilities, generator).unsqueeze(1)  # (B, 1)
                 chance = torch.rand(drawn.shape, generator=generator, device=inputs.device)
                 fed.append(torch.where(chance < probability, drawn, inputs[:, time : time + 1]))
         # Torch before about 2.11 caches on GPUs the weights that autocast casts here, without a

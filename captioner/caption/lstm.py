@@ -204,7 +204,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
         return hidden, attended
 
     def _drop(self, hidden: Tensor) -> Tensor:
-        """Dropout of (B, K, ...), one mask for the K rows: draws are to differ by places only."""
+        """Dropout of (B, K, ...), one mask for the K rows: draws differ in positions only."""
         if hidden.shape[1] == 1 or not self.training:
             return self.dropout(hidden)  # type: ignore[no-any-return]
         mask = self.dropout(hidden.new_ones(hidden.shape[0], 1, *hidden.shape[2:]))

@@ -1,4 +1,4 @@
-"""Photos in, captions out, one by one or in batches: all that needs no network and no torch."""
+"""Captions photos, one by one or in batches. Imports no torch; a subclass runs the networks."""
 
 from __future__ import annotations
 
@@ -82,22 +82,22 @@ class PhotoCaptioner(ABC):
 
     @abstractmethod
     def find_hypotheses(
-        self, annotations: Any, search: SearchOptions, draws: Any
+        self, annotations: Any, search: SearchOptions, generator: Any
     ) -> Iterable[Sequence[Any]]:
         """Annotation vectors (B, L, D) -> the hypotheses of each photo, best first."""
 
     def caption_annotations(
-        self, annotations: Any, search: SearchOptions | None = None, draws: Any = None
+        self, annotations: Any, search: SearchOptions | None = None, generator: Any = None
     ) -> list[Caption]:
         """Annotation vectors (B, L, D) -> captions, in order.
 
-        search: in place of the model's own. draws: of `source_of_draws`, by default a new one.
+        search: in place of the model's own. generator: of samples, by default `new_generator`.
         """
         search = search or self.search
         if not len(annotations):
             return []
         captions = []
-        for hypotheses in self.find_hypotheses(annotations, search, draws):
+        for hypotheses in self.find_hypotheses(annotations, search, generator):
             best = []
             for hypothesis in hypotheses if search.cautious else hypotheses[: search.n_best]:
                 words = [self.vocabulary.words[token] for token in hypothesis.tokens]
@@ -152,7 +152,7 @@ class PhotoCaptioner(ABC):
         """Torch's device, where it computes; None without torch."""
         return None
 
-    def source_of_draws(self, search: SearchOptions) -> Any:
+    def new_generator(self, search: SearchOptions) -> Any:
         """The generator of the samples of all batches; None without sampling."""
         if not search.sample or self.device is None:
             return None
@@ -235,7 +235,7 @@ def caption_photos(
     if batch_size < 1:
         raise UserError(f"batch size {batch_size} is not at least 1")
     search = search or captioner.search
-    draws = captioner.source_of_draws(search)
+    generator = captioner.new_generator(search)
     preprocessing = captioner.preprocessing
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
     if captioner.device is not None and isinstance(photos, Sized):
@@ -259,7 +259,7 @@ def caption_photos(
             return ()
         pixels = np.stack([photo.pixels for photo in photos])  # (B, 3, size, size)
         annotations = captioner.encode_pixels(pixels)  # (B, L, D)
-        captions = captioner.caption_annotations(annotations, search, draws)
+        captions = captioner.caption_annotations(annotations, search, generator)
         return map(Prepared.captioned, photos, translate(captions) if translate else captions)
 
     return outcomes_of(photos, batch_size, read, write, readers, workers)

@@ -1,9 +1,8 @@
 """Computations written out for CPUs: the same results as the plain torch code, in less time.
 
-`enabled` is the only switch; with it off every model runs plain torch code. A computation is in
-this room because it takes at least a tenth off a user's work. Without it, the captioner's
-training step takes 1.5 times as long (batch of 80, float32, one core), and its beam search of 32
-photos at once 2.4 times.
+`enabled` is the only switch; with it off every model runs plain torch code. A computation belongs
+here if it takes at least a tenth off a user's work. Without this room the captioner's training step
+takes 1.5 times as long (batch of 80, float32, one core), and its search of 32 photos 2.4 times.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from captioner.cpu.recurrence import exponentials as exponentials
 
 SWITCH = "CAPTIONER_CPU_CODE"
 """Environment variable: `0` runs plain torch code everywhere."""
-_FEW = range(2, 33)
-"""Numbers of rows for which the transposed product is faster, by up to four times."""
-_LARGE = 1 << 19
-"""Elements of weights from which it is: smaller ones stay in a core's own cache."""
+_FEW = range(2, 33)  # Rows for which the transposed product is faster, by up to four times.
+_LARGE = 1 << 19  # Elements of weights from which it is: fewer stay in a core's own cache.
 _PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
-"""Photos in a chunk that the caches hold: VGG-11 took 69 ms a photo, with 16 at once 85."""
+"""Photos in a chunk that fits in the caches: VGG-11 takes 69 ms a photo, and 85 with 16 at once."""
 
 
 def enabled(device: torch.device) -> bool:

@@ -199,7 +199,7 @@ class Recurrence(torch.autograd.Function):
         recurrent: Tensor,
         gate: Tensor | None,
         gate_bias: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         """Compute all words of the captions.
 
         choose: hard attention's draw, log-probabilities (B, K, L) -> positions (B, K), or None.
@@ -262,10 +262,7 @@ class Recurrence(torch.autograd.Function):
         states = recurrent_in[1:, :, memory_size:].reshape(steps, batch_size, rows, size)
         gated = recurrent_in[:-1, :, :memory_size].reshape(steps, batch_size, rows, memory_size)
         by_time = (states, gated, log_alphas, positions)  # (T, B, K, ...) each
-        states, gated, log_alphas, positions = (
-            tensor.movedim(0, 2).contiguous() for tensor in by_time
-        )
-        return states, gated, log_alphas, positions
+        return tuple(tensor.movedim(0, 2).contiguous() for tensor in by_time)
 
     @staticmethod
     @once_differentiable
@@ -325,16 +322,9 @@ class Recurrence(torch.autograd.Function):
         grad_values = grad_gate = grad_gate_bias = None
         if ctx.needs_input_grad[5]:
             grad_context = grad_selected.view(steps, batch_size, rows, memory_size)
-            grad_values = torch.matmul(
-                shares.movedim(0, 2).flatten(1, 2).transpose(1, 2),  # (B, L, K T)
-                grad_context.movedim(0, 2).flatten(1, 2),  # (B, K T, D)
-            )  # (B, L, D)
-        grad_keys = key_gradient(
-            grad_scores.movedim(0, 2).flatten(1, 2),  # (B, K T, L)
-            queries.movedim(0, 2).flatten(1, 2),  # (B, K T, A)
-            keys,
-            key_exponentials,
-            v,
+            grad_values = _by_source(shares).transpose(1, 2) @ _by_source(grad_context)  # (B, L, D)
+        grad_keys = key_gradient(  # (B, L, A)
+            _by_source(grad_scores), _by_source(queries), keys, key_exponentials, v
         ).to(keys.dtype)
         if gate is not None:
             grad_gate = grad_betas.flatten(end_dim=1).t() @ previous
@@ -354,6 +344,11 @@ class Recurrence(torch.autograd.Function):
             grad_gate,
             grad_gate_bias,
         )
+
+
+def _by_source(tensor: Tensor) -> Tensor:
+    """(T, B, K, ...) -> (B, K T, ...)."""
+    return tensor.movedim(0, 2).flatten(1, 2)
 
 
 def _activate(gates: Tensor) -> tuple[Tensor, ...]:

@@ -26,14 +26,14 @@ class Choice(NamedTuple):
 
 @dataclass(eq=False)
 class Beam:
-    """The rows (partial hypotheses) of each source, as parallel tensors of B sources and K rows.
+    """K rows (partial hypotheses) of each of B sources, as parallel tensors.
 
     state: the decoder's, before the last tokens. tokens: (B, K), the last one of each row.
     history: (B, K, t), its tokens so far. parents: (B, K), the row that it continued.
-    totals: (B, K), its log-probability. live: (B, K) boolean, whether it goes on.
-    nodes: (B, K), the number of its last token among those of all steps; -1 before the first.
-    ended: (B,), how many hypotheses of each source have ended. sources: (B,), indices into the
-    memory's, of which those without live rows are dropped.
+    totals: (B, K), its log-probability. live: (B, K) boolean, False once it has ended.
+    nodes: (B, K), the number of its last token in the `TokenTree`; -1 before the first.
+    ended: (B,), how many hypotheses of each source have ended. sources: (B,), indices into those
+    of the memory; sources without live rows are dropped.
     """
 
     state: Any
@@ -67,7 +67,7 @@ class Beam:
         """Continue rows with the chosen tokens, of log-probabilities `terms` (B, K')."""
         self.parents, self.tokens, self.live = choice
         self.totals = self.totals.gather(1, choice.parents) + terms
-        self.nodes = self.nodes.gather(1, choice.parents)  # Of the tokens before these.
+        self.nodes = self.nodes.gather(1, choice.parents)  # The previous tokens.
         past = select_rows(self.history, choice.parents)  # (B, K', t)
         self.history = torch.cat([past, choice.tokens.unsqueeze(-1)], dim=-1)  # (B, K', t + 1)
 
@@ -79,7 +79,7 @@ class Beam:
         return is_end
 
     def narrow(self, width: int) -> None:
-        """Keep `width` rows of each source: the live ones, in their order, before others."""
+        """Keep `width` rows of each source, live ones first and otherwise in order."""
         if width == self.live.shape[1]:
             return
         rows = self.live.int().argsort(dim=1, descending=True, stable=True)[:, :width]

@@ -1,4 +1,4 @@
-"""The one decoder loop, for captions and translations, with its strategies and its ranking."""
+"""The decoder loop of captions and translations, with its strategies and its ranking."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from captioner.attention.memory import Memory
-from captioner.attention.selection import draw
+from captioner.attention.selection import sample
 from captioner.decoding.beam import Beam, Choice, Nodes, TokenTree
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.protocol import Decoder, Hypothesis, select_rows
@@ -28,7 +28,7 @@ class BeamSearch:
 
     width: int = 5
     drops_finished: ClassVar[bool] = True
-    """Whether rows that have ended may be left out; draws depend on the number of rows."""
+    """Whether rows that have ended may be left out; samples depend on the number of rows."""
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
         """Choose the most probable continuations.
@@ -73,7 +73,7 @@ class Sampling:
     drops_finished: ClassVar[bool] = False
 
     def choose(self, totals: Tensor, steps: Tensor, live: Tensor, ended: Tensor) -> Choice:
-        """As `BeamSearch.choose`, but draws; the first step copies one row to all `width`."""
+        """Like `BeamSearch.choose`, but samples; the first step copies one row `width` times."""
         batch_size, rows, _ = steps.shape
         parents = torch.arange(rows, device=steps.device).expand(batch_size, rows)  # (B, K)
         if rows < self.width:
@@ -81,7 +81,7 @@ class Sampling:
             steps = steps.expand(-1, self.width, -1)  # (B, width, V)
         return Choice(
             parents=parents,
-            tokens=draw(self.distribution(steps), self.generator),
+            tokens=sample(self.distribution(steps), self.generator),
             live=live.gather(1, parents),
         )
 

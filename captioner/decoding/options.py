@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # Of a result.
 
 ORDER = 4
-"""Of the n-grams to which a search keeps. Triples allow "playing on a basketball", since people
-write "playing on a" and "on a basketball court"."""
-LIKELIEST = 64  # Tokens of a step that are looked up among the known n-grams.
+"""The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":
+people write "playing on a" and "on a basketball court"."""
+LIKELIEST = 64  # Tokens of a step that are looked up among the n-grams.
 IMPOSSIBLE = -1e4
 """Floor on an end token's log-probability where nothing else is left; finite, so that the
 hypothesis can be ranked and saved as JSON."""
@@ -85,7 +85,7 @@ class AnySearch(Config):
         return changed
 
     def strategy(self, generator: torch.Generator | None = None) -> BeamSearch | Sampling:
-        """The search strategy. generator: of the draws; by default a new one."""
+        """The search strategy. generator: for sampling; by default a new one."""
         from captioner.decoding.loop import BeamSearch, Sampling
 
         if not self.sample:
@@ -99,7 +99,7 @@ class AnySearch(Config):
         )
 
     def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
-        """A new generator from `seed`, best on the model's device: draws are not copied there."""
+        """A new generator from `seed`; on the model's device no samples need to be copied."""
         import torch
 
         return torch.Generator(device).manual_seed(self.seed)

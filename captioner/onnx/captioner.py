@@ -76,7 +76,7 @@ class OnnxCaptioner(PhotoCaptioner):
         return numpy.concatenate([self._encoder.run(None, {"pixels": each})[0] for each in chunks])
 
     def find_hypotheses(
-        self, annotations: Array, search: SearchOptions, draws: Any = None
+        self, annotations: Array, search: SearchOptions, generator: Any = None
     ) -> list[list[Hypothesis]]:
         """See `PhotoCaptioner`. Raises `UserError` for options of sampling."""
         if search.sample:

@@ -149,12 +149,12 @@ class Service:
     def _caption(
         self, pixels: list[numpy.ndarray[Any, Any]], search: SearchOptions, language: str
     ) -> list[Caption]:
-        draws = self.captioner.source_of_draws(search)
+        generator = self.captioner.new_generator(search)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
             batch = numpy.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)
             annotations = self.captioner.encode_pixels(batch)  # (B, L, D)
-            captions += self.captioner.caption_annotations(annotations, search, draws)
+            captions += self.captioner.caption_annotations(annotations, search, generator)
         if language == ENGLISH:
             return captions
         return translate_captions(captions, self.translators[language], language)

@@ -1,7 +1,10 @@
-"""Tokenisers and vocabularies: from text to tokens to indices, and back."""
+"""Tokenisers, vocabularies, word lists and n-grams: from text to tokens to indices, and back.
+
+Networks do not belong here: of torch only batches of tokens.
+"""
 
 from captioner.text.vocabulary import SubwordVocabulary as SubwordVocabulary
 from captioner.text.vocabulary import Vocabulary as Vocabulary
 from captioner.text.vocabulary import WordVocabulary as WordVocabulary
 
-TextVocabulary = WordVocabulary | SubwordVocabulary  # Of a translator: of one or two languages.
+TextVocabulary = WordVocabulary | SubwordVocabulary  # A translator's, of one or two languages.

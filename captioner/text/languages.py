@@ -49,10 +49,10 @@ MODIFIERS = word_list("no_nouns")  # Adjectives, numbers and other frequent word
 
 
 def is_function_word(word: str, language: str) -> bool:
-    """Whether a word of a caption names nothing, in any case and with punctuation after it.
+    """Whether a word of a caption is a function word; case and punctuation do not matter.
 
-    language: a tag; languages other than English, German and French have no such words here. A
-    French word is one if it is so before and after its apostrophe: "d'une" is, "l'eau" is not.
+    language: a tag; only English, German and French have lists. Of a French word both sides of the
+    apostrophe are checked: "d'une" is one, "l'eau" is not.
     """
     code = language.partition("-")[0]
     word = word.lower().rstrip(".,;:!?")
@@ -63,9 +63,9 @@ def is_function_word(word: str, language: str) -> bool:
 
 
 def is_noun(word: str) -> bool:
-    """Whether a word of a caption is likely a noun; a rare verb or adjective passes for one.
+    """Whether a word of a caption is likely a noun; rare verbs and adjectives count as nouns.
 
-    No nouns are function words, `MODIFIERS`, and unknown words in -ing, -ed and -ly.
+    Function words, `MODIFIERS`, and unknown words in -ing, -ed and -ly do not.
     """
     if word in FUNCTION_WORDS or word in MODIFIERS or not word.replace("-", "").isalpha():
         return False

@@ -1,4 +1,4 @@
-"""People's n-grams, of any language, and misplaced articles and slips, of English captions."""
+"""N-grams that people wrote, in any language; misplaced articles and slips of English captions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from captioner.text.languages import FUNCTION_WORDS, MODIFIERS, is_noun
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 _, START, END, _ = SPECIAL_WORDS  # Before the first word, and after the last.
-DISCOUNT = 0.75  # Of every count, for n-grams that were not seen (Chen and Goodman 1999).
+DISCOUNT = 0.75  # Subtracted from counts, for n-grams not seen (Chen and Goodman 1999).
 LEAST_COUNT = 20
 LEAST_SHARE = 0.03
-"""A noun at the end of so many phrases, in a smaller share with "a", is a plural or a mass noun."""
+"""A noun that ends this many phrases, less than this share with "a", is a plural or a mass noun."""
 RARE_SHARE = 0.02
-"""A smaller share of the prepositions before an article and a noun is a slip: "in the beach"."""
+"""A preposition is a slip in less than this share of an article and noun's: "in the beach"."""
 _ARTICLES = ("a", "an", "the")
 _QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "dozen"}
 
@@ -36,9 +36,9 @@ class PeoplesNgrams:
     """
 
     def __init__(self, captions: Iterable[Sequence[str]]) -> None:
-        different = set(map(tuple, captions))
-        self._plurals = _plurals(different)
-        self._captions = {words for words in different if not self.misplaced_articles(words)}
+        distinct = set(map(tuple, captions))
+        self._plurals = _plurals(distinct)
+        self._captions = {words for words in distinct if not self.misplaced_articles(words)}
         self.counts = {
             order: Counter(ngram for words in self._captions for ngram in ngrams(words, order))
             for order in (2, 3)
@@ -53,7 +53,7 @@ class PeoplesNgrams:
     def unseen(self, words: Sequence[str], leave_out: bool = False) -> list[Ngram]:
         """The bigrams and trigrams of a sentence that nobody wrote.
 
-        leave_out: a sentence that is among the captions does not vouch for itself.
+        leave_out: leave the sentence out of the captions, if it is among them.
         """
         is_left_out = leave_out and tuple(words) in self._captions
         return [

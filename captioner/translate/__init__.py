@@ -1,1 +1,4 @@
-"""Translation models on the shared attention core and decoder loop."""
+"""Recurrent and Transformer translation models, and the `Translator`.
+
+Attention and search are those of `attention` and `decoding`; training is in `training`.
+"""

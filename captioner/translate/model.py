@@ -1,4 +1,4 @@
-"""What translation models share: embeddings, recurrent networks, base class and loss."""
+"""Embeddings, recurrent networks, base class and loss of all translation models."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ class RecurrentNetwork(nn.Module):
     def _run(self, inputs: Any, state: RecurrentState | None = None) -> tuple[Any, RecurrentState]:
         """A tensor or `PackedSequence`, states (layers, B, H) -> outputs and states.
 
-        Autocast casts cuDNN's recurrent networks to float16, whatever its own type is: their
-        gradients vanish. oneDNN has no LSTM in bfloat16 for CPUs without AVX-512, and fails.
+        Without autocast: it casts cuDNN's recurrent networks to float16 in any case, and gradients
+        vanish; oneDNN has no LSTM in bfloat16 for CPUs without AVX-512, and fails.
         """
         weight = next(self.network.parameters())
         before: Any = state and tuple(part.to(weight.dtype) for part in state)

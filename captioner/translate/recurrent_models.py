@@ -40,8 +40,7 @@ class RecurrentModel(TranslationModel):
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
         super().__init__()
         self.config: Any = config
-        # Of the vectors that the output layer reads: H, or of Bahdanau's maxout layer.
-        output_size = getattr(config, "output_size", config.hidden_size)
+        output_size = getattr(config, "output_size", config.hidden_size)  # Bahdanau's has its own.
         self.embeddings = Embeddings(
             source_size,
             target_size,

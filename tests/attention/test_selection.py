@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from captioner.attention.selection import HardSelection, SoftSelection, draw, masked_softmax
+from captioner.attention.selection import HardSelection, SoftSelection, masked_softmax, sample
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -20,7 +20,7 @@ def test_narrow_scores_are_normalised_in_float32(dtype) -> None:
 def test_draws_are_those_of_multinomial() -> None:
     probabilities = torch.rand(5, 3, 40, generator=torch.Generator().manual_seed(0))
     probabilities[:, :, ::2] = 0
-    found = draw(probabilities, torch.Generator().manual_seed(1))
+    found = sample(probabilities, torch.Generator().manual_seed(1))
     rows = probabilities.view(15, 40)
     expected = torch.multinomial(rows, 1, generator=torch.Generator().manual_seed(1))
     assert torch.equal(found, expected.view(5, 3))
