@@ -54,7 +54,8 @@ def saving(folder: Path) -> Iterator[Path]:
     At any moment `complete_folder` finds the old files or the new ones, whole: the temporary
     folder becomes `.saved` in one step, and is removed when its files are copied.
     """
-    saved, temporary = folder / _SAVED, temporary_path(folder)
+    saved = folder / _SAVED
+    temporary = temporary_path(folder)
     with refuse_os_errors(f"cannot write model folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         remove_temporaries(folder)

@@ -154,7 +154,8 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
 
 def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
     """One of pydantic's errors as a sentence. place: of the value, names and indices."""
-    code, value, context = error["type"], error["input"], error.get("ctx", {})
+    code, value = error["type"], error["input"]
+    context = error.get("ctx", {})
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     path = "".join(steps).removeprefix(".")
     if code == "missing" and isinstance(place[-1], int):
@@ -182,7 +183,9 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
     """Names the unknown field, and the fields that may have been meant."""
-    path, inside, name = ".".join(place), ".".join(place[:-1]), place[-1]
+    *outer, name = place
+    path = ".".join(place)
+    inside = ".".join(outer)
     sections = dict(_sections(kind))
     everywhere = [
         f"{prefix}.{field}".removeprefix(".")

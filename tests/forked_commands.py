@@ -36,16 +36,16 @@ class Commands:
         self, arguments: Sequence[str], streams: Any = None, limit: float = 60, **job: Any
     ) -> Ended:
         """Run one. streams: files by name, None for a closed one. limit: seconds, then SIGKILL."""
-        given = {"stdin": "/dev/null", "stdout": "output", "stderr": "errors", **(streams or {})}
-        job |= {"arguments": list(arguments), "streams": given, "limit": limit}
+        files = {"stdin": "/dev/null", "stdout": "output", "stderr": "errors", **(streams or {})}
+        job |= {"arguments": list(arguments), "streams": files, "limit": limit}
         assert self.process.stdin
         assert self.process.stdout
         for name in ("output", "errors"):
             (self.folder / name).unlink(missing_ok=True)
         print(json.dumps({"folder": str(self.folder), **job}), file=self.process.stdin, flush=True)
         code, seconds = json.loads(self.process.stdout.readline())
-        files = [self.folder / name for name in ("output", "errors")]
-        texts = [path.read_text(errors="replace") if path.exists() else "" for path in files]
+        paths = [self.folder / name for name in ("output", "errors")]
+        texts = [path.read_text(errors="replace") if path.exists() else "" for path in paths]
         return Ended(code, seconds, *texts)
 
     def kill(self, kills: int, command: Sequence[str], check: Callable[[], None]) -> None:

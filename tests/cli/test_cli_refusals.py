@@ -96,7 +96,6 @@ OTHERS = [
     ("evaluate-translator tiny-model text text", "is a captioner, not"),
     (f"calibrate {MODEL} --split train", "train shares 1 photo with training"),
     (f"calibrate {MODEL} --unsure-below 3", "--unsure-below 3.0 is not between 0 and 1"),
-    (f"export tiny-model {'n' * 300}", "cannot use nnnnn"),
     ("export tiny-model text", "FOLDER text is a file, not a folder"),
     ("serve --port 0 --model tiny-model --batch-size 0", "batch size 0 is not at least 1"),
     (f"calibrate {MODEL} --json kept.json", "--json kept.json exists; --overwrite replaces it"),
