@@ -233,10 +233,10 @@ class Collector:
         count = count if len(photos) >= _FEWEST_DRAWN else 0
         for place, photo in enumerate(photos):
             photo.split = VALIDATION if place < count else TRAIN
-        of_all = f"{count:,} of its {len(photos):,} photos"
-        of_all += "" if count else f" (validation takes {_FEWEST_DRAWN} at least)"
-        drawn = f"drawn with seed {_SEED}, are the split {VALIDATION}, the others {TRAIN}"
-        self.problems.notes.append(f"{self.problems.source} has no splits: {of_all}, {drawn}")
+        if count:
+            share = f"{count:,} of its {len(photos):,} photos, drawn with seed {_SEED}"
+            drawn = f"{share}, are the split {VALIDATION}, the others {TRAIN}"
+            self.problems.notes.append(f"{self.problems.source} has no splits: {drawn}")
 
     def _exists(self, photo: _Photo) -> bool:
         """Whether a photo is there, as those that a shard lists are, or need not be."""
