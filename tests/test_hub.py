@@ -14,7 +14,7 @@ from captioner.caption.folder import load_model
 from captioner.cli.main import main
 from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.runs.read_recipe import read_any_recipe
-from captioner.vision.encoders import build_encoder
+from captioner.vision.encoder_families import build_encoder
 
 pytest.importorskip("huggingface_hub", reason="huggingface_hub is missing")
 

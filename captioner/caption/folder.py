@@ -39,7 +39,7 @@ from captioner.model_folders import (
 from captioner.schema import Config, flat, from_mapping, to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import EncoderConfig
-from captioner.vision.encoders import encoder_config, make_encoder
+from captioner.vision.encoder_families import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import load_weights, named_tensors, write_tensors
 

@@ -28,7 +28,7 @@ from captioner.outcomes import (
 from captioner.render.overlay import Region
 from captioner.text.languages import is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.images import ImageSource, image_name, original_size
+from captioner.vision.images import ImageSource, original_size, photo_name
 from captioner.vision.preprocessing import Preprocessing
 
 Translate = Callable[[list[Caption]], list[Caption]]
@@ -179,7 +179,7 @@ class PhotoCaptioner(ABC):
         one = _is_one_photo(photos)
         is_list = isinstance(photos, Sized) and not one
         named = (
-            (image_name(each, "the image" if one else f"image {number} of the list"), each)
+            (photo_name(each, "the image" if one else f"image {number} of the list"), each)
             for number, each in enumerate([photos] if one else photos, start=1)
         )
         items = caption_photos(
@@ -228,7 +228,7 @@ def caption_photos(
         readers = loading_workers(captioner.device) if are_files else 0
 
     def read(name: str, source: ImageSource) -> Prepared:
-        shown = image_name(source) if isinstance(source, (str, os.PathLike)) else name
+        shown = photo_name(source) if isinstance(source, (str, os.PathLike)) else name
         photo = preprocessing.load(source, "standard input" if name == "-" else shown)
         is_kept = isinstance(source, (str, os.PathLike, bytes))
         kept = source if is_kept else photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))

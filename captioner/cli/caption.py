@@ -76,7 +76,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--dry-run", "", "say what --xmp, --text and --embed would write, and do not")
     shared.add_machine(parser, "photos in a batch", 16)
     about = "most time to decode a photo that is large or slow (default: 20)"
-    shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.seconds)
+    shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.positive)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -161,7 +161,7 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_splits
     from captioner.devices import fast_device
-    from captioner.vision.images import find_images
+    from captioner.vision.images import photo_files
 
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count {arguments.count} is not at least 1")
@@ -178,7 +178,7 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
         source = (arguments.annotations, arguments.images, [arguments.split])
         photos = read_splits(arguments.format, *source, problems)[0][: arguments.count]
     else:
-        files = find_images([arguments.images])[: arguments.count]
+        files = photo_files([arguments.images])[: arguments.count]
         photos = [Example(str(file), file) for file in files]
     for sentence in problems.sentences:
         report(sentence)

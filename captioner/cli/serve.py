@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import re
 from typing import Any
@@ -64,7 +63,7 @@ def add_commands(commands: shared.Commands) -> None:
     for option, name, unit, value in _LIMITS:
         field = Limits.model_fields[name]
         about = f"{field.description} (default: {field.default / unit:g})"
-        add(option, value, about, dest=name, type=float)
+        add(option, value, about, dest=name, type=shared.positive)
     shared.add_machine(parser, "photos in a batch of all requests", 32)
 
 
@@ -127,15 +126,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _limits(arguments: argparse.Namespace) -> Limits:
-    """The given limits, in the units of `Limits`."""
-    given = {}
-    for option, name, unit, _ in _LIMITS:
+    """The limits of the options, in the units of `Limits`."""
+    defaults = Limits().model_dump()
+    limits = {}
+    for _, name, unit, _ in _LIMITS:
         value = getattr(arguments, name)
         if value is not None:
-            if not 0 < value < math.inf:
-                raise UserError(f"{option} {value:g} is not a number above 0")
-            given[name] = type(Limits.model_fields[name].default)(value * unit)
-    return Limits(**given)
+            limits[name] = type(defaults[name])(value * unit)
+    return Limits(**limits)
 
 
 def _token(file: str | None) -> str | None:

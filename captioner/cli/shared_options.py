@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
@@ -111,15 +112,12 @@ def add_option(
     group.add_argument(*name.split(), help=about, **more)
 
 
-def seconds(text: str) -> float:
-    """A time above 0, of an option."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
-    return value
+def positive(text: str) -> float:
+    """A number above 0, of an option."""
+    with suppress(ValueError):
+        if 0 < (value := float(text)) <= 1e9:
+            return value
+    raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
 
 
 def add_data_set(add: Add, formats: Sequence[str], problems: str) -> None:

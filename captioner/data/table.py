@@ -18,7 +18,7 @@ from captioner.data.example import SPLIT_OF, Collector, Problems
 from captioner.data.photo_descriptions import photo_descriptions
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
-from captioner.vision.images import IMAGE_SUFFIXES, find_images, is_leftover
+from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, photo_files
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
 KNOWN = (
@@ -99,9 +99,9 @@ def _folder_of(images: Path, name: str) -> Path:
 def _with_suffix(path: Path) -> Path:
     """The photo that a path names, also without its suffix, as in some tables."""
     path = existing_path(path)
-    if os.path.lexists(path) or path.suffix.lower() in IMAGE_SUFFIXES:
+    if os.path.lexists(path) or path.suffix.lower() in PHOTO_SUFFIXES:
         return path
-    named = (path.with_name(path.name + suffix) for suffix in sorted(IMAGE_SUFFIXES))
+    named = (path.with_name(path.name + suffix) for suffix in sorted(PHOTO_SUFFIXES))
     return next(filter(os.path.isfile, named), path)
 
 
@@ -115,7 +115,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     takes_all, left_out = problems.by_captioner, 0
     rows_of: defaultdict[str, list[_Row]] = defaultdict(list)
     table_of: dict[str, str] = {}
-    photos = find_images([folder])
+    photos = photo_files([folder])
     for table in _tables_of(folder, photos):
         for row in _rows(table, problems, skips_own=not takes_all):
             if row.captions:
@@ -217,7 +217,7 @@ def is_captions_by_photo(document: Any) -> bool:
         return False
     captions = {*_COLUMNS["caption"], "tags"}
     are_rows = all(isinstance(each, dict) and captions & each.keys() for each in document.values())
-    return are_rows or any(Path(name).suffix.lower() in IMAGE_SUFFIXES for name in document)
+    return are_rows or any(Path(name).suffix.lower() in PHOTO_SUFFIXES for name in document)
 
 
 def _row_of(name: str, value: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from captioner.runs.validation_scores import (
 )
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
-from captioner.vision.encoders import RANDOM
+from captioner.vision.encoder_families import RANDOM
 from captioner.weight_files import make_trainable
 
 STANDARDISED_BY = 256

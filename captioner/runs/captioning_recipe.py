@@ -18,7 +18,7 @@ from captioner.errors import UserError
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.training.config import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
-from captioner.vision.encoders import encoder_config, family_of
+from captioner.vision.encoder_families import encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]

@@ -25,7 +25,7 @@ from captioner.runs.photos import read_training
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
-from captioner.vision.encoders import build_encoder
+from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
 

@@ -20,7 +20,7 @@ from captioner.model_folders import kind_of, model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TASK, TranslationRecipe
 from captioner.schema import from_mapping, to_mapping
-from captioner.vision.encoders import family_of, make_encoder
+from captioner.vision.encoder_families import family_of, make_encoder
 
 FINE_TUNING: dict[str, Any] = {
     "start_from": "default",  # Its sizes, words, encoder, preprocessing and search are the run's.

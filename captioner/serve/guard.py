@@ -118,9 +118,10 @@ class GuardedRoute(APIRoute):
 
 
 async def _check_token(request: Request, token: str | None) -> None:
-    given = await BEARER(request)
-    is_right = given and token and compare_digest(given.credentials.encode(), token.encode())
-    if token and not is_right:
+    if token is None:
+        return
+    sent = await BEARER(request)
+    if sent is None or not compare_digest(sent.credentials.encode(), token.encode()):
         reason = "the token is missing or wrong: the header is Authorization: Bearer TOKEN"
         raise HTTPException(401, reason, {"WWW-Authenticate": "Bearer"})
 
@@ -128,11 +129,11 @@ async def _check_token(request: Request, token: str | None) -> None:
 def _check_site(request: Request, allowed: Collection[str]) -> None:
     """Refuse other web sites: any can have a visitor's browser ask, which names the site."""
     host = request.headers.get("host", "").lower()
-    own = (f"http://{host}", f"https://{host}")
-    origin = request.headers.get("origin", own[0]).lower()
+    here = (f"http://{host}", f"https://{host}")
+    origin = request.headers.get("origin", here[0]).lower()
     site = request.headers.get("sec-fetch-site", "none")
-    is_own = origin in own and site in ("none", "same-origin")
-    if not is_own and origin not in allowed:
+    is_here = origin in here and site in ("none", "same-origin")
+    if not is_here and origin not in allowed:
         raise HTTPException(403, "other sites may not use this server without --allow-origin")
 
 

@@ -19,14 +19,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from captioner.errors import UserError
 from captioner.serve import Limits
 
-_CONNECTIONS = 512
-"""Open connections, half of the 1,024 file descriptors that Linux gives a process."""
-
-
-_HEAD_SECONDS = 10
-"""Time from a connection, or an answer, to the end of the next request's head."""
-
-
+_CONNECTIONS = 512  # Half of the 1,024 file descriptors that Linux gives a process.
+_HEAD_SECONDS = 10  # From a connection, or an answer, to the end of the next request's head.
 _FULL = JSONResponse(
     {"error": "busy: too many connections are open"},
     status_code=503,
@@ -52,10 +46,10 @@ class _Protocol(H11Protocol):
         if len(self.connections) <= _CONNECTIONS:
             return
         others: set[Any] = self.connections - {self}
-        idle = [each for each in others if each.is_idle]
+        idle = [other for other in others if other.is_idle]
         if idle:
-            other = min(idle, key=lambda each: each._timer.when())  # The oldest.
-            other.transport.abort()
+            oldest = min(idle, key=lambda other: other._timer.when())
+            oldest.transport.abort()
         else:
             self.app = _FULL
 
@@ -71,8 +65,17 @@ class _Protocol(H11Protocol):
         self._timer = self.loop.call_later(_HEAD_SECONDS, self._close_idle)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP."""
-        self._refuse("the request is not valid HTTP")
+        """Refuse what is not HTTP, without a cycle that could answer."""
+        content = json.dumps({"error": "the request is not valid HTTP"}).encode()
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(content)),
+            "connection": "close",
+        }
+        head = h11.Response(status_code=400, headers=[*headers.items()], reason="Bad Request")
+        for event in (head, h11.Data(data=content), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     @property
     def is_idle(self) -> bool:
@@ -82,15 +85,6 @@ class _Protocol(H11Protocol):
     def _close_idle(self) -> None:
         if self.is_idle:
             self.transport.close()
-
-    def _refuse(self, reason: str) -> None:
-        content = json.dumps({"error": reason}).encode()
-        kind = [(b"content-type", b"application/json"), (b"connection", b"close")]
-        length = [(b"content-length", str(len(content)).encode())]
-        head = h11.Response(status_code=400, headers=[*kind, *length])
-        for event in (head, h11.Data(data=content), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
 
 
 def listen(host: str, port: int) -> Listener:
@@ -108,10 +102,10 @@ def listen(host: str, port: int) -> Listener:
         raise UserError(
             f"cannot listen on {host!r}, port {port}: {reason.rstrip('.')}; see --host and --port"
         ) from None
-    own, port = opened.getsockname()[:2]
+    bound, port = opened.getsockname()[:2]
     machine = socket.gethostname()
     named = f"[{host}]" if is_version_6 else host
-    reached = _own_address() if own in ("0.0.0.0", "::") else named
+    reached = _own_address() if bound in ("0.0.0.0", "::") else named
     names = (named, reached, machine, f"{machine}.local")
     return Listener(opened, f"http://{reached}:{port}/", names)
 

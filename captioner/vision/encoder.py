@@ -99,9 +99,9 @@ class Encoder(nn.Module, ABC):
 
     def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a file that are the encoder's, not a classifier's or a decoder's."""
-        own = {name.removeprefix("encoder."): tensor for name, tensor in state.items()}
+        tensors = {name.removeprefix("encoder."): tensor for name, tensor in state.items()}
         modules = dict(self.named_children())
-        return {name: own[name] for name in own if name.partition(".")[0] in modules}
+        return {name: tensors[name] for name in tensors if name.partition(".")[0] in modules}
 
     def fold_batch_norm(self) -> Encoder:
         """The encoder for inference: batch normalisation is part of its convolutions' weights."""
@@ -182,8 +182,10 @@ class VGGEncoder(Encoder):
     def __init__(self, config: VGGConfig) -> None:
         super().__init__(config)
         self.features = nn.Sequential(*_layers(config))
-        sizes = (ANNOTATION_SIZE, ANNOTATION_SIZE)
-        context = [_convolution(config, *sizes, dilation=each) for each in config.context]
+        context = [
+            _convolution(config, ANNOTATION_SIZE, ANNOTATION_SIZE, dilation=dilation)
+            for dilation in config.context
+        ]
         self.context = nn.Sequential(*chain(*context))
         for layer in self.context:
             if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
@@ -199,10 +201,11 @@ class VGGEncoder(Encoder):
 
     def own_tensors(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Also of a file without context, which is then as it begins."""
-        own = super().own_tensors(state)
-        if not any(name.startswith("context.") for name in own):
-            own |= {f"context.{name}": value for name, value in self.context.state_dict().items()}
-        return own
+        tensors = super().own_tensors(state)
+        if not any(name.startswith("context.") for name in tensors):
+            context = self.context.state_dict()
+            tensors |= {f"context.{name}": tensor for name, tensor in context.items()}
+        return tensors
 
     def forward(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, 512).
@@ -236,9 +239,11 @@ class VGGEncoder(Encoder):
     def pretrained_weights(self) -> dict[str, Tensor]:
         """Torchvision's, for width 1 and rank 1."""
         if (self.config.width, self.config.rank) != (1.0, 1.0):
-            own = f"{self.config.name} of width {self.config.width} and rank {self.config.rank}"
-            only = "ImageNet weights exist for width 1.0 and rank 1.0 only"
-            raise UserError(f"{only}, not for {own}; give a weights file")
+            sizes = f"width {self.config.width} and rank {self.config.rank}"
+            raise UserError(
+                "ImageNet weights exist for width 1.0 and rank 1.0 only, not for "
+                f"{self.config.name} of {sizes}; give a weights file"
+            )
         return torchvision_weights(self.config.name)
 
 
@@ -315,4 +320,6 @@ def refused(problem: str, advice: str = "") -> Iterator[None]:
         reason = re.split(r"\.?\s*\n|\. ", str(error))[0].rstrip(".") or type(error).__name__
         if isinstance(error, pickle.UnpicklingError):  # Torch advises to run the file's code.
             reason = "it is damaged, or holds something besides tensors, which is never run"
-        raise UserError(f"{problem} ({reason}){'; ' * bool(advice)}{advice}") from None
+        if advice:
+            advice = f"; {advice}"
+        raise UserError(f"{problem} ({reason}){advice}") from None

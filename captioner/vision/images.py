@@ -34,7 +34,7 @@ ImageSource: TypeAlias = (
 MAXIMUM_PIXELS = 250_000_000
 """Default limit on width times height; telephones take up to 200 million."""
 
-IMAGE_SUFFIXES: frozenset[str] = frozenset(
+PHOTO_SUFFIXES: frozenset[str] = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".avif"}
     | {".tif", ".tiff", ".bmp", ".dib", ".pcx", ".ppm", ".pgm", ".pbm", ".pnm", ".pfm"}
     | {".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".heic", ".heif", ".hif"}
@@ -94,7 +94,7 @@ def load_image(
         which is much faster. See `original_size`.
     permit: waits, in a decoding process, until the bytes may be held that decoding takes.
     """
-    name = image_name(source) if name is None else name
+    name = photo_name(source) if name is None else name
     try:
         if hasattr(source, "dtype") and not isinstance(source, str):  # NumPy's strings have it too.
             source = _image_of_array(source, name)
@@ -145,7 +145,7 @@ def original_size(photo: Image.Image) -> tuple[int, int]:
     return size
 
 
-def image_name(source: Any, unnamed: str = "the image") -> str:
+def photo_name(source: Any, unnamed: str = "the image") -> str:
     """The photo's name in errors: its path, or else `unnamed`."""
     if isinstance(source, (str, os.PathLike)):
         return os.fsdecode(source) or "''"
@@ -270,7 +270,7 @@ def is_leftover(path: str | os.PathLike[str]) -> bool:
     return any(map(_LEFTOVERS.fullmatch, re.split(r"[/\\]", os.fspath(path).lower())))
 
 
-def find_images(
+def photo_files(
     paths: Iterable[str | os.PathLike[str]],
     report: Report = refuse,
     passed_over: Counter[str] | None = None,
@@ -278,7 +278,7 @@ def find_images(
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
-    in `IMAGE_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
+    in `PHOTO_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
     Other paths are returned, also those that do not exist. passed_over: counts other files.
     """
     counts = Counter() if passed_over is None else passed_over
@@ -293,7 +293,7 @@ def find_images(
                 report(f"{typed} matches no file")
         for match in map(existing_path, map(Path, matches)):
             is_folder = os.path.isdir(match)
-            images += _images_below(match, report, counts) if is_folder else [match]
+            images += _photos_below(match, report, counts) if is_folder else [match]
     return images
 
 
@@ -301,7 +301,7 @@ def _is_shown(name: str) -> bool:
     return not name.startswith(".") and not is_leftover(name)
 
 
-def _images_below(folder: Path, report: Report, passed_over: Counter[str]) -> list[Path]:
+def _photos_below(folder: Path, report: Report, passed_over: Counter[str]) -> list[Path]:
     images: list[Path] = []
     errors: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=errors.append):
@@ -311,7 +311,7 @@ def _images_below(folder: Path, report: Report, passed_over: Counter[str]) -> li
                 report(f"folder {inside} is a symbolic link and was not entered")
         for path in (Path(parent, name) for name in files if _is_shown(name)):
             suffix = path.suffix.lower()
-            if suffix in IMAGE_SUFFIXES:
+            if suffix in PHOTO_SUFFIXES:
                 images.append(path)
             elif suffix in _KIND_OF:
                 passed_over[_KIND_OF[suffix]] += 1
@@ -321,6 +321,6 @@ def _images_below(folder: Path, report: Report, passed_over: Counter[str]) -> li
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
     if not images and not errors:
-        suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+        suffixes = ", ".join(sorted(PHOTO_SUFFIXES))
         report(f"folder {folder} holds no images (files ending in {suffixes})")
     return sorted(images)

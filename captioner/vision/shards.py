@@ -20,12 +20,12 @@ from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.tables import pyarrow_library
 from captioner.vision.images import (
-    IMAGE_SUFFIXES,
     IS_ADDRESS,
+    PHOTO_SUFFIXES,
     ImageSource,
     Report,
-    find_images,
     is_leftover,
+    photo_files,
 )
 
 SHARD_SUFFIXES = (".tar", ".parquet")
@@ -121,7 +121,7 @@ def read_shards(pattern: str | os.PathLike[str], report: Report) -> Iterator[tup
     A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
     are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
-    for path in map(os.fspath, find_images(numbered(os.fspath(pattern)), report)):
+    for path in map(os.fspath, photo_files(numbered(os.fspath(pattern)), report)):
         if os.path.exists(path) and not os.path.isfile(path):
             report(f"{path} is a pipe or a device, not a file")
             continue
@@ -144,7 +144,7 @@ def find_photos(
             failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
         else:
             problems: list[str] = []
-            for file in map(os.fspath, find_images(numbered(path), problems.append, passed_over)):
+            for file in map(os.fspath, photo_files(numbered(path), problems.append, passed_over)):
                 if not file.lower().endswith(SHARD_SUFFIXES):
                     photos[file] = file
                     continue
@@ -194,7 +194,7 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
                 continue
             member = ShardMember(path, info.name, (info.offset_data, info.size))
             stem, suffix = os.path.splitext(info.name)
-            if info.isfile() and suffix.lower() in IMAGE_SUFFIXES:
+            if info.isfile() and suffix.lower() in PHOTO_SUFFIXES:
                 photos[info.name] = member  # The last of a name counts, as to tar.
             elif info.isfile() and suffix in (".txt", ".json"):
                 texts[stem][suffix] = member

@@ -44,7 +44,7 @@ from captioner.data.readers import read_splits
 from captioner.progress import progress_bar
 from captioner.text.token_batches import collate_captions
 from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
-from captioner.vision.encoders import build_encoder
+from captioner.vision.encoder_families import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.weight_files import write_tensors
 

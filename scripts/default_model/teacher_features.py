@@ -31,7 +31,7 @@ from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import read_recipe
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
-from captioner.vision.encoders import make_encoder
+from captioner.vision.encoder_families import make_encoder
 from captioner.weight_files import write_tensors
 
 SAMPLE = 400

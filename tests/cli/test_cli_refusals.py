@@ -103,7 +103,6 @@ OTHERS = [
     ("serve --token-file text", "text should hold a token, without spaces in it"),
     ("serve --allow-host a*b", "--allow-host a*b is not a name"),
     ("serve --host no-such-host.invalid", "cannot listen on 'no-such-host.invalid'"),
-    ("serve --max-upload 0", "--max-upload 0 is not a number above 0"),
     ("serve --port 0 --translator tiny-model", "is a captioner, not a translator"),
     ("serve --translator d=english_german", "--translator 'd' is not a language tag"),
 ]
@@ -133,6 +132,8 @@ def test_a_mistake_is_one_sentence_and_every_file_stays(
         ("translate a.txt b.txt", "unrecognized arguments: b.txt"),
         ("evaluate M --format csv", "'csv' (choose from"),
         ("serve --public-url https://[", "--public-url: https://[ is not the address of a page"),
+        ("serve --max-upload 0", "--max-upload: 0 is not a number above 0"),
+        ("caption a.jpg --decoding-seconds nan", "seconds: nan is not a number above 0"),
     ],
 )
 def test_a_mistyped_command_or_option_is_named_after_the_usage(

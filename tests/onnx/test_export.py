@@ -29,7 +29,7 @@ from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.errors import UserError
 from captioner.onnx.export import export_captioner
-from captioner.vision.encoders import NetworkConfig, TorchvisionEncoder
+from captioner.vision.encoder_families import NetworkConfig, TorchvisionEncoder
 from captioner.vision.preprocessing import Preprocessing
 
 ROOT = Path(captioner.__file__).parents[1]

@@ -17,7 +17,7 @@ from photo_samples import encoded, smooth_photo, turned
 from PIL import Image, ImageFile, ImageOps
 
 from captioner.errors import UserError
-from captioner.vision.images import find_images, load_image, original_size
+from captioner.vision.images import load_image, original_size, photo_files
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
 NAN, INFINITE = float("nan"), float("inf")
@@ -276,7 +276,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(*paths: str | Path) -> list[str]:
-    return [path.as_posix() for path in find_images(paths)]
+    return [path.as_posix() for path in photo_files(paths)]
 
 
 def test_a_folder_is_gone_through_to_the_bottom_and_sorted(here: Path) -> None:
@@ -317,12 +317,12 @@ def test_problems_are_reported_and_the_rest_is_found(here: Path, path: str, prob
     os.symlink("..", "linked/up")
     Path("linked/a.jpg").write_bytes(b"x")
     reports: list[str] = []
-    found = find_images(["photos/b.jpg", path], reports.append)
+    found = photo_files(["photos/b.jpg", path], reports.append)
     assert found == [Path("photos/b.jpg"), *Path("linked").glob("a.jpg")][: 1 + (path == "linked")]
     assert len(reports) == 1
     assert reports[0].startswith(problem)
     with pytest.raises(UserError, match=r"^(folder |cannot |missing|photos)"):
-        find_images([path])
+        photo_files([path])
 
 
 def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
     for name in files.split():
         (tmp_path / name).touch()
     counts: Counter[str] = Counter()
-    find_images([tmp_path, tmp_path / "a.mov"], passed_over=counts)
+    photo_files([tmp_path, tmp_path / "a.mov"], passed_over=counts)
     assert counts == {"video": 3, "raw file": 2, "other picture": 1}
 
 
@@ -348,6 +348,6 @@ def test_what_systems_leave_in_folders_is_no_photo(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert find_images([tmp_path]) == [tmp_path / "1.jpg"]
-    assert find_images([tmp_path / "**" / "*.jpg"]) == [tmp_path / "1.jpg"]
-    assert find_images([tmp_path / "#recycle" / "*.jpg"]) == [tmp_path / "#recycle" / "1.jpg"]
+    assert photo_files([tmp_path]) == [tmp_path / "1.jpg"]
+    assert photo_files([tmp_path / "**" / "*.jpg"]) == [tmp_path / "1.jpg"]
+    assert photo_files([tmp_path / "#recycle" / "*.jpg"]) == [tmp_path / "#recycle" / "1.jpg"]

@@ -3,10 +3,12 @@
 import gzip
 import os
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 from samples import photo_bytes, write_parquet, write_tar
 
@@ -137,3 +139,19 @@ def test_leftovers_sparse_and_huge_members_and_empty_tars_are_told(tmp_path: Pat
     os.mkfifo(tmp_path / "1.tar")
     assert [*read_shards(tmp_path / "1.tar", reports.append)] == []
     assert reports[1].endswith("1.tar is a pipe or a device, not a file")
+    header = tarfile.TarInfo("large.jpg")
+    header.type = tarfile.GNUTYPE_SPARSE
+    sparse = bytearray(header.tobuf(tarfile.GNU_FORMAT))
+    sparse[483:495] = b"%011o\0" % (3 * 2**30)
+    sparse[148:155] = b"%06o\0" % tarfile.calc_chksums(sparse)[0]
+    path = tmp_path / "sparse.tar"
+    path.write_bytes(sparse + bytes(1024))
+    assert [*read_shards(path, reports.append)] == []
+    assert reports[2:] == [
+        f"{path}/large.jpg is a sparse file, which is not read",
+        f"{path} holds no photos",
+    ]
+    path = tmp_path / "empty.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"image": pyarrow.array([], "binary")}), path)
+    assert [*read_shards(path, reports.append)] == []
+    assert reports[4:] == [f"{path} holds no photos"]

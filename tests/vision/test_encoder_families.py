@@ -20,9 +20,9 @@ from captioner.model_folders import model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
-from captioner.vision import encoders
+from captioner.vision import encoder_families
 from captioner.vision.encoder import Encoder, EncoderConfig, VGGConfig, VGGEncoder, read_weights
-from captioner.vision.encoders import build_encoder, encoder_config, make_encoder
+from captioner.vision.encoder_families import build_encoder, encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
 CONFIG = """
@@ -43,8 +43,11 @@ def _patches(monkeypatch: pytest.MonkeyPatch) -> None:
     code = page.read_text(encoding="utf-8").partition("## Adding an encoder")[2].split("```")[1]
     names: dict[str, Any] = {}
     exec(code.removeprefix("python"), names)
-    rows = [*encoders.FAMILIES, encoders.Family(names["PatchEncoder"], names["PatchConfig"])]
-    monkeypatch.setattr(encoders, "FAMILIES", rows)
+    rows = [
+        *encoder_families.FAMILIES,
+        encoder_families.Family(names["PatchEncoder"], names["PatchConfig"]),
+    ]
+    monkeypatch.setattr(encoder_families, "FAMILIES", rows)
 
 
 def recipe_of(folder: Path, encoder: str, *changes: str) -> CaptioningRecipe:

@@ -110,8 +110,12 @@ class TimmEncoder(NetworkEncoder):
             raise UserError(f"{self.config.name} has no spatial feature map")
         has_norm = hasattr(network, "norm")
         last = network.prune_intermediate_layers([-1], prune_norm=not has_norm)
-        only = {"intermediates_only": True, "output_fmt": "NCHW"}
-        self._options = {"indices": last, "norm": has_norm, **only}
+        self._options = {
+            "indices": last,
+            "norm": has_norm,
+            "intermediates_only": True,
+            "output_fmt": "NCHW",
+        }
         return network
 
     def _feature_map(self, images: Tensor) -> Tensor:
@@ -236,12 +240,13 @@ FAMILIES = [
 def family_of(name: Any) -> Family:
     """The family of a name. Raises `ValueError` with the nearest names if there is none."""
     families = {
-        each: family
+        start: family
         for family in FAMILIES
-        for each in choices(family.config.model_fields["name"].annotation) or [family.prefix]
+        for start in choices(family.config.model_fields["name"].annotation) or [family.prefix]
     }
-    if found := families.get("".join(str(name).partition("/")[:2])):
-        return found
+    start = "".join(str(name).partition("/")[:2])
+    if start in families:
+        return families[start]
     near = did_you_mean(near_names(name, families))
     raise ValueError(f"name {name!r} is not one of {', '.join(families)}{near}")
 
