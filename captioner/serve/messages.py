@@ -57,7 +57,8 @@ class DrawnCaption(BaseModel):
         """Raises `ValueError` for another number of log-probabilities, and for ragged maps."""
         terms = self.word_log_probabilities
         for name in ("word_log_probabilities", "word_confidence"):
-            if (given := getattr(self, name)) and len(given) != len(self.words):
+            values = getattr(self, name)
+            if values and len(values) != len(self.words):
                 raise ValueError(f"there are not as many {name} as words")
         fields = self.model_dump(exclude={"maps"})
         maps = torch.tensor(self.maps)
@@ -87,9 +88,9 @@ class OverlayForm(_PhotoForm):
         [], description="for each photo, as JSON, the 'captions' of /api/caption's answer"
     )
 
-    def given(self) -> list[Caption]:
+    def sent_captions(self) -> list[Caption]:
         """The captions of each photo as one with alternatives; raises as `DrawnCaption.caption`."""
-        versions = [[each.caption() for each in of_photo] for of_photo in self.captions]
+        versions = [[drawn.caption() for drawn in photo] for photo in self.captions]
         return [replace(best, alternatives=tuple(others)) for best, *others in versions]
 
 
@@ -213,10 +214,10 @@ def photo_answer(captioned: Captioned, maps: bool, preview: bool) -> dict[str, A
     photo: Any = caption.photo  # Decoded.
     width, height = original_size(photo)
     captions = []
-    for each in (caption, *caption.alternatives):
-        answer = {**each.to_dict(), "confidence_in_words": confidence_in_words(each)}
+    for version in (caption, *caption.alternatives):
+        answer = {**version.to_dict(), "confidence_in_words": confidence_in_words(version)}
         if maps:
-            answer["maps"] = numpy.asarray(each.attention, float).round(_PLACES).tolist()
+            answer["maps"] = numpy.asarray(version.attention, float).round(_PLACES).tolist()
         captions.append(answer)
     return {
         "name": captioned.name,

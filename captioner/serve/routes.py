@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Request, Response, UploadFile
 
-from captioner.caption.caption import Caption
 from captioner.caption.photos import Captioned, Prepared
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError
@@ -86,8 +85,8 @@ async def overlay(
     if form.captions and len(form.captions) != len(form.photo):
         raise UserError("field 'captions' is needed once for each photo, or not at all")
     try:
-        given = await asyncio.to_thread(form.given)
-        captioned: Any = await _captioned(form, service, drawn=True, given=given)
+        captions = await asyncio.to_thread(form.sent_captions)
+        captioned: Any = await _captioned(form, service, drawn=True, captions=captions)
         content = await asyncio.to_thread(draw, form.format, captioned, form.strength)
     except ValueError as error:  # Maps that are none.
         raise UserError(f"field 'captions': {error}") from None
@@ -101,12 +100,14 @@ async def translate(asked: TranslationRequest, service: OurService) -> Any:
     if not service.translators:
         raise HTTPException(404, "there is no translation model here")
     language = _language(asked.language, service.translators)
-    given = asked.model_dump(include={*TranslationSearch.model_fields})
-    search = service.translators[language].search.override(**given)
-    found = await wrap_future(service.translations.submit(asked.sentences, search, language))
-    versions = [[each.to_dict() for each in (best, *best.alternatives)] for best in found]
-    pairs = zip(asked.sentences, versions, strict=True)
-    return {"translations": [{"source": one, "translations": other} for one, other in pairs]}
+    options = asked.model_dump(include={*TranslationSearch.model_fields})
+    search = service.translators[language].search.override(**options)
+    best = await wrap_future(service.translations.submit(asked.sentences, search, language))
+    answers = []
+    for source, translation in zip(asked.sentences, best, strict=True):
+        versions = (translation, *translation.alternatives)
+        answers.append({"source": source, "translations": [each.to_dict() for each in versions]})
+    return {"translations": answers}
 
 
 @router.get("/health")
@@ -134,9 +135,9 @@ async def _captioned(
     form: CaptionForm | OverlayForm,
     service: Service,
     drawn: bool,
-    given: list[Caption] | None = None,
+    captions: Any = None,
 ) -> list[Captioned | Failed]:
-    """The photos of a form with their captions. given: captions of all, which must be readable."""
+    """The photos of a form with their captions. captions: of all, which must be readable."""
     most = service.limits.photos
     if len(form.photo) > most:
         raise UserError(f"field 'photo' has {len(form.photo)} photos, and the limit is {most}")
@@ -154,11 +155,10 @@ async def _captioned(
             return Failed(name, str(error))
 
     read = await asyncio.gather(*map(prepare, form.photo, itertools.count(1)))
-    photos = [each for each in read if isinstance(each, Prepared)]
-    if not photos or (given is not None and len(photos) < len(read)):
-        raise UserError("; ".join(each.reason for each in read if isinstance(each, Failed)))
-    captions: Any = given
-    if not given:
-        pixels = [each.pixels for each in photos]
+    photos = [photo for photo in read if isinstance(photo, Prepared)]
+    if not photos or (captions is not None and len(photos) < len(read)):
+        raise UserError("; ".join(photo.reason for photo in read if isinstance(photo, Failed)))
+    if not captions:
+        pixels = [photo.pixels for photo in photos]
         captions = await wrap_future(service.captions.submit(pixels, search, language))
     return with_results(read, lambda photos: map(Prepared.captioned, photos, captions))

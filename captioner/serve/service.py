@@ -129,7 +129,11 @@ class Service:
     def languages(self) -> list[str]:
         """Tags of the languages into which captions are translated: their translators attend."""
         others = (UNDETERMINED, ENGLISH)
-        return [tag for tag, each in self.translators.items() if each.attends and tag not in others]
+        return [
+            tag
+            for tag, translator in self.translators.items()
+            if translator.attends and tag not in others
+        ]
 
     def prepare(self, file: BinaryIO, name: str, drawn: bool) -> Prepared:
         """Decode a file in memory, in another process. drawn: with up to 1000 pixels a side."""

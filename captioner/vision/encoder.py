@@ -293,7 +293,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return read_tensors(path)
     with refused(f"weights file {path} cannot be read"):
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(state, dict) or not all(isinstance(each, Tensor) for each in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(value, Tensor) for value in state.values()
+    ):
         raise UserError(f"weights file {path} does not hold named tensors")
     return {str(name): tensor for name, tensor in state.items()}
 

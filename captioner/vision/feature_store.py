@@ -197,9 +197,10 @@ def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
     """The record of a store. Raises `UserError` naming the things in which it is not as wanted."""
     path = folder / RECORD
     record = from_mapping(StoreRecord, read_json(path, "feature store record"), str(path))
-    found, expected = flat(to_mapping(record)), flat(to_mapping(wanted or record))
-    names = found.keys() | expected.keys()
-    if others := sorted(name for name in names if found.get(name) != expected.get(name)):
+    stored = flat(to_mapping(record))
+    expected = flat(to_mapping(wanted or record))
+    names = stored.keys() | expected.keys()
+    if others := sorted(name for name in names if stored.get(name) != expected.get(name)):
         fault = f"feature store {folder} differs from this run in {', '.join(others)}"
         raise UserError(f"{fault}; set another features.folder or delete it")
     return record
@@ -209,8 +210,8 @@ def _read_states(folder: Path, count: int) -> Any:
     """A byte for each of the `count` rows of a store, (N,) uint8: 0 where it is not done."""
     states = numpy.zeros(count, numpy.uint8)
     for path in folder.glob("done-*.bin"):
-        own = numpy.fromfile(path, numpy.uint8)[:count]  # It ends behind the last row marked.
-        numpy.maximum(states[: len(own)], own, out=states[: len(own)])
+        marks = numpy.fromfile(path, numpy.uint8)[:count]  # It ends behind the last row marked.
+        numpy.maximum(states[: len(marks)], marks, out=states[: len(marks)])
     return states
 
 

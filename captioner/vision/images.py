@@ -163,7 +163,7 @@ def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
 
 def _image_of_array(array: Any, name: str) -> Image.Image:
     """An array (H, W, 3) or a tensor (3, H, W), red first, of uint8 or floats in [0, 1]."""
-    given = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
+    described = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
     if hasattr(array, "detach") and array.ndim == 3:  # A tensor; asked so, it needs no torch.
         array = array.detach().permute(1, 2, 0).cpu()
         array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
@@ -172,7 +172,7 @@ def _image_of_array(array: Any, name: str) -> Image.Image:
         values = (values * 255 + 0.5).astype(numpy.uint8)
     if values.dtype != numpy.uint8 or values.shape[2:] != (3,) or not values.size:
         layout = "of a tensor (3, H, W), of uint8 or of floats in 0 to 1"
-        raise UserError(f"{given}, not (H, W, 3), {layout}")
+        raise UserError(f"{described}, not (H, W, 3), {layout}")
     return Image.fromarray(values)
 
 
@@ -287,8 +287,9 @@ def photo_files(
         typed = os.fspath(path)
         matches = [typed]
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
-            found = sorted(glob.glob(typed, recursive=True))
-            matches = [each for each in found if is_leftover(typed) or not is_leftover(each)]
+            matches = sorted(glob.glob(typed, recursive=True))
+            if not is_leftover(typed):
+                matches = [match for match in matches if not is_leftover(match)]
             if not matches:
                 report(f"{typed} matches no file")
         for match in map(existing_path, map(Path, matches)):

@@ -162,11 +162,11 @@ def find_photos(
 
 def numbered(pattern: str) -> list[str]:
     """The paths, or patterns, that one with `{00000..00099}` stands for; of another, it alone."""
-    found = _NUMBERS.search(pattern)
-    if found is None or os.path.lexists(pattern):
+    braces = _NUMBERS.search(pattern)
+    if braces is None or os.path.lexists(pattern):
         return [pattern]
-    first, last = found.groups()
-    head, tail = pattern[: found.start()], pattern[found.end() :]
+    first, last = braces.groups()
+    head, tail = pattern[: braces.start()], pattern[braces.end() :]
     numbers = (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
     return [path for number in numbers for path in numbered(f"{head}{number}{tail}")]
 
