@@ -101,7 +101,7 @@ class _Decoder:
             request["bytes"] = source.seek(0, os.SEEK_END)
             source.seek(0)
         try:
-            if self._process is None:
+            if self._process is None or self._process.poll() is not None:
                 self._start()
             _send(self._process.stdin, request)
             if not isinstance(source, str):

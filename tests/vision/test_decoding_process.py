@@ -9,6 +9,7 @@ from photo_samples import encoded, smooth_photo
 from PIL import Image
 
 from captioner.errors import UserError
+from captioner.vision import decoding_process
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import load_image, original_size
 
@@ -43,7 +44,9 @@ def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) ->
     assert load(CONTENT).size == (45, 30)
 
 
-def test_a_decoder_that_takes_too_long_or_crashes_is_replaced() -> None:
+def test_a_decoder_that_takes_too_long_or_crashes_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pool = DecodingPool(1, seconds=60.0)
     assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
     pool.seconds = 0.0
@@ -54,9 +57,13 @@ def test_a_decoder_that_takes_too_long_or_crashes_is_replaced() -> None:
     (decoder,) = pool._decoders
     assert decoder._process is not None
     decoder._process.kill()
-    decoder._process.wait()
+    decoder._process.wait()  # Idle, it costs no photo.
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
+    decoder.close()
+    monkeypatch.setattr(decoding_process, "_PROGRAM", "print()")
     with pytest.raises(UserError, match=r"bad\.png cannot be decoded: the decoder crashed"):
         pool.load(io.BytesIO(CONTENT), "bad.png", sufficient_side=30)
+    monkeypatch.undo()
     assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
     pool.close()
     assert decoder._process is None
