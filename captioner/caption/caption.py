@@ -12,7 +12,7 @@ from PIL import Image
 
 from captioner.errors import UserError
 from captioner.render.animation import save_gif
-from captioner.render.overlay import Region
+from captioner.render.overlay import Region, scale_region
 from captioner.render.page import PageCaption, PageItem, phrases, save_html
 from captioner.render.panels import panels
 from captioner.render.save import save_picture
@@ -163,11 +163,7 @@ class Caption:
         photo = self.photo
         if not isinstance(photo, Image.Image):
             photo = load_image(photo, sufficient_side=DRAWN_SIDE)
-        width, height = original_size(photo)
-        scale_x = photo.width / width
-        scale_y = photo.height / height
-        left, top, right, bottom = self.region
-        region = left * scale_x, top * scale_y, right * scale_x, bottom * scale_y
+        region = scale_region(self.region, original_size(photo), photo.size)
         return photo, self.words, self.attention, region
 
     def to_dict(self) -> dict[str, Any]:

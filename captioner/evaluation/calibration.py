@@ -36,7 +36,7 @@ from captioner.tables import Row, text_table
 from captioner.text.kinds import KINDS, word_kinds
 
 NOTHING_SHARE = 0.02
-"""What all pictures of nothing count beside all photos."""
+"""Weight of all pictures of nothing, as a share of that of all photos."""
 
 NOTHING_PICTURES = 16
 
@@ -109,13 +109,17 @@ def calibrate(
     ]
     groups.append(_observe_nothing(captioner, next(iter(validation.values()))))
     generator = np.random.default_rng(0)
-    mixed = [[group[row] for row in generator.permutation(len(group))] for group in groups]
-    halves = [[group[first::2] for group in mixed] for first in (0, 1)]
-    of_first, of_second = (_fit(half, unsure_below) for half in halves)
-    *splits, nothing = (
-        _reliability([(of_second, one), (of_first, other)])
-        for one, other in zip(*halves, strict=True)
-    )
+    first_half, second_half = [], []
+    for group in groups:
+        rows = generator.permutation(len(group))
+        first_half.append([group[row] for row in rows[::2]])
+        second_half.append([group[row] for row in rows[1::2]])
+    of_first = _fit(first_half, unsure_below)
+    of_second = _fit(second_half, unsure_below)
+    *splits, nothing = [
+        _reliability([(of_second, first), (of_first, second)])
+        for first, second in zip(first_half, second_half, strict=True)
+    ]
     captioner.confidence = _fit(groups, unsure_below)
     return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
 

@@ -218,13 +218,18 @@ def fit(
 
     The aspect ratio is kept to the nearest pixel. enlarge: False keeps a smaller photo's size.
     """
-    left, top, right, bottom = check_region(region, photo.size)
+    region = check_region(region, photo.size)
     rgb = photo if photo.mode == "RGB" else photo.convert("RGB")
     scale = longest_side / max(photo.size)
     scale = scale if enlarge else min(scale, 1.0)
     width, height = (max(1, round(side * scale)) for side in photo.size)
-    across, down = width / photo.width, height / photo.height
-    scaled = (left * across, top * down, right * across, bottom * down)
     if (width, height) != photo.size:
         rgb = rgb.resize((width, height), Image.Resampling.LANCZOS)
-    return rgb, scaled
+    return rgb, scale_region(region, photo.size, rgb.size)
+
+
+def scale_region(region: Region, before: tuple[int, int], after: tuple[int, int]) -> Region:
+    """The region of a photo of size `before` (width, height) in the photo resized to `after`."""
+    left, top, right, bottom = region
+    across, down = after[0] / before[0], after[1] / before[1]
+    return left * across, top * down, right * across, bottom * down
