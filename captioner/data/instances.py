@@ -75,7 +75,9 @@ class Synonyms:
         mentions: list[Mention] = []
         last = 0
         for first, word in enumerate(words):
-            for length in range(self._longest.get(word, 0) * (first >= last), 0, -1):
+            if first < last:
+                continue
+            for length in range(self._longest.get(word, 0), 0, -1):
                 phrase = tuple(words[first : first + length])
                 if phrase in self._phrases:
                     last = first + len(phrase)

@@ -99,9 +99,12 @@ def number_in_words(number: int) -> str:
     for size, name in ((1000, "thousand"), (100, "hundred")):
         many, rest = divmod(number, size)
         if many:
-            link = " and " if rest < 100 else " "
-            return f"{number_in_words(many)} {name}" + (link + number_in_words(rest)) * bool(rest)
+            words = f"{number_in_words(many)} {name}"
+            if not rest:
+                return words
+            link = "and " if rest < 100 else ""
+            return f"{words} {link}{number_in_words(rest)}"
     if number < 20:
         return _BELOW_TWENTY[number]
     tens, ones = divmod(number, 10)
-    return _TENS[tens - 2] + f" {_BELOW_TWENTY[ones]}" * bool(ones)
+    return f"{_TENS[tens - 2]} {_BELOW_TWENTY[ones]}" if ones else _TENS[tens - 2]
