@@ -20,7 +20,7 @@ from captioner.text.vocabulary import Word
 UNSURE_BELOW = 0.5
 """Translations of less confidence are not sure: of the packaged translators and 300 sentences of
 Multi30k's validation split, on which the limit was chosen, 3 % into German and none into French; of
-the same sentences in German or French at least 89 %. Those 3 % had a chrF of 46, the others of 66."""
+the same sentences in German or French at least 89 %. Those 3 % had a chrF of 46, the others 66."""
 
 
 @dataclass(frozen=True)
