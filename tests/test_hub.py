@@ -94,6 +94,7 @@ def test_a_revision_stays_and_the_plain_address_is_the_newest(
         printed = capsys.readouterr()
         assert printed.out.startswith(f"revision       {revision}\nmodel folder ")
         assert printed.err == ""
+        assert "\x1b" not in printed.out
 
 
 def test_training_starts_from_a_model_of_the_hub(
