@@ -67,6 +67,9 @@ def test_it_sees_the_cat_in_the_demo_photo_and_doubts_what_is_no_photo(
     assert "cat" in cat.words
     assert cat.attention.shape == (len(cat.words), 14, 14)
     torch.testing.assert_close(cat.attention.sum((1, 2)), torch.ones(len(cat.words)))
+    said = dict(zip(cat.words, cat.word_confidence, strict=True))
+    assert said["a"] is None
+    assert 0.5 < said["cat"] < 1
     for caption in others:
         assert 0 <= caption.confidence < cat.confidence <= 1
         assert caption.doubt.startswith("not sure")
