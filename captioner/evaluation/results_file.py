@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from captioner.data.example import Example, ImageId, Problems
@@ -25,11 +25,7 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
         or decomposed, or else of the only one with a file so named.
     """
     names = {image.name for image in images}
-    by_letters: defaultdict[str, set[str]] = defaultdict(set)
-    by_file: defaultdict[str, set[str]] = defaultdict(set)
-    for example in images:
-        by_letters[_composed(example.name)].add(example.name)
-        by_file[_composed(os.path.basename(str(example.path)))].add(example.name)
+    by_letters = by_file = None  # Made for the first name that is not one of these.
     source = f"results file {path}"
     problems, captions = Problems(source=source), dict[str, str]()
     for place, record in text_records(Path(path), problems, "results file"):
@@ -46,6 +42,9 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
             )
         name = str(image)
         if name not in names:
+            if by_letters is None or by_file is None:
+                by_letters = _by_key(images, lambda image: image.name)
+                by_file = _by_key(images, lambda image: os.path.basename(str(image.path)))
             alike = by_letters[_composed(name)] or by_file[_composed(os.path.basename(name))]
             name = min(alike) if len(alike) == 1 else name
         if name in captions:
@@ -55,6 +54,14 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
     if not captions:
         raise UserError(f"{source} is not a list of captions")
     return captions
+
+
+def _by_key(images: Sequence[Example], key: Callable[[Example], str]) -> defaultdict[str, set[str]]:
+    """The names of images by their composed key."""
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    for image in images:
+        names[_composed(key(image))].add(image.name)
+    return names
 
 
 def _composed(name: str) -> str:
