@@ -250,8 +250,8 @@ def test_every_page_of_docs_is_read() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")],
-    ids=lambda page: page.name,
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_lines_are_under_120_characters(page: Path) -> None:
     lines = page.read_text("utf-8").splitlines()
