@@ -46,7 +46,7 @@ def add_commands(commands: shared.Commands) -> None:
     usage, summary = "caption [PATH ...] [options]", "caption photos, draw attention maps"
     parser, add = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
     add("paths", "PATH", "photos, folders, shards, patterns in quotes, or -", nargs="*")
-    add("--demo", "", "caption a photo that is on every machine")
+    add("--demo", "", "caption the packaged photo")
     add("-0 --null", "", "names read from - and lines printed end in NUL")
     add("--model", "MODEL", shared.MODEL, default="default")
     add("--language", "TAG", f"of captions: {', '.join([ENGLISH, *LANGUAGES])}")

@@ -66,7 +66,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--split", "SPLIT", "as the format names it (default: all)")
     add("--on-problem", "ACTION", "refuse or skip unusable captions", **shared.ON_PROBLEM)
     add = _add_scores(parser)
-    add("--document-frequency", "FILE", "of which CIDEr-D counts rarity (default: the references)")
+    add("--document-frequency", "FILE", "where CIDEr-D counts words (default: the references)")
     add = shared.add_group(parser, "comparison")
     add("--against", "FILE", "compare with captions of another system")
     add("--training-captions", "FILE", "count captions of its split train", dest="training")

@@ -68,7 +68,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("model", "MODEL", "a model folder; it is written to")
     shared.add_data_set(add, shared.FILES, "records that cannot be used")
     add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
-    add("--training-split", "SPLIT", "of photos that cannot validate", default="train")
+    add("--training-split", "SPLIT", "of training photos, left out of validation", default="train")
     add = shared.add_group(parser, "confidence")
     add("--unsure-below", "X", "limit of a low confidence", default=0.25)
     shared.add_outputs(add, json="write what was measured")

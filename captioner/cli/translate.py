@@ -32,9 +32,10 @@ Translates text line by line, from standard input or a file.
   captioner translate text.en --alignment page.html
 
 --n-best prints tab-separated rows: number of the line, rank, score, which ranks
-them, log-probability, text. Translations that are not sure are named, such as those
-of what is not English. A line that is not UTF-8 yields an empty one, and exit
-code 2. Too long lines and translations are cut and reported, exit code 0.
+them, log-probability, text. Standard error names translations that are not
+sure, such as those of text that is not English. A line that is not UTF-8 yields
+an empty one, and exit code 2. Too long lines and translations are cut and
+reported, exit code 0.
 """
 
 SCORE_DESCRIPTION = """\
