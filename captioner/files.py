@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -33,6 +34,9 @@ _ENCODINGS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """By byte order mark."""
+
+UNMARKED_WIDE = re.compile(rb"(?:[ -~]\0+){2}|(?:\0+[ -~]){2}")
+"""How text in UTF-16 and UTF-32 begins, and no photo."""
 
 
 @contextlib.contextmanager

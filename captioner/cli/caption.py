@@ -18,7 +18,7 @@ from captioner.cli import shared_options as shared
 from captioner.cli.program import on_a_line, report
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError, counted
-from captioner.files import as_utf8
+from captioner.files import UNMARKED_WIDE, as_utf8, decode_text
 from captioner.model_folders import DEMO_PHOTO, pinned
 from captioner.models import LANGUAGES
 from captioner.outcomes import Failed
@@ -196,7 +196,10 @@ def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]
     """The paths, with those of standard input in place of -; and the photo that it may be."""
     paths, standard_input = list(arguments.paths), None
     if "-" in paths:
-        standard_input = as_utf8(sys.stdin.buffer.read(), "the list on standard input")
+        what = "the list on standard input"
+        standard_input = as_utf8(sys.stdin.buffer.read(), what)
+        if not arguments.null and UNMARKED_WIDE.match(standard_input):
+            decode_text(standard_input, what)  # Refuses it.
         if arguments.null or b"\0" not in standard_input:  # A name holds no NUL, unlike a photo.
             place = paths.index("-")
             names = os.fsdecode(standard_input).split("\0" if arguments.null else "\n")

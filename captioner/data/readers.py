@@ -83,7 +83,9 @@ def read_splits(
     file = Path(annotations)
     own_folder = file if os.path.isdir(file) else file.parent
     found = format or format_of(file)
-    if found is None and os.path.isfile(file) and file.suffix.lower() != ".json":
+    if found is None and os.path.isfile(file):
+        if file.suffix.lower() == ".json":
+            read_json(file, "caption file")  # A damaged one is named as such.
         raise UserError(f"{file} is not recognised as captions: they are {KNOWN}")
     collector = Collector(Problems() if problems is None else problems, check_files)
     try:

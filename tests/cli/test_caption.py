@@ -52,6 +52,16 @@ def test_standard_input_is_a_photo_or_a_list_of_names(
     assert "standard input is empty: it should be a photo or a list" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_list_of_wide_characters_needs_its_mark(
+    folder: Path, give: Give, capsys: Output, encoding: str
+) -> None:
+    give("a.png\nb.png\n".encode(encoding))
+    assert main([*CAPTION, "-"]) == 2
+    message = "the list on standard input is not UTF-8 text (it has NUL bytes): save it as UTF-8"
+    assert capsys.readouterr().err == f"captioner: {message}\n"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
 def test_names_and_lines_end_in_nul(folder: Path) -> None:
