@@ -70,7 +70,8 @@ def read_tensors(
     expected: a file of other shapes is refused before it is read. others: names beside these.
     """
     if not os.path.isfile(path):
-        raise UserError(f"model weights {path} do not exist")
+        problem = "are not a file" if os.path.exists(path) else "do not exist"
+        raise UserError(f"model weights {path} {problem}")
     check_memory(os.path.getsize(path), f"weights file {path}")
     try:
         with safe_open(path, framework="pt") as file:
