@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -92,7 +92,7 @@ def assert_same_captions(found: Sequence[Caption], expected: Sequence[Caption]) 
 
 def photo(seed: int = 0, size: tuple[int, int] = (120, 90)) -> Image.Image:
     """A photo of coarse random colours."""
-    colours = numpy.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=numpy.uint8)
+    colours = np.random.default_rng(seed).integers(0, 255, (6, 8, 3), dtype=np.uint8)
     return Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC)
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -61,7 +61,7 @@ def test_it_sees_the_cat_in_the_demo_photo_and_doubts_what_is_no_photo(
     model: captioner.Captioner,
 ) -> None:
     noise = Image.fromarray(
-        numpy.random.default_rng(0).integers(0, 255, (240, 320, 3), dtype=numpy.uint8)
+        np.random.default_rng(0).integers(0, 255, (240, 320, 3), dtype=np.uint8)
     )
     cat, *others = model.caption([DEMO_PHOTO, noise, Image.new("RGB", (320, 240))])
     assert "cat" in cat.words

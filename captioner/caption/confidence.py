@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy
+import numpy as np
 from pydantic import Field
 
 from captioner.caption.caption import Caption
@@ -26,7 +26,7 @@ from captioner.text.languages import FUNCTION_WORDS
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = numpy.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 LEAST_OF_A_WORD = 4
 """Occurrences from which on a word gets an offset."""
@@ -80,11 +80,8 @@ class Confidence(Config):
 
     def _of_words(self, caption: Caption) -> tuple[float | None, ...]:
         assert self.words is not None
-        logits = iter(word_logits([caption], self.words).tolist())
-        return tuple(
-            None if word in FUNCTION_WORDS else 1 / (1 + math.exp(-next(logits)))
-            for word in caption.words
-        )
+        scores = iter(word_confidences([caption], self.words).tolist())
+        return tuple(None if word in FUNCTION_WORDS else next(scores) for word in caption.words)
 
 
 def regressors(captions: Sequence[Caption]) -> Array:
@@ -99,7 +96,7 @@ def regressors(captions: Sequence[Caption]) -> Array:
         pairs = zip(words, terms, strict=True)
         content = [term for word, term in pairs if word not in FUNCTION_WORDS] or [mean]
         rows.append((mean, sum(content) / len(content), min(terms, default=mean), len(words)))
-    return numpy.array(rows, dtype=float).reshape(len(rows), 4)
+    return np.array(rows, dtype=float).reshape(len(rows), 4)
 
 
 def content_words(captions: Sequence[Caption]) -> list[str]:
@@ -121,22 +118,25 @@ def word_regressors(captions: Sequence[Caption]) -> Array:
             if word not in FUNCTION_WORDS:
                 probability = math.exp(term)
                 rows.append((probability, logit, probability * logit, position))
-    return numpy.array(rows, dtype=float).reshape(len(rows), 4)
+    return np.array(rows, dtype=float).reshape(len(rows), 4)
 
 
-def word_logits(captions: Sequence[Caption], weights: WordWeights) -> Array:
-    """Captions with a confidence -> the logits (W,) of the confidence of `content_words`."""
+def word_confidences(captions: Sequence[Caption], weights: WordWeights) -> Array:
+    """Captions with a confidence -> the confidences (W,) of their `content_words`."""
     slopes = (weights.probability, weights.caption, weights.both, weights.position)
     offsets = [weights.offsets.get(word, 0.0) for word in content_words(captions)]
-    logits = weights.intercept + word_regressors(captions) @ numpy.array(slopes)
-    return logits + numpy.array(offsets)  # type: ignore[no-any-return]
+    logits = weights.intercept + word_regressors(captions) @ np.array(slopes)  # (W,)
+    return _logistic(logits + np.array(offsets))
 
 
 def confidences(features: Array, weights: ConfidenceWeights) -> Array:
     """Regressors (N, R) -> confidences (N,), from 0 to 1."""
     slopes = [value for name, value in weights if name != "intercept"]
-    logits = weights.intercept + features @ numpy.array(slopes)  # (N,)
-    return 1 / (1 + numpy.exp(-logits))  # type: ignore[no-any-return]
+    return _logistic(weights.intercept + features @ np.array(slopes))
+
+
+def _logistic(logits: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-logits)))
 
 
 def fit_weights(

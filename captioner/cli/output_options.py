@@ -53,8 +53,9 @@ class OutputOptions:
         tables = (self.jsonl, self.json, self.csv)
         others = (self.parquet, self.html, self.overlay, self.gif, self.words)
         if tables.count("-") > 1 or "-" in others:
-            one = "standard output takes one of --json, --jsonl and --csv, and nothing else"
-            raise UserError(one)
+            raise UserError(
+                "standard output takes one of --json, --jsonl and --csv, and nothing else"
+            )
         is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
         if self.resume and self.jsonl in (None, "-") and not is_text_alone:
             raise UserError(

@@ -135,8 +135,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         named = _SPLIT.findall(file.name)
         is_drawn = split is None and not {TRAIN, VALIDATION}.isdisjoint(splits)
         for image in document.images:
-            found = _FOLDER.search(image["file_name"])
-            folder = folder_of(found and found.group(), split, *named)
+            match = _FOLDER.search(image["file_name"])
+            folder = folder_of(match and match.group(), split, *named)
             path = folder / image["file_name"]
             # Drawn splits do not depend on ids.
             name = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None

@@ -109,13 +109,26 @@ class Corpus:
             ngram_at[places] = ngram
             entry = np.flatnonzero(is_new | _changes(sentence))  # (E,)
             number = np.diff(entry, append=len(places)).astype(np.int32)
-            found = ngram[entry], sentence[entry], number
-            counted.append(self._matched(order, places[is_new], *found))
+            counted.append(
+                self._matched(
+                    order,
+                    examples=places[is_new],
+                    ngram=ngram[entry],
+                    sentence=sentence[entry],
+                    number=number,
+                )
+            )
         return counted
 
-    def _matched(self, order: int, examples: IntArray, *entries: IntArray) -> Ngrams:
-        """Match captions with references. entries: `ngram`, `sentence` and `number`."""
-        ngram, sentence, number = entries
+    def _matched(
+        self,
+        order: int,
+        examples: IntArray,
+        ngram: IntArray,
+        sentence: IntArray,
+        number: IntArray,
+    ) -> Ngrams:
+        """Match captions with references, whose entries are those of `Ngrams`."""
         image, of_reference = self.image_of[sentence], self.is_reference[sentence]
         another = _changes(image) | _changes(ngram)
         first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first

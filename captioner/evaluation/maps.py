@@ -145,10 +145,15 @@ def target_cells(
         share = np.zeros((len(edges) - 1, len(cell)))  # (cells, pieces), of each cell
         share[cell, np.arange(len(cell))] = np.diff(cuts) / np.diff(edges)[cell]
         shares.append(share)
-    coverage = shares[1] @ _inside(target, *middles) @ shares[0].T  # (rows, columns)
+    coverage = (
+        shares[1] @ _inside(target, x=middles[0], y=middles[1]) @ shares[0].T
+    )  # (rows, columns)
     if coverage.sum() <= 1e-9:
         return None
-    return TargetCells(np.clip(coverage, 0.0, 1.0), _inside(target, *centres))
+    return TargetCells(
+        coverage=np.clip(coverage, 0.0, 1.0),
+        centres=_inside(target, x=centres[0], y=centres[1]),
+    )
 
 
 def _inside(target: Target, x: Floats, y: Floats) -> NDArray[np.bool_]:
@@ -210,8 +215,10 @@ def word_maps(
     rows, columns = maps.shape[1:]
     centre = centre_prior(rows, columns)
     targets = targets or [None] * len(words)
-    where = photo_size, region, (rows, columns)
-    cells = [None if each is None else target_cells(each, *where) for each in targets]
+    cells = [
+        None if target is None else target_cells(target, photo_size, region, (rows, columns))
+        for target in targets
+    ]
     found = []
     for place, (word, nats) in enumerate(zip(words, entropy(maps).tolist(), strict=True)):
         measures: dict[str, Any] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy
+import numpy as np
 import onnxruntime
 from pydantic import Field
 
@@ -55,7 +55,7 @@ class OnnxCaptioner(PhotoCaptioner):
         self.confidence = description.confidence
         self.vocabulary = Vocabulary.from_json({"words": description.words}, str(path))
         size = len(self.vocabulary)
-        self._repeatable = numpy.isin(numpy.arange(size), description.repeatable)  # (V,)
+        self._repeatable = np.isin(np.arange(size), description.repeatable)  # (V,)
         self.ngrams = _ngrams(folder, size) if description.has_ngrams else None
         self._encoder, self._start, self._step = (
             _session(folder / f"{name}.onnx") for name in ("encoder", "start", "step")
@@ -73,7 +73,7 @@ class OnnxCaptioner(PhotoCaptioner):
     def encode(self, pixels: Array) -> Array:
         """See `PhotoCaptioner`."""
         chunks = [pixels[first : first + _CHUNK] for first in range(0, len(pixels), _CHUNK)]
-        return numpy.concatenate([self._encoder.run(None, {"pixels": each})[0] for each in chunks])
+        return np.concatenate([self._encoder.run(None, {"pixels": each})[0] for each in chunks])
 
     def find_hypotheses(
         self, annotations: Array, search: SearchOptions, generator: Any = None
@@ -107,8 +107,8 @@ def _session(path: Path) -> Any:
 def _ngrams(folder: Path, size: int) -> Array:
     """The keys (N,) of the n-grams of tokens, sorted; see `captioner.decoding.constraints`."""
     try:
-        ngrams = numpy.fromfile(folder / NGRAMS, "<u2").reshape(-1, ORDER).astype(numpy.int64)
+        ngrams = np.fromfile(folder / NGRAMS, "<u2").reshape(-1, ORDER).astype(np.int64)
     except (OSError, ValueError):
         reason = "is not there whole; export the captioner again"
         raise UserError(f"{folder / NGRAMS} {reason}") from None
-    return numpy.asarray(ngrams @ size ** numpy.arange(ORDER - 1, -1, -1))  # (N, ORDER) -> (N,)
+    return np.asarray(ngrams @ size ** np.arange(ORDER - 1, -1, -1))  # (N, ORDER) -> (N,)

@@ -24,7 +24,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -167,7 +167,7 @@ def _store_weights(graph: Any, precision: Precision) -> None:
         if tensor.data_type != TensorProto.FLOAT or not is_large:
             continue
         graph.initializer.remove(tensor)
-        parts = quantised(weight) if precision == "int8" else [weight.astype(numpy.float16)]
+        parts = quantised(weight) if precision == "int8" else [weight.astype(np.float16)]
         casts = []
         for number, values in enumerate(parts):
             stored = f"{tensor.name}.{number}"
@@ -180,17 +180,17 @@ def _store_weights(graph: Any, precision: Precision) -> None:
         graph.node.insert(0, node)
 
 
-def quantised(weight: numpy.ndarray[Any, Any]) -> tuple[Any, Any]:
+def quantised(weight: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     """Weights (O, I) or (O, I, ...) -> int8, and the float16 scales that restore them.
 
     A convolution's kernels have a scale each, (O, I, 1, 1): one for all of a channel would be as
     coarse as the identity that dilated convolutions start from. Kernels of 1x1 share a row's.
     """
     axes = tuple(range(2 if weight[0, 0].size > 1 else 1, weight.ndim))
-    scale = numpy.abs(weight).max(axis=axes, keepdims=True) / 127
-    scale = numpy.where(scale > 1e-7, scale, 1).astype(numpy.float16)
-    numbers = numpy.rint(weight / scale.astype(numpy.float32)).clip(-127, 127)
-    return numbers.astype(numpy.int8), scale
+    scale = np.abs(weight).max(axis=axes, keepdims=True) / 127
+    scale = np.where(scale > 1e-7, scale, 1).astype(np.float16)
+    numbers = np.rint(weight / scale.astype(np.float32)).clip(-127, 127)
+    return numbers.astype(np.int8), scale
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy
+import numpy as np
 
 from captioner.decoding.options import IMPOSSIBLE, LIKELIEST, ORDER, SearchOptions
 from captioner.text.vocabulary import Vocabulary
 
-Array = numpy.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 StepOutput = tuple[Array, Array, Mapping[str, Array]]
 """Log-probabilities (B, K, V), attention weights (B, K, L), the next state (B, K, ...)."""
@@ -54,8 +54,8 @@ class Rules:
             self._block_unknown_ngrams(terms, history, self.ngrams)
         if length < options.minimum_length:
             terms[..., END] = -math.inf
-            ending = numpy.full_like(ending, IMPOSSIBLE)  # Ranks last.
-        sources, rows = numpy.indices(history.shape[:2])  # (B, K) each
+            ending = np.full_like(ending, IMPOSSIBLE)  # Ranks last.
+        sources, rows = np.indices(history.shape[:2])  # (B, K) each
         n = options.block_ngrams
         for first in range(length - n + 1 if n else 0):
             context = history[..., length - n + 1 :]  # (B, K, n - 1)
@@ -67,28 +67,28 @@ class Rules:
             blocked = ~self.repeatable[token]  # (B, K)
             terms[sources[blocked], rows[blocked], token[blocked]] = -math.inf
         nothing_left = terms.max(axis=-1) == -math.inf  # (B, K)
-        terms[..., END] = numpy.where(nothing_left, ending, terms[..., END])
+        terms[..., END] = np.where(nothing_left, ending, terms[..., END])
 
     def _block_unknown_ngrams(self, terms: Array, history: Array, ngrams: Array) -> None:
         """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
         size = terms.shape[-1]
-        starts = numpy.full((*history.shape[:2], ORDER - 1), START)
-        before = numpy.concatenate([starts, history], axis=-1)[..., 1 - ORDER :]  # (B, K, 3)
-        tokens = numpy.argpartition(-terms, min(LIKELIEST, size) - 1, axis=-1)[..., :LIKELIEST]
+        starts = np.full((*history.shape[:2], ORDER - 1), START)
+        before = np.concatenate([starts, history], axis=-1)[..., 1 - ORDER :]  # (B, K, 3)
+        tokens = np.argpartition(-terms, min(LIKELIEST, size) - 1, axis=-1)[..., :LIKELIEST]
 
         def has(keys: Array) -> Array:
-            place = numpy.searchsorted(ngrams, keys).clip(max=len(ngrams) - 1)
-            return numpy.asarray(ngrams[place] == keys)
+            place = np.searchsorted(ngrams, keys).clip(max=len(ngrams) - 1)
+            return np.asarray(ngrams[place] == keys)
 
-        powers = size ** numpy.arange(ORDER - 1, 0, -1)  # (3,)
+        powers = size ** np.arange(ORDER - 1, 0, -1)  # (3,)
         is_known = has((before @ powers)[..., None] + tokens)  # (B, K, n)
         clashes = (history * powers[0] + START * powers[1:].sum())[..., None]  # (B, K, t, 1)
         clashes = clashes + tokens[..., None, :]  # (B, K, t, n)
         is_known &= ~has(clashes).any(axis=-2)  # (B, K, t, n) -> (B, K, n)
-        likeliest = numpy.take_along_axis(terms, tokens, axis=-1)  # (B, K, n)
+        likeliest = np.take_along_axis(terms, tokens, axis=-1)  # (B, K, n)
         likeliest[~is_known] = -math.inf
         terms.fill(-math.inf)
-        numpy.put_along_axis(terms, tokens, likeliest, axis=-1)
+        np.put_along_axis(terms, tokens, likeliest, axis=-1)
 
 
 def beam_search(
@@ -99,12 +99,12 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Decode B sources, best hypotheses first. step: takes the last tokens (B, K) and the state."""
     options = rules.options
-    history = numpy.empty((batch_size, 1, 0), numpy.int64)  # (B, K, t)
-    tokens = numpy.full((batch_size, 1), START)  # (B, K)
-    path_terms = numpy.empty((batch_size, 1, 0))  # (B, K, t)
+    history = np.empty((batch_size, 1, 0), np.int64)  # (B, K, t)
+    tokens = np.full((batch_size, 1), START)  # (B, K)
+    path_terms = np.empty((batch_size, 1, 0))  # (B, K, t)
     maps: Array | None = None  # (B, K, t, L)
-    totals = numpy.zeros((batch_size, 1))  # (B, K), -inf for rows that have ended
-    ended = numpy.zeros(batch_size, numpy.int64)  # (B,)
+    totals = np.zeros((batch_size, 1))  # (B, K), -inf for rows that have ended
+    ended = np.zeros(batch_size, np.int64)  # (B,)
     results: list[list[Hypothesis]] = [[] for _ in range(batch_size)]
     for _ in range(options.maximum_length + 1):
         log_probabilities, weights, state = step(tokens, state)
@@ -113,25 +113,25 @@ def beam_search(
         size = candidates.shape[-1]
         flat = candidates.reshape(batch_size, -1)  # (B, K * V)
         keep = min(options.beam, flat.shape[1])
-        best = numpy.argpartition(-flat, keep - 1, axis=-1)[:, :keep]  # (B, K')
-        order = numpy.argsort(-numpy.take_along_axis(flat, best, axis=-1), kind="stable")
-        best = numpy.take_along_axis(best, order, axis=-1)
-        scores = numpy.take_along_axis(flat, best, axis=-1)  # (B, K')
+        best = np.argpartition(-flat, keep - 1, axis=-1)[:, :keep]  # (B, K')
+        order = np.argsort(-np.take_along_axis(flat, best, axis=-1), kind="stable")
+        best = np.take_along_axis(best, order, axis=-1)
+        scores = np.take_along_axis(flat, best, axis=-1)  # (B, K')
         parents, tokens = best // size, best % size  # (B, K') each
 
         def of_parents(rows: Array, parents: Array = parents) -> Array:
             """Rows (B, K, ...) -> (B, K', ...)."""
             index = parents.reshape(*parents.shape, *(1,) * (rows.ndim - 2))
-            return numpy.take_along_axis(rows, index, axis=1)
+            return np.take_along_axis(rows, index, axis=1)
 
-        live = numpy.arange(keep) < options.beam - ended[:, None]  # (B, K')
+        live = np.arange(keep) < options.beam - ended[:, None]  # (B, K')
         live &= scores > -math.inf
-        terms = numpy.take_along_axis(log_probabilities.reshape(flat.shape), best, axis=-1)
-        path_terms = numpy.concatenate([of_parents(path_terms), terms[..., None]], axis=-1)
+        terms = np.take_along_axis(log_probabilities.reshape(flat.shape), best, axis=-1)
+        path_terms = np.concatenate([of_parents(path_terms), terms[..., None]], axis=-1)
         seen = of_parents(weights)[..., None, :]  # (B, K', 1, L)
-        maps = seen if maps is None else numpy.concatenate([of_parents(maps), seen], axis=-2)
+        maps = seen if maps is None else np.concatenate([of_parents(maps), seen], axis=-2)
         past = of_parents(history)  # (B, K', t)
-        for source, row in numpy.argwhere(live & (tokens == END)):
+        for source, row in np.argwhere(live & (tokens == END)):
             path = path_terms[source, row]  # (T + 1,), the end's last
             penalty = ((5 + len(path)) / 6) ** options.length_normalisation
             hypothesis = Hypothesis(
@@ -146,8 +146,8 @@ def beam_search(
         live &= tokens != END
         if not live.any():
             break
-        totals = numpy.where(live, scores, -math.inf)
-        history = numpy.concatenate([past, tokens[..., None]], axis=-1)  # (B, K', t + 1)
+        totals = np.where(live, scores, -math.inf)
+        history = np.concatenate([past, tokens[..., None]], axis=-1)  # (B, K', t + 1)
         state = {name: of_parents(each) for name, each in state.items()}
     for hypotheses in results:
         hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))

@@ -105,7 +105,10 @@ def save_heat_map(path: str | os.PathLike[str], alignment: Alignment) -> str:
 
 def alignment_page(alignments: Sequence[tuple[str, Alignment]]) -> str:
     """A standalone page with a heat map for each item; a tooltip shows a cell's weight."""
-    sections = [_section(number, *each) for number, each in enumerate(alignments, start=1)]
+    sections = [
+        _section(number, heading, alignment)
+        for number, (heading, alignment) in enumerate(alignments, start=1)
+    ]
     return web_page("Alignments", ("alignment_page.css",), "\n".join(sections) + "\n")
 
 

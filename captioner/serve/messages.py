@@ -6,7 +6,7 @@ from bisect import bisect
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import numpy
+import numpy as np
 import torch
 from fastapi import UploadFile
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, create_model
@@ -217,7 +217,7 @@ def photo_answer(captioned: Captioned, maps: bool, preview: bool) -> dict[str, A
     for version in (caption, *caption.alternatives):
         answer = {**version.to_dict(), "confidence_in_words": confidence_in_words(version)}
         if maps:
-            answer["maps"] = numpy.asarray(version.attention, float).round(_PLACES).tolist()
+            answer["maps"] = np.asarray(version.attention, float).round(_PLACES).tolist()
         captions.append(answer)
     return {
         "name": captioned.name,

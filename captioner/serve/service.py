@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO
 
-import numpy
+import numpy as np
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
@@ -147,12 +147,12 @@ class Service:
         return Prepared(name, photo, preprocessing.region(*original_size(photo)), pixels)
 
     def _caption(
-        self, pixels: list[numpy.ndarray[Any, Any]], search: SearchOptions, language: str
+        self, pixels: list[np.ndarray[Any, Any]], search: SearchOptions, language: str
     ) -> list[Caption]:
         generator = self.captioner.new_generator(search)
         captions: list[Caption] = []
         for first in range(0, len(pixels), self._batch_size):
-            batch = numpy.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)
+            batch = np.stack(pixels[first : first + self._batch_size])  # (B, 3, size, size)
             annotations = self.captioner.encode_pixels(batch)  # (B, L, D)
             captions += self.captioner.caption_annotations(annotations, search, generator)
         if language == ENGLISH:

@@ -25,7 +25,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -104,7 +104,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
             before = read_json(path, "states of the photos")
             rows = [row for row, state in enumerate(now) if before[row : row + 1] != [state]]
             for marks in self.folder.glob("done-*.bin") if rows else ():
-                done = numpy.fromfile(marks, numpy.uint8)
+                done = np.fromfile(marks, np.uint8)
                 for first in range(0, self.record.rows, len(now)):  # Those mirrored, too.
                     done[[first + row for row in rows if first + row < len(done)]] = 0
                 write_bytes(marks, done.tobytes())
@@ -114,7 +114,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
 
     def missing(self, batch_size: int) -> list[list[int]]:
         """The batches of this process, each without the rows that are done."""
-        undone = numpy.flatnonzero(_read_states(self.folder, self.record.rows) == 0)
+        undone = np.flatnonzero(_read_states(self.folder, self.record.rows) == 0)
         count = math.ceil(self.record.rows / batch_size)
         first, end = (count * rank // self.ranks for rank in (self.rank, self.rank + 1))
         batches = groupby(undone.tolist(), lambda row: row // batch_size)
@@ -165,16 +165,16 @@ class FeatureStore:
         self.record = _read_record(folder, record)
         states = _read_states(folder, self.record.rows)
         if not states.all():
-            done = f"{numpy.count_nonzero(states)} of {len(states)} rows"
+            done = f"{np.count_nonzero(states)} of {len(states)} rows"
             advice = "run the extraction again to go on with it"
             raise UserError(f"feature store {folder} is unfinished: {done}; {advice}")
         _map_rows(folder, self.record)
-        self.unreadable = frozenset(numpy.flatnonzero(states == _UNREADABLE).tolist())
+        self.unreadable = frozenset(np.flatnonzero(states == _UNREADABLE).tolist())
 
     def read(self, rows: Sequence[int] | Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Annotation vectors of rows, in the given order: (B, L, D) of `dtype`."""
         # Mapped anew each time: pages that were read count as memory of the process until then.
-        picked = _map_rows(self.folder, self.record)[numpy.asarray(rows, numpy.int64)]
+        picked = _map_rows(self.folder, self.record)[np.asarray(rows, np.int64)]
         return torch.from_numpy(picked).to(dtype)
 
 
@@ -189,7 +189,7 @@ def _create_store(folder: Path, record: StoreRecord) -> None:
     for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
         marks.unlink()
     with atomic_path(folder / ROWS) as path:
-        numpy.lib.format.open_memmap(path, "w+", numpy.float16, shape)
+        np.lib.format.open_memmap(path, "w+", np.float16, shape)
     write_json(folder / RECORD, to_mapping(record), indent=None)
 
 
@@ -208,19 +208,19 @@ def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
 
 def _read_states(folder: Path, count: int) -> Any:
     """A byte for each of the `count` rows of a store, (N,) uint8: 0 where it is not done."""
-    states = numpy.zeros(count, numpy.uint8)
+    states = np.zeros(count, np.uint8)
     for path in folder.glob("done-*.bin"):
-        marks = numpy.fromfile(path, numpy.uint8)[:count]  # It ends behind the last row marked.
-        numpy.maximum(states[: len(marks)], marks, out=states[: len(marks)])
+        marks = np.fromfile(path, np.uint8)[:count]  # It ends behind the last row marked.
+        np.maximum(states[: len(marks)], marks, out=states[: len(marks)])
     return states
 
 
 def _map_rows(folder: Path, record: StoreRecord) -> Any:
     """The rows of a store, (N, L, D) float16, mapped for reading."""
     try:
-        rows = numpy.load(folder / ROWS, mmap_mode="r")
+        rows = np.load(folder / ROWS, mmap_mode="r")
     except (OSError, ValueError, EOFError):
         rows = None
-    if rows is None or rows.shape != (record.rows, *record.shape) or rows.dtype != numpy.float16:
+    if rows is None or rows.shape != (record.rows, *record.shape) or rows.dtype != np.float16:
         raise UserError(f"feature store {folder} is damaged: {ROWS} is not whole; delete the store")
     return rows

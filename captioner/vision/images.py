@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-import numpy
+import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from captioner.errors import UserError, refuse_missing
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from captioner.vision.shards import ShardMember
 
 ImageSource: TypeAlias = (
-    "str | os.PathLike[str] | bytes | BinaryIO | Image.Image | numpy.ndarray[Any, Any] | Tensor "
+    "str | os.PathLike[str] | bytes | BinaryIO | Image.Image | np.ndarray[Any, Any] | Tensor "
     "| ShardMember"
 )
 """Path, content, binary file, image, array (H, W, 3), tensor (3, H, W), or photo of a shard."""
@@ -167,10 +167,10 @@ def _image_of_array(array: Any, name: str) -> Image.Image:
     if hasattr(array, "detach") and array.ndim == 3:  # A tensor; asked so, it needs no torch.
         array = array.detach().permute(1, 2, 0).cpu()
         array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
-    values = numpy.asarray(array)
+    values = np.asarray(array)
     if values.dtype.kind == "f" and values.size and values.min() >= 0 and values.max() <= 1:
-        values = (values * 255 + 0.5).astype(numpy.uint8)
-    if values.dtype != numpy.uint8 or values.shape[2:] != (3,) or not values.size:
+        values = (values * 255 + 0.5).astype(np.uint8)
+    if values.dtype != np.uint8 or values.shape[2:] != (3,) or not values.size:
         layout = "of a tensor (3, H, W), of uint8 or of floats in 0 to 1"
         raise UserError(f"{described}, not (H, W, 3), {layout}")
     return Image.fromarray(values)

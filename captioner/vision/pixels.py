@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-import numpy
+import numpy as np
 from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
 
@@ -35,7 +35,7 @@ _LIGHT = 100_000_000  # Bytes, and a quarter of the pixels of all scans, decoded
 _BUFFERS = {"WEBP": 4, "AVIF": 3, "HEIF": 3, "JPEG2000": 5}
 """Slow decoders: how many times the bytes of the photo each takes."""
 
-_DEPTHS = {"1": 1, "L": 1, "P": 1, "I;16": 8, "I": 16, "F": 16}
+_PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 8, "I": 16, "F": 16}
 """Bytes of a pixel by mode; of greys that are scaled to 8 bits, also of their copies."""
 
 _TURNS = {
@@ -73,7 +73,7 @@ def check_size(
     if longer > LONGEST_SIDE or longer > LONGEST_SHAPE * shorter:
         limits = f"{LONGEST_SIDE:,} pixels, and {LONGEST_SHAPE} times the shorter side"
         raise UserError(f"{name} is too long: it is {shown}, and the limit is {limits}")
-    depth = _DEPTHS.get(image.mode, 4)
+    depth = _PIXEL_BYTES.get(image.mode, 4)
     held += longer * shorter * depth * _BUFFERS.get(image.format or "", 1)
     if held > HELD and image.format is not None:
         taken = f"{shown} take {held / 1e6:,.0f} MB to decode"
@@ -191,19 +191,19 @@ def _scaled(image: Image.Image, dtype: str | None) -> Image.Image:
     White is the least of 1, 255, 4095 and 65535 that no value exceeds, if the brightest is a
     sixteenth of it; otherwise the brightest. Black is 0, or the darkest of negative values.
     """
-    values: Any = numpy.asarray(image)  # (height, width)
-    scaled = numpy.empty(values.shape, numpy.uint8)
+    values: Any = np.asarray(image)  # (height, width)
+    scaled = np.empty(values.shape, np.uint8)
     count = -(-values.size // _BAND)
-    bands = numpy.array_split(values.view(dtype or values.dtype), count)
+    bands = np.array_split(values.view(dtype or values.dtype), count)
     black = white = 0.0
     for band in bands:
-        finite = band[numpy.isfinite(band)].astype(numpy.float32)
+        finite = band[np.isfinite(band)].astype(np.float32)
         black = min(black, float(finite.min(initial=0)))
         white = max(white, float(finite.max(initial=0)))
     whites = [most for most in (1, 255, 4095, 65535) if most / 16 <= white <= most]
     if whites and black == 0:
         white = whites[0]
-    for band, result in zip(bands, numpy.array_split(scaled, count), strict=True):
-        shares = numpy.nan_to_num(band.astype(numpy.float32), nan=black).clip(black, white) - black
+    for band, result in zip(bands, np.array_split(scaled, count), strict=True):
+        shares = np.nan_to_num(band.astype(np.float32), nan=black).clip(black, white) - black
         result[:] = shares * (255 / (white - black or 1)) + 0.5
     return Image.fromarray(scaled)

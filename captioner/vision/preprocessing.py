@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy
+import numpy as np
 from PIL import Image
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -62,18 +62,18 @@ class Preprocessing(Config):
         normalised: Tensor = self.normalise(torch.from_numpy(self.pixels(image)))
         return normalised
 
-    def pixels(self, image: Image.Image) -> numpy.ndarray[Any, Any]:
+    def pixels(self, image: Image.Image) -> np.ndarray[Any, Any]:
         """The photo as (3, size, size), uint8, for `normalise`: a quarter of float32's bytes."""
         resized = (image if image.mode == "RGB" else load_image(image)).resize(
             (self.size, self.size),
             resample=Image.Resampling[self.interpolation.upper()],
             box=self.region(*image.size),
         )
-        return numpy.asarray(resized).transpose(2, 0, 1).copy()  # (3, size, size)
+        return np.asarray(resized).transpose(2, 0, 1).copy()  # (3, size, size)
 
     def normalise(self, pixels: Any) -> Any:
         """Photos (..., 3, size, size), uint8, as float32: an array, or a tensor on its device."""
-        shares = pixels / numpy.float32(255)
+        shares = pixels / np.float32(255)
         channels = zip(self.mean, self.standard_deviation, strict=True)
         for channel, (mean, deviation) in enumerate(channels):
             shares[..., channel, :, :] -= mean

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -68,7 +68,7 @@ def captioned(photos: Any, **options: Any) -> Callable[[], object]:
         (captioned([], batch_size=0), "batch size 0 is not at least 1"),
         (captioned([], on_error="ignore"), "on_error 'ignore' is neither"),
         (captioned(torch.zeros(9, 9, 3)), "shape (9, 9, 3), not (H, W, 3), of a tensor (3, H, W)"),
-        (captioned(numpy.zeros((9, 9, 3), int)), "array of int64 and shape (9, 9, 3), not"),
+        (captioned(np.zeros((9, 9, 3), int)), "array of int64 and shape (9, 9, 3), not"),
         (captioned(torch.full((3, 9, 9), torch.nan)), "float32 and shape (3, 9, 9), not"),
         (model_of(decoder=ShowAttendTellDecoder(DecoderConfig(memory_size=9), 14)), "9 is not 512"),
         (model_of(preprocessing=Preprocessing(size=15, resize="squash")), "size 15 is too small"),

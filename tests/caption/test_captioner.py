@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -85,8 +85,8 @@ def test_search_options_go_over_the_models_and_words_are_ordinary(
         str,
         Path.read_bytes,
         lambda path: io.BytesIO(path.read_bytes()),
-        lambda path: numpy.array([str(path)])[0],
-        lambda path: torch.tensor(numpy.array(Image.open(path))).permute(2, 0, 1).half() / 255,
+        lambda path: np.array([str(path)])[0],
+        lambda path: torch.tensor(np.array(Image.open(path))).permute(2, 0, 1).half() / 255,
     ],
 )
 def test_one_photo_gives_one_caption_and_a_list_a_list(
@@ -107,7 +107,7 @@ def test_a_batch_is_as_photos_one_by_one_and_iterators_stay_so(
     assert len({(caption.text, caption.log_probability) for caption in alone}) == len(photos)
     for batch_size in (1, 2, 16):
         assert_same_captions(tiny_captioner.caption(tuple(photos), batch_size=batch_size), alone)
-    assert len(tiny_captioner.caption(numpy.zeros((3, 80, 80, 3), numpy.uint8))) == 3
+    assert len(tiny_captioner.caption(np.zeros((3, 80, 80, 3), np.uint8))) == 3
     taken = []
     found = tiny_captioner.caption((taken.append(one) or one for one in photos), batch_size=2)
     assert taken == []

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, precisions
@@ -85,8 +85,8 @@ def test_ten_steps_of_training_and_a_search(name: str, precision: str) -> None:
 
 
 def test_the_packaged_model_gives_the_captions_of_the_cpu() -> None:
-    random = numpy.random.default_rng(0)
-    photos = [random.integers(0, 255, (90, 120, 3), numpy.uint8) for _ in range(3)]
+    random = np.random.default_rng(0)
+    photos = [random.integers(0, 255, (90, 120, 3), np.uint8) for _ in range(3)]
     found = []
     for device in ("cpu", DEVICE):
         model = captioner.load("default", device, "float32")

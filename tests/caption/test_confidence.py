@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from samples import confidence_weights, make_captioner, photo
@@ -73,7 +73,7 @@ def test_the_words_for_a_doubt() -> None:
 
 def test_known_probabilities_are_recovered() -> None:
     """Shares drawn from a known regression: the weights come back, and so do the shares."""
-    random = numpy.random.default_rng(0)
+    random = np.random.default_rng(0)
     regression = random.normal((-1, -2, -3, 9), (0.3, 0.5, 1, 2), (8000, 4))
     features = torch.from_numpy(regression)
     truth = confidence_weights(2.0, 1.5, 0.5, 0.3, -0.1)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 from PIL import Image
 from samples import CAPTION, Output, Patch, write_xmp
@@ -140,7 +140,7 @@ def written(photo: str, confidence: float | None, sure: bool, *options: str) -> 
     """What a caption of "a dog" adds to the folder."""
     outputs = Outputs(parsed(*options), {photo: photo})
     before = set(Path().iterdir())
-    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
+    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
     caption = replace(caption, confidence=confidence, sure=sure)
     assert not outputs.add(outputs.draw(Captioned(photo, caption)))
     outputs.finish()
@@ -187,7 +187,7 @@ def embedder() -> Iterator[Embedder]:
 def save_noise(path: Path) -> Path:
     if path.suffix == ".heic":
         pytest.importorskip("pillow_heif").register_heif_opener()
-    pixels = numpy.random.default_rng(0).integers(0, 255, (60, 80, 3), dtype=numpy.uint8)
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 80, 3), dtype=np.uint8)
     exif = Image.Exif()
     exif[0x010F] = "Camera"
     Image.fromarray(pixels).save(path, exif=exif)
@@ -197,7 +197,7 @@ def save_noise(path: Path) -> Path:
 
 def pixels(path: Path) -> Any:
     with Image.open(path) as photo:
-        return numpy.asarray(photo)
+        return np.asarray(photo)
 
 
 @pytest.mark.exiftool

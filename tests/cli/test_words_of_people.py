@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -189,7 +189,7 @@ def run(photos: list[str], options: list[str]) -> tuple[dict[str, Any], list[str
     """What was written by photo and option, and the problems."""
     arguments = build_parser().parse_args(["caption", *options])
     outputs = Outputs(output_options(arguments), {photo: photo for photo in photos})
-    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
+    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
     written, problems = {}, []
     for photo in photos:
         assert outputs._descriptions is not None

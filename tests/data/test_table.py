@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 from data_samples import captions, photos, read
 from PIL import Image
@@ -139,7 +139,7 @@ def test_photos_that_captioner_could_not_caption_are_counted_as_these(
 ) -> None:
     file = tmp_path / f"t{suffix}"
     options: dict[str, Any] = {suffix[1:]: str(file)}
-    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), numpy.ones((2, 1, 1)))
+    caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
     with opened_outputs(OutputOptions(**options), {}) as outputs:
         for name in ("a.jpg", "b.jpg"):
             outputs.add(Drawn(Captioned(name, caption)))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from samples import (
@@ -75,13 +75,13 @@ def test_captions_maps_and_confidence_are_the_captioners(exported: Path, tmp_pat
     for name, draw in drawings.items():
         draw(tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000
-    assert graphs.caption_annotations(numpy.zeros((0, 16, 25), numpy.float32)) == []
+    assert graphs.caption_annotations(np.zeros((0, 16, 25), np.float32)) == []
 
 
 def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_path: Path) -> None:
     model = captioner.load(precision="float32")
     photos = [photo(seed, (224, 224)) for seed in range(40)] + [DEMO]
-    pixels = numpy.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(numpy.float32)
+    pixels = np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)
     vectors, sizes = {}, {}
     for precision in ("float32", "float16", "int8"):
         folder = tmp_path / precision
@@ -97,7 +97,7 @@ def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_pa
     assert 0.2 < sizes["int8"] / sizes["float32"] < 0.4
     whole = vectors["float32"]
     assert (vectors["float16"] == whole).all()  # The package's weights are in float16.
-    assert 0 < numpy.linalg.norm(whole - vectors["int8"]) / numpy.linalg.norm(whole) < 0.015
+    assert 0 < np.linalg.norm(whole - vectors["int8"]) / np.linalg.norm(whole) < 0.015
 
 
 @pytest.mark.parametrize(("name", "size"), [("resnet18", 64), ("vit_b_32", 224)])

@@ -3,15 +3,15 @@
 import io
 from typing import Any
 
-import numpy
+import numpy as np
 from PIL import Image
 
 
 def smooth_photo(width: int = 24, height: int = 16) -> Image.Image:
     """Smooth colours, different in every corner."""
-    rows, columns = numpy.mgrid[0:height, 0:width]
+    rows, columns = np.mgrid[0:height, 0:width]
     channels = (rows * 255 // height, columns * 255 // width, (rows + columns) // 3 % 256)
-    return Image.fromarray(numpy.stack(channels, axis=2).astype(numpy.uint8))
+    return Image.fromarray(np.stack(channels, axis=2).astype(np.uint8))
 
 
 def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:

@@ -5,14 +5,14 @@ import struct
 import zlib
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 from PIL import Image
 
 from captioner.errors import UserError
 from captioner.vision.images import load_image
 
-Array = numpy.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 Shape = tuple[int, int, int]
 
 LEVELS = [0, 1 / 3, 2 / 3, 1]
@@ -29,8 +29,8 @@ CHANNELS = {"grey": 1, "white is 0": 1, "grey+alpha": 2, "RGB": 3, "RGBA": 4, "C
 
 def values_of(space: str, bits: int) -> Array:
     """(8, columns, channels): the colours in integers of so many bits."""
-    row = numpy.array([COLOURS[CHANNELS[space]]]) * (2**bits - 1)
-    return numpy.round(row).astype(int).repeat(8, axis=0)
+    row = np.array([COLOURS[CHANNELS[space]]]) * (2**bits - 1)
+    return np.round(row).astype(int).repeat(8, axis=0)
 
 
 def shown(values: Array, bits: int, space: str) -> Array:
@@ -43,7 +43,7 @@ def shown(values: Array, bits: int, space: str) -> Array:
     elif space in ("grey+alpha", "RGBA"):
         alpha = light[..., -1:]
         light = light[..., :-1] * alpha + 1 - alpha
-    return numpy.broadcast_to(light * 255, (*values.shape[:2], 3))
+    return np.broadcast_to(light * 255, (*values.shape[:2], 3))
 
 
 def packed(row: Array, bits: int, order: str) -> bytes:
@@ -92,9 +92,9 @@ def pnm(values: Array, bits: int, space: str) -> bytes:
 def jpeg_2000(values: Array, bits: int, space: str) -> bytes:
     """A lossless codestream: the packets of greys of 16 bits, one a channel, joined."""
     packets = b""
-    for channel in numpy.moveaxis(values, 2, 0):
+    for channel in np.moveaxis(values, 2, 0):
         file = io.BytesIO()
-        grey = Image.fromarray((channel + 2**15 - 2 ** (bits - 1)).astype(numpy.uint16))
+        grey = Image.fromarray((channel + 2**15 - 2 ** (bits - 1)).astype(np.uint16))
         grey.save(file, "JPEG2000", no_jp2=True, num_resolutions=1)
         stream = file.getvalue()
         packets += stream[stream.index(b"\xff\x93") + 2 : -2]
@@ -159,7 +159,7 @@ def test_every_depth_is_read_right_or_refused(kind: str, space: str, bits: int) 
     values = values_of(space, bits)
     content = WRITERS[kind](values, bits, space)
     if bits in READ[kind, space]:
-        difference = numpy.abs(numpy.array(load_image(content), float) - shown(values, bits, space))
+        difference = np.abs(np.array(load_image(content), float) - shown(values, bits, space))
         assert difference.max() <= 1, f"column {difference.max(axis=(0, 2)).argmax()}"
     else:
         with pytest.raises(UserError) as refusal:

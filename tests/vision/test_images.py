@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -24,9 +24,9 @@ NAN, INFINITE = float("nan"), float("inf")
 KINDS = ["JPEG", "PNG", "GIF", "WEBP", "BMP", "DIB", "PCX", "TIFF", "PPM", "JPEG2000"]
 
 
-def pixels(image: Image.Image) -> numpy.ndarray:
+def pixels(image: Image.Image) -> np.ndarray:
     assert image.mode == "RGB"
-    return numpy.asarray(image).astype(int)
+    return np.asarray(image).astype(int)
 
 
 def difference(one: Image.Image, other: Image.Image) -> float:
@@ -45,7 +45,7 @@ def test_a_path_bytes_a_file_and_an_image_are_the_same_photo(tmp_path: Path) -> 
         other_end.write(content)
     with path.open("rb") as file, os.fdopen(reading, "rb") as pipe:
         sources = [path, str(path), content, bytearray(content), io.BytesIO(content), file]
-        array = numpy.asarray(smooth_photo())
+        array = np.asarray(smooth_photo())
         tensor = torch.from_numpy(array / 255).permute(2, 0, 1)
         sources += [file, pipe, smooth_photo(), array, tensor]  # The file is wound back.
         for source in sources:
@@ -68,7 +68,7 @@ def test_exif_orientation_is_applied(kind: str, orientation: int) -> None:
     with Image.open(io.BytesIO(content)) as image:
         expected = ImageOps.exif_transpose(image)
     whole = load_image(content)
-    assert numpy.array_equal(pixels(whole), pixels(expected))
+    assert np.array_equal(pixels(whole), pixels(expected))
     loaded = load_image(content, sufficient_side=100)
     assert original_size(loaded) == whole.size
     assert loaded.size == tuple(-(-side // 4) for side in whole.size)
@@ -108,7 +108,7 @@ def test_heic_photos_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def row(values: list[Any], dtype: str = "uint8") -> Image.Image:
-    return Image.fromarray(numpy.array([values], dtype=dtype))
+    return Image.fromarray(np.array([values], dtype=dtype))
 
 
 def with_alpha(mode: str) -> Image.Image:
@@ -168,7 +168,7 @@ def test_every_mode_becomes_rgb_on_white(
     found = pixels(load_image(image if kind is None else encoded(image, kind, **options)))[0]
     colours = [each if isinstance(each, tuple) else (each, each, each) for each in expected]
     has_alpha = "a" in getattr(image, "mode", "").lower()
-    assert found == pytest.approx(numpy.array(colours), abs=2 if has_alpha else 0)
+    assert found == pytest.approx(np.array(colours), abs=2 if has_alpha else 0)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF", "MPO"])
@@ -203,7 +203,7 @@ PNG = encoded(smooth_photo(200, 200), "PNG")
         # Pillow would start another program for an EPS file.
         (encoded(smooth_photo(), "EPS"), "the image is not an image that can be read"),
         (Image.new("RGB", (0, 5)), "the image has no pixels"),
-        (numpy.ones((2, 2)), "the image is an array of float64 and shape (2, 2), not (H, W, 3)"),
+        (np.ones((2, 2)), "the image is an array of float64 and shape (2, 2), not (H, W, 3)"),
         # As a download leaves it whose room was taken at the start: decoded, it would be black.
         (PNG[: len(PNG) // 2].ljust(len(PNG), b"\0"), "cannot read the image: "),
     ],

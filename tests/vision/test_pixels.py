@@ -3,7 +3,7 @@
 import io
 from typing import Any
 
-import numpy
+import numpy as np
 import pytest
 from photo_samples import encoded, smooth_photo, turned
 from PIL import Image, ImageOps
@@ -46,7 +46,7 @@ def test_bands_change_no_pixel(
     expected = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
     monkeypatch.setattr(pixels, "_BAND", 5_000)
     loaded = load_image(content, sufficient_side=100)
-    assert numpy.array_equal(loaded, expected.convert("RGB").reduce(3))
+    assert np.array_equal(loaded, expected.convert("RGB").reduce(3))
 
 
 def test_scans_are_counted_unless_the_first_has_all_channels() -> None:

@@ -1,6 +1,6 @@
 """The one preprocessing: what the encoder sees, where in the photo it lies; augmentation."""
 
-import numpy
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -21,9 +21,9 @@ PLAIN = {"mean": (0.0, 0.0, 0.0), "standard_deviation": (1.0, 1.0, 1.0)}
 
 def photo(width: int, height: int) -> Image.Image:
     """Smooth waves of three colours, as photos are smooth where they are shrunk."""
-    down, across = numpy.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
-    waves = numpy.sin([down * 9 + across * 4, down * 5 - across * 7, across * 11])
-    return Image.fromarray((waves.transpose(1, 2, 0) * 110 + 128).astype(numpy.uint8))
+    down, across = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
+    waves = np.sin([down * 9 + across * 4, down * 5 - across * 7, across * 11])
+    return Image.fromarray((waves.transpose(1, 2, 0) * 110 + 128).astype(np.uint8))
 
 
 def by_torchvision(image: Image.Image, preprocessing: Preprocessing) -> Tensor:
@@ -58,14 +58,14 @@ def test_pixels_are_as_by_torchvision(
 
 def test_bytes_become_the_same_numbers_in_an_array_and_in_a_tensor() -> None:
     """To the last bit: with ONNX graphs a caption is the same without torch."""
-    levels = numpy.tile(numpy.arange(256, dtype=numpy.uint8), (2, 3, 5, 1))  # (2, 3, 5, 256)
-    both = numpy.array([CROP.mean, CROP.standard_deviation], numpy.float32)
+    levels = np.tile(np.arange(256, dtype=np.uint8), (2, 3, 5, 1))  # (2, 3, 5, 256)
+    both = np.array([CROP.mean, CROP.standard_deviation], np.float32)
     mean, deviation = both[:, :, None, None]  # (3, 1, 1)
-    expected = (levels.astype(numpy.float32) / 255 - mean) / deviation
+    expected = (levels.astype(np.float32) / 255 - mean) / deviation
     channels_last = torch.from_numpy(levels).to(memory_format=torch.channels_last)
     for found in (CROP.normalise(levels), CROP.normalise(channels_last).numpy()):
-        assert found.dtype == numpy.float32
-        assert numpy.array_equal(found, expected)
+        assert found.dtype == np.float32
+        assert np.array_equal(found, expected)
     pixels = CROP.pixels(photo(300, 200))
     assert torch.equal(CROP(photo(300, 200)), torch.from_numpy(CROP.normalise(pixels)))
 
@@ -119,20 +119,20 @@ def seeded(seed: int) -> torch.Generator:
 
 def places(width: int, height: int) -> Image.Image:
     """Every pixel says where it is: red its column, green its row."""
-    rows, columns = numpy.mgrid[:height, :width]
-    pixels = numpy.stack([columns, rows, numpy.zeros_like(rows)], axis=-1)
-    return Image.fromarray(pixels.astype(numpy.uint8))
+    rows, columns = np.mgrid[:height, :width]
+    pixels = np.stack([columns, rows, np.zeros_like(rows)], axis=-1)
+    return Image.fromarray(pixels.astype(np.uint8))
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.floats(0.05, 0.99), st.integers(0, 2**31))
 def test_a_cut_is_a_part_of_the_photo(width: int, height: int, crop: float, seed: int) -> None:
-    cut = numpy.asarray(Augmentation(crop=crop)(places(width, height), seeded(seed))).astype(int)
+    cut = np.asarray(Augmentation(crop=crop)(places(width, height), seeded(seed))).astype(int)
     rows, columns = cut.shape[:2]
     assert 1 <= columns <= width
     assert 1 <= rows <= height
     left, top = cut[0, 0, 0], cut[0, 0, 1]
-    assert numpy.array_equal(cut[..., 0], numpy.tile(left + numpy.arange(columns), (rows, 1)))
-    assert numpy.array_equal(cut[..., 1].T, numpy.tile(top + numpy.arange(rows), (columns, 1)))
+    assert np.array_equal(cut[..., 0], np.tile(left + np.arange(columns), (rows, 1)))
+    assert np.array_equal(cut[..., 1].T, np.tile(top + np.arange(rows), (columns, 1)))
 
 
 def test_the_global_generator_is_left_as_it_is() -> None:
@@ -147,13 +147,13 @@ def test_the_global_generator_is_left_as_it_is() -> None:
 def test_every_other_photo_is_mirrored_and_colours_move_within_limits() -> None:
     image = places(8, 4)
     found = [Augmentation(mirror=True)(image, seeded(seed)) for seed in range(200)]
-    mirrored = [numpy.asarray(each)[0, 0, 0] == 7 for each in found]
+    mirrored = [np.asarray(each)[0, 0, 0] == 7 for each in found]
     assert 70 < sum(mirrored) < 130
     for each, turned in zip(found, mirrored, strict=True):
-        expected = numpy.asarray(image)[:, :: -1 if turned else 1]
-        assert numpy.array_equal(numpy.asarray(each), expected)
+        expected = np.asarray(image)[:, :: -1 if turned else 1]
+        assert np.array_equal(np.asarray(each), expected)
     grey = Image.new("RGB", (4, 4), (100, 100, 100))  # Brightness alone changes it.
     coloured = [Augmentation(colour=0.3)(grey, seeded(seed)) for seed in range(200)]
-    levels = [int(numpy.asarray(each)[0, 0, 0]) for each in coloured]
+    levels = [int(np.asarray(each)[0, 0, 0]) for each in coloured]
     assert 69 <= min(levels) < 80
     assert 120 < max(levels) <= 131
