@@ -165,6 +165,8 @@ class TranslationAnswer(BaseModel):
     source_words: list[str]
     words: list[str]
     word_alignment: list[list[float]] = Field(description="a row for each word of `words`")
+    confidence: float = Field(description="geometric mean of the probabilities of the tokens")
+    sure: bool
     truncated: int | None = Field(None, description="tokens at the end that were not read")
     cut: bool | None = Field(None, description="whether it ended only at `maximum_length`")
 

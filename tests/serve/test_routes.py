@@ -126,6 +126,8 @@ def test_translations_are_those_of_the_translator(client: httpx.Client) -> None:
     for each, expected in zip(found, direct, strict=True):
         best = each["translations"][0]
         assert best["translation"] == expected.text
+        assert best["confidence"] == pytest.approx(expected.confidence, rel=1e-5)
+        assert best["sure"] is expected.sure
         assert best["tokens"] == list(expected.tokens)
         assert best["source_tokens"] == list(expected.source_tokens)
         weights = np.ravel(best["alignment"])

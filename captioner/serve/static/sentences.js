@@ -136,6 +136,7 @@ export const startSentences = (model) => {
         const lost = best.truncated;
         notes.push(`The last ${lost} of its tokens were not read: it is too long for this model.`);
       }
+      if (!each.sure) notes.push("The translation is not sure.");
       if (each.cut) notes.push(`The translation was cut at ${each.tokens.length} tokens.`);
       return notes.join(" ");
     };
