@@ -93,4 +93,4 @@ def test_photos_of_shards_are_captioned_with_maps() -> None:
     caption = captioner.load().caption("2.jpg")
     for row in (found[2], found[6]):
         assert row["caption"] == caption.text
-        assert np.array(row["maps"]) == pytest.approx(caption.attention.numpy(), abs=1e-3)
+        assert np.array(row["maps"]) == pytest.approx(caption.attention, abs=1e-3)

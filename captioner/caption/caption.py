@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -18,9 +18,6 @@ from captioner.render.panels import panels
 from captioner.render.save import save_picture
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _CLITICS = frozenset({"'s", "'m", "'d", "'ll", "'re", "'ve", "n't"})
 """Tokens of the Penn Treebank written without a space before them."""
@@ -44,8 +41,7 @@ class Caption:
 
     text: the sentence of the T words; 's and n't are attached.
     log_probability: natural, including the end. word_log_probabilities: T.
-    attention: (T, rows, columns), float32 on the CPU, each map summing to one. An array from
-        captioners that compute without torch.
+    attention: (T, rows, columns), a float32 array, each map summing to one.
     region: left, top, right, bottom of what the model saw, in pixels of the photo; the maps cover
         it. None for captions of annotation vectors.
     alternatives: the other captions (n-best), best first.
@@ -67,7 +63,7 @@ class Caption:
     words: tuple[str, ...] = field(repr=False)
     log_probability: float
     word_log_probabilities: tuple[float, ...] = field(repr=False)
-    attention: Tensor | np.ndarray[Any, Any] = field(compare=False, repr=False)
+    attention: np.ndarray[Any, Any] = field(compare=False, repr=False)
     region: Region | None = field(default=None, repr=False)
     alternatives: tuple[Caption, ...] = field(default=(), repr=False)
     score: float | None = None

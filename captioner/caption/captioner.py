@@ -17,7 +17,7 @@ from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.loop import decode
 from captioner.decoding.options import SearchOptions
-from captioner.decoding.protocol import Hypothesis
+from captioner.decoding.search import Hypothesis
 from captioner.errors import UserError
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
@@ -112,7 +112,6 @@ class Captioner(PhotoCaptioner):
                 forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
                 repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
                 ngrams=self.ngrams,
-                start=vocabulary.start,
             ),
             length_normalisation=search.length_normalisation,
         )
@@ -134,7 +133,7 @@ class Captioner(PhotoCaptioner):
         output = self.decoder(memory, tokens[:, None, :-1])  # one row a photo
         terms = torch.log_softmax(output.logits[:, 0].float(), dim=-1)  # (B, T + 1, V)
         terms = terms.gather(-1, tokens[:, 1:, None]).squeeze(-1).cpu()  # (B, T + 1)
-        weights = output.weights[:, 0].float().cpu()  # (B, T + 1, L)
+        weights = output.weights[:, 0].float().cpu().numpy()  # (B, T + 1, L)
         return [
             self._caption(words, terms[row, : len(words) + 1].tolist(), weights[row, : len(words)])
             for row, words in enumerate(captions)

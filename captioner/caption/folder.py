@@ -139,7 +139,8 @@ def _keys(ngrams: Tensor, words: int, path: Path) -> Tensor:
     has_ngrams = ngrams.shape[1:] == (ORDER,) and not ngrams.is_floating_point() and len(ngrams)
     if not has_ngrams or not 0 <= int(ngrams.min()) <= int(ngrams.max()) < words:
         raise UserError(f"{path}: tensor {_NGRAMS!r} does not hold {ORDER}-grams of {words} words")
-    return ngram_keys(ngrams.long().unbind(dim=1), words).sort().values
+    keys: Tensor = ngram_keys(ngrams.long().unbind(dim=1), words)
+    return keys.sort().values
 
 
 def save_confidence(confidence: Confidence, folder: str | Path) -> None:

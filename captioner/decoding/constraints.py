@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +28,6 @@ class Constraints:
         other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
         the `LIKELIEST` tokens of a step are candidates. An n-gram (a, `start`, `start`, b) of a
         word a, which no sentence has, says that b may not follow a anywhere in a hypothesis.
-    start: the token that stands n - 1 times before the first one.
     """
 
     minimum_length: int = 0
@@ -37,75 +37,123 @@ class Constraints:
     repeat_distance: int = 0
     repeatable: tuple[int, ...] = ()
     ngrams: Tensor | None = None
-    start: int = 0
 
-    def block(self, log_probabilities: Tensor, history: Tensor, end: int) -> None:
-        """Set log-probabilities (B, K, V) of tokens ruled out by those so far (B, K, t) to -inf.
+    def rules(self, vocabulary_size: int, end: int, device: torch.device | str = "cpu") -> Rules:
+        """The constraints as tensors on a device."""
 
-        A row with every token blocked may end, with a log-probability of at least `IMPOSSIBLE`.
+        def marked(tokens: tuple[int, ...]) -> Tensor:
+            marks = torch.zeros(vocabulary_size, dtype=torch.bool)
+            marks[list(tokens)] = True
+            return marks.to(device, non_blocking=True)
+
+        def number(value: int) -> Tensor:
+            return torch.tensor(value).to(device, non_blocking=True)
+
+        n = self.block_ngrams
+        return Rules(
+            end=end,
+            is_end=marked((end,)),
+            forbidden=marked(self.forbidden),
+            minimum_length=number(self.minimum_length),
+            maximum_length=number(self.maximum_length),
+            repeatable=marked(self.repeatable) if self.repeat_distance else None,
+            repeat_distance=number(self.repeat_distance),
+            context=torch.arange(n - 1, device=device) if n else None,
+            ngrams=self.ngrams,
+        )
+
+
+class Rules(NamedTuple):
+    """Constraints as tensors, which an exported graph takes as inputs.
+
+    end: the end token. is_end, forbidden, repeatable: (V,) boolean. minimum_length, maximum_length,
+    repeat_distance: (). context: (n - 1,), 0 to n - 2, for no n-gram twice. ngrams: as of
+    `Constraints`. Where `repeatable`, `context` or `ngrams` is None, its rule does not hold.
+    """
+
+    end: int
+    is_end: Tensor
+    forbidden: Tensor
+    minimum_length: Tensor
+    maximum_length: Tensor
+    repeatable: Tensor | None
+    repeat_distance: Tensor
+    context: Tensor | None
+    ngrams: Tensor | None
+
+    def block(self, log_probabilities: Tensor, history: Tensor) -> Tensor:
+        """Log-probabilities (B, K, V), -inf for tokens ruled out by those so far (B, K, 1 + t).
+
+        A history begins with the start token. A row with every token blocked may end, with a
+        log-probability of at least `IMPOSSIBLE`.
         """
-        length = history.shape[-1]
-        ending = log_probabilities[..., end].clamp(min=IMPOSSIBLE)  # (B, K)
-        if length >= self.maximum_length:
-            log_probabilities.fill_(BLOCKED)
-            log_probabilities[..., end] = ending
-            return
-        if self.forbidden:
-            forbidden = _on_device(self.forbidden, history.device)
-            log_probabilities.index_fill_(-1, forbidden, BLOCKED)
+        length = history.shape[-1] - 1  # t
+        is_early = self.minimum_length > length  # ()
+        ending = log_probabilities[..., self.end, None].clamp(min=IMPOSSIBLE)  # (B, K, 1)
+        ending = torch.where(is_early, IMPOSSIBLE, ending)  # Ranks last.
+        allowed = ~self.forbidden & ~(self.is_end & is_early)  # (V,)
+        allowed = torch.where(self.maximum_length > length, allowed, self.is_end)  # (V,)
+        log_probabilities = log_probabilities.masked_fill(~allowed, BLOCKED)
         if self.ngrams is not None:
-            self._block_unknown_ngrams(log_probabilities, history)
-        if length < self.minimum_length:
-            log_probabilities[..., end] = BLOCKED
-            ending = torch.full_like(ending, IMPOSSIBLE)  # Ranks last.
-        if 0 < self.block_ngrams <= length:
-            self._block_ngrams(log_probabilities, history)
-        if self.repeat_distance and length:
-            self._block_repeats(log_probabilities, history)
-        nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
-        log_probabilities[..., end] = torch.where(nothing_left, ending, log_probabilities[..., end])
+            log_probabilities = self._block_unknown_ngrams(log_probabilities, history)
+        if self.context is not None:
+            log_probabilities = self._block_ngrams(log_probabilities, history, self.context)
+        if self.repeatable is not None:
+            places = torch.arange(history.shape[-1], device=history.device)  # (1 + t)
+            is_recent = (places + self.repeat_distance > length) & (places > 0)  # (1 + t)
+            is_blocked = is_recent & ~self.repeatable[history]  # (B, K, 1 + t)
+            log_probabilities = _scattered(log_probabilities, history, is_blocked)
+        nothing_left = log_probabilities.amax(dim=-1, keepdim=True) == BLOCKED  # (B, K, 1)
+        return torch.where(nothing_left & self.is_end, ending, log_probabilities)
 
-    def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
+    def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> Tensor:
         """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
         size = log_probabilities.shape[-1]
-        starts = history.new_full((*history.shape[:2], ORDER - 1), self.start)
-        before = torch.cat([starts, history], dim=-1)[..., 1 - ORDER :]  # (B, K, n - 1)
-        likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, n)
-        keys = ngram_keys(before.unbind(dim=-1), size)[..., None]  # (B, K, 1)
-        is_known = self._has(keys * size + tokens)  # (B, K, n)
-        between = starts[..., 1:, None].unbind(dim=-2)  # n - 2 of (B, K, 1)
-        clashes = ngram_keys([history, *between], size)[..., None]  # (B, K, t, 1)
-        clashes = clashes * size + tokens[..., None, :]  # (B, K, t, n)
-        is_known &= ~self._has(clashes).any(dim=-2)  # (B, K, t, n) -> (B, K, n)
-        log_probabilities.fill_(BLOCKED)
-        log_probabilities.scatter_(-1, tokens, likeliest.masked_fill(~is_known, BLOCKED))
+        start = history[..., :1]  # (B, K, 1)
+        before = torch.cat([start, start, history], dim=-1)[..., 1 - ORDER :]  # (B, K, n - 1)
+        likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, C)
+        keys = ngram_keys(before.unsqueeze(-1).unbind(dim=-2), size)  # (B, K, 1)
+        is_known = self._has(keys * size + tokens)  # (B, K, C)
+        clashes = ngram_keys([history, start, start], size).unsqueeze(-1)  # (B, K, 1 + t, 1)
+        clashes = clashes * size + tokens.unsqueeze(-2)  # (B, K, 1 + t, C)
+        is_word = torch.arange(history.shape[-1], device=history.device) > 0  # (1 + t)
+        has_clash = (self._has(clashes) & is_word.unsqueeze(-1)).any(dim=-2)  # (B, K, C)
+        is_known = is_known & ~has_clash
+        kept = likeliest.masked_fill(~is_known, BLOCKED)
+        return torch.full_like(log_probabilities, BLOCKED).scatter(-1, tokens, kept)
 
     def _has(self, keys: Tensor) -> Tensor:
         """Whether each key is among `ngrams`."""
         assert self.ngrams is not None
-        place = torch.searchsorted(self.ngrams, keys).clamp(max=len(self.ngrams) - 1)
+        place = torch.searchsorted(self.ngrams, keys).clamp(max=self.ngrams.shape[0] - 1)
         return self.ngrams[place] == keys
 
-    def _block_repeats(self, log_probabilities: Tensor, history: Tensor) -> None:
-        """Block the last `repeat_distance` tokens of each row, except `repeatable` ones."""
-        repeatable = _on_device(self.repeatable, history.device)  # (N,)
-        kept = log_probabilities.index_select(-1, repeatable)  # (B, K, N)
-        log_probabilities.scatter_(-1, history[..., -self.repeat_distance :], BLOCKED)
-        log_probabilities.index_copy_(-1, repeatable, kept)
-
-    def _block_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
+    def _block_ngrams(
+        self, log_probabilities: Tensor, history: Tensor, context: Tensor
+    ) -> Tensor:
         """Block tokens that complete an n-gram already in their row's history."""
-        n = self.block_ngrams
-        windows = history.unfold(-1, n, 1)  # (B, K, t - n + 1, n)
-        context = windows[..., -1:, 1:]  # (B, K, 1, n - 1), the last n - 1 tokens
-        repeats = (windows[..., : n - 1] == context).all(dim=-1)  # (B, K, t - n + 1)
-        penalties = torch.where(repeats, BLOCKED, 0.0).to(log_probabilities.dtype)
-        log_probabilities.scatter_add_(-1, windows[..., n - 1], penalties)
+        length = history.shape[-1]
+        last = (length - 1 - context).clamp(min=0)  # (n - 1)
+        places = torch.arange(length, device=history.device)  # (1 + t)
+        before = places.unsqueeze(-1) - 1 - context  # (1 + t, n - 1)
+        is_same = history[..., before.clamp(min=0)] == history[..., last].unsqueeze(-2)
+        repeats = (is_same & (before >= 1)).all(dim=-1)  # (B, K, 1 + t, n - 1) -> (B, K, 1 + t)
+        repeats = repeats & (places > 0)  # The start token is no part of an n-gram.
+        return _scattered(log_probabilities, history, repeats)
 
 
-def ngram_keys(tokens: Iterable[Tensor | int], vocabulary_size: int) -> Tensor:
-    """A number for each n-gram of up to 55,108 words, in their order. tokens: first, second, ..."""
-    keys = torch.zeros((), dtype=torch.long)
+def _scattered(log_probabilities: Tensor, tokens: Tensor, is_blocked: Tensor) -> Tensor:
+    """Log-probabilities (B, K, V), -inf for those of the tokens (B, K, T) that are blocked."""
+    penalties = torch.where(is_blocked, BLOCKED, 0.0).to(log_probabilities.dtype)
+    return log_probabilities.scatter_add(-1, tokens, penalties)
+
+
+def ngram_keys(tokens: Iterable[Any], vocabulary_size: int) -> Any:
+    """A number for each n-gram of up to 55,108 words, in their order.
+
+    tokens: the first, second, ... of all n-grams: numbers, int64 arrays or tensors of one shape.
+    """
+    keys: Any = 0
     for token in tokens:
         keys = keys * vocabulary_size + token
     return keys
@@ -115,8 +163,3 @@ def ngrams_of_keys(keys: Tensor, vocabulary_size: int) -> Tensor:
     """The n-grams of `ngram_keys` (N,): (N, ORDER)."""
     powers = vocabulary_size ** torch.arange(ORDER - 1, -1, -1, device=keys.device)  # (ORDER,)
     return keys[:, None] // powers % vocabulary_size  # (N, ORDER)
-
-
-def _on_device(tokens: tuple[int, ...], device: torch.device) -> Tensor:
-    """Tokens as a tensor (N,). As an index, a list waits for a GPU."""
-    return torch.tensor(tokens, dtype=torch.long).to(device, non_blocking=True)

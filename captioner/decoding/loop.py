@@ -1,20 +1,47 @@
-"""The decoder loop of captions and translations, with its strategies and its ranking."""
+"""The steps of the decoder loop in torch, with its strategies."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
-from captioner.decoding.beam import Beam, Choice, Nodes, TokenTree
-from captioner.decoding.constraints import Constraints
-from captioner.decoding.protocol import Decoder, Hypothesis, select_rows
-from captioner.errors import UserError
+from captioner.decoding.constraints import Constraints, Rules
+from captioner.decoding.protocol import Decoder, Step, map_state, select_rows, select_sources
+from captioner.decoding.search import Advanced, Choices, Hypothesis, search
+
+
+class Choice(NamedTuple):
+    """The rows that continue, (B, K') each.
+
+    parents: the old row that each continues, an index into K. tokens: its next token. live:
+    boolean, False for padding rows.
+    """
+
+    parents: Tensor
+    tokens: Tensor
+    live: Tensor
+
+
+class Beam(NamedTuple):
+    """K rows (partial hypotheses) of each of B sources.
+
+    state: the decoder's, before the last tokens. history: (B, K, 1 + t), the start token and the
+    tokens so far. totals: (B, K), their log-probability. live: (B, K) boolean, False once a row has
+    ended. ended: (B, 1), how many hypotheses of each source have ended.
+    """
+
+    state: Any
+    history: Tensor
+    totals: Tensor
+    live: Tensor
+    ended: Tensor
 
 
 @dataclass(frozen=True)
@@ -36,7 +63,7 @@ class BeamSearch:
         totals: (B, K), log-probability of each row so far.
         steps: (B, K, V), log-probability of each next token; -inf where blocked.
         live: (B, K) boolean, rows that have not ended.
-        ended: (B,), the number of ended hypotheses of each source.
+        ended: (B, 1), the number of ended hypotheses of each source.
         """
         vocabulary_size = steps.shape[-1]
         totals = totals.masked_fill(~live, float("-inf"))
@@ -46,7 +73,7 @@ class BeamSearch:
         keep = min(self.width, candidates.shape[-1])
         best, index = candidates.topk(keep, dim=-1)  # (B, K')
         rank = torch.arange(keep, device=best.device)  # (K')
-        free = (self.width - ended).unsqueeze(-1)  # (B, 1)
+        free = self.width - ended  # (B, 1)
         return Choice(
             parents=index // row_best.shape[-1],
             tokens=tokens.flatten(start_dim=1).gather(1, index),
@@ -108,6 +135,131 @@ class Sampling:
 Strategy = BeamSearch | Sampling
 
 
+def advance(
+    step: Step,
+    beam: Beam,
+    strategy: Strategy,
+    rules: Rules,
+    length_normalisation: float | Tensor = 0.0,
+    keep_attention: bool = True,
+) -> Advanced:
+    """Extend, end and order the rows of a beam by the decoder's step. Reads no value.
+
+    length_normalisation: alpha of Wu et al. 2016, equation 14 (GNMT): hypotheses are ranked by
+        log P / ((5 + T) / 6) ** alpha, so that longer ones are not ranked lower; 0 changes
+        nothing, 0.6 to 1 are common.
+    """
+    log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
+    # One NaN among the logits makes its whole row NaN.
+    is_nan = log_probabilities[..., rules.end].isnan().any(dim=1)  # (B,)
+    log_probabilities = rules.block(log_probabilities, beam.history)
+
+    parents, tokens, live = strategy.choose(
+        beam.totals, log_probabilities, beam.live, beam.ended
+    )  # (B, K') each
+    is_end = live & (tokens == rules.end)
+    live = live & ~is_end
+    if strategy.drops_finished:
+        places = torch.arange(live.shape[1], device=live.device)
+        order = (places + len(places) * ~live).argsort(dim=1)  # (B, K'), live rows first
+        parents, tokens, live, is_end = (
+            rows.gather(1, order) for rows in (parents, tokens, live, is_end)
+        )
+    chosen = parents * log_probabilities.shape[-1] + tokens  # into K * V
+    terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
+    totals = beam.totals.gather(1, parents) + terms
+    past = select_rows(beam.history, parents)  # (B, K', 1 + t)
+    length = past.shape[-1]  # t + 1, with the newest token
+    weights = terms.new_empty(*terms.shape, 0)  # (B, K', 0)
+    if keep_attention:
+        weights = select_rows(step.weights, parents).float()  # (B, K', L)
+    choices = Choices(
+        parents=parents,
+        tokens=tokens,
+        terms=terms,
+        weights=weights,
+        is_end=is_end,
+        scores=totals / ((5 + length) / 6) ** length_normalisation,
+        is_cut=(rules.maximum_length < length) & (terms < math.log(0.5)),
+    )
+    extended = Beam(
+        state=select_rows(step.state, parents),
+        history=torch.cat([past, tokens.unsqueeze(-1)], dim=-1),  # (B, K', 2 + t)
+        totals=totals,
+        live=live,
+        ended=beam.ended + is_end.sum(dim=1, keepdim=True),
+    )
+    return Advanced(extended, choices, live.sum(dim=1).masked_fill(is_nan, -1))
+
+
+@dataclass
+class TorchStepper:
+    """The `Stepper` of a decoder: `advance` with its arguments."""
+
+    decoder: Decoder
+    memory: Memory
+    start_token: int
+    end_token: int
+    strategy: Strategy
+    constraints: Constraints
+    length_normalisation: float
+    keep_attention: bool
+    rules: Rules | None = None
+
+    @property
+    def batch_size(self) -> int:
+        """B, the sources of the memory."""
+        return self.memory.batch_size
+
+    @property
+    def drops_finished(self) -> bool:
+        """See `Stepper`."""
+        return self.strategy.drops_finished
+
+    def start(self) -> Beam:
+        """One row a source, of the start token."""
+        device = self.memory.values.device
+        history = torch.full((self.batch_size, 1, 1), self.start_token, device=device)
+        return Beam(
+            state=self.decoder.start(self.memory),
+            history=history,
+            totals=torch.zeros(self.batch_size, 1, device=device),
+            live=torch.ones_like(history[..., 0], dtype=torch.bool),
+            ended=torch.zeros_like(history[..., 0]),
+        )
+
+    def advance(self, beam: Beam) -> Advanced:
+        """Extend every row by a token."""
+        step = self.decoder.step(beam.history[..., -1], beam.state)
+        if self.rules is None:
+            size, device = step.logits.shape[-1], step.logits.device
+            self.rules = self.constraints.rules(size, self.end_token, device)
+        return advance(
+            step,
+            beam,
+            self.strategy,
+            self.rules,
+            self.length_normalisation,
+            self.keep_attention,
+        )
+
+    def narrow(self, beam: Beam, width: int) -> Beam:
+        """The first rows of each source."""
+        return map_state(beam, lambda rows: rows[:, :width])  # type: ignore[no-any-return]
+
+    def keep_sources(self, beam: Beam, sources: list[int]) -> Beam:
+        """These sources only."""
+        kept = torch.tensor(sources).to(beam.live.device, non_blocking=True)
+        return select_sources(beam, kept)  # type: ignore[no-any-return]
+
+    def to_numpy(self, arrays: list[Tensor]) -> list[np.ndarray[Any, Any]]:
+        """Copies them from a GPU all at once."""
+        flat = torch.cat([array.flatten() for array in arrays]).cpu()
+        ends = np.cumsum([array.numel() for array in arrays])
+        parts = np.split(flat.numpy(), ends[:-1])
+        return [part.reshape(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
 @torch.no_grad()
 def decode(
     decoder: Decoder,
@@ -125,110 +277,26 @@ def decode(
 
     start, end: the tokens that begin and end a sequence.
     strategy: chooses tokens; a beam of 5 by default.
-    length_normalisation, coverage_penalty: alpha and beta of `_score`, by which finished hypotheses
-        are ranked, not the partial ones in a beam.
+    length_normalisation, coverage_penalty: by which finished hypotheses are ranked, not the partial
+        ones in a beam; see `advance` and `captioner.decoding.search`.
     keep_attention: collect attention maps, which takes time; a coverage penalty needs them.
 
     Returns the hypotheses of each of the B sources, best score first but cut ones last: at least
     one, at most `strategy.width`. A source decodes alike alone and in a batch, up to rounding,
     except by sampling, where one generator serves the batch.
     """
-    strategy = strategy or BeamSearch()
     constraints = constraints or Constraints()
-    beam = Beam.start(memory, decoder.start(memory), start)
-    tree = TokenTree()
-    for _ in range(constraints.maximum_length + 1):
-        step = decoder.step(beam.tokens, beam.state)
-        log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
-        # One NaN among the logits makes its whole row NaN.
-        is_nan = log_probabilities[..., end].isnan().any()
-        constraints.block(log_probabilities, beam.history, end)
-
-        choice = strategy.choose(beam.totals, log_probabilities, beam.live, beam.ended)  # (B, K')
-        chosen = choice.parents * log_probabilities.shape[-1] + choice.tokens  # into K * V
-        terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
-        beam.extend(choice, terms)
-        is_end = beam.end(end)  # (B, K')
-        weights = terms.new_empty(*terms.shape, 0)  # (B, K', 0)
-        if keep_attention or coverage_penalty > 0:
-            weights = select_rows(step.weights, choice.parents)  # (B, K', L)
-        beam.nodes = tree.add(beam, is_end, terms, weights)
-
-        # The only values that a step reads.
-        has_failed, *live_counts = torch.cat([is_nan.view(1), beam.live.sum(dim=-1)]).tolist()
-        if has_failed:
-            raise UserError("the model's output is not a number; its weights are damaged")
-        if not any(live_counts):
-            break
-        if strategy.drops_finished:
-            beam.narrow(max(live_counts))
-        beam.state = select_rows(step.state, beam.parents)
-        if strategy.drops_finished and 2 * live_counts.count(0) >= len(live_counts):
-            # Drop ended sources once half have ended: the copy is at most half the memory.
-            unfinished = torch.tensor([index for index, rows in enumerate(live_counts) if rows])
-            beam.keep_sources(unfinished.to(terms.device, non_blocking=True))
-    return _ranked(
-        tree.nodes(),
+    stepper = TorchStepper(
+        decoder,
         memory,
-        longest=constraints.maximum_length,
-        alpha=length_normalisation,
-        beta=coverage_penalty,
+        start_token=start,
+        end_token=end,
+        strategy=strategy or BeamSearch(),
+        constraints=constraints,
+        length_normalisation=length_normalisation,
+        keep_attention=keep_attention or coverage_penalty > 0,
     )
-
-
-def _ranked(
-    nodes: Nodes, memory: Memory, longest: int, alpha: float, beta: float
-) -> list[list[Hypothesis]]:
-    """Build the hypotheses of each source of the memory, best first but cut ones last.
-
-    A hypothesis is the path from an end token back to a token without a parent.
-    """
-    indices = torch.stack([nodes.parents, nodes.sources, nodes.tokens, nodes.is_end.long()])
-    parents, sources, tokens, is_end = indices.tolist()
-    numbers = torch.cat([nodes.terms.unsqueeze(1), nodes.weights], dim=1).cpu()  # (N, 1 + L)
-    terms = numbers[:, 0].tolist()
-    weights = numbers[:, 1:]  # (N, L) or (N, 0)
-    mask = memory.mask  # (B, L)
-    if mask is None:
-        mask = torch.ones(memory.values.shape[:2], dtype=torch.bool)
-    mask = mask.cpu()
-    ranked: list[list[Hypothesis]] = [[] for _ in range(memory.batch_size)]
-    for last in (node for node, ends in enumerate(is_end) if ends):
-        path = [last]
-        while parents[path[-1]] >= 0:
-            path.append(parents[path[-1]])
-        path.reverse()
-        source = sources[last]
-        attention = weights[path]  # (T + 1, L) or (T + 1, 0)
-        path_terms = [terms[node] for node in path]
-        total = sum(path_terms)
-        hypothesis = Hypothesis(
-            tokens=[tokens[node] for node in path[:-1]],
-            log_probability=total,
-            token_log_probabilities=path_terms,
-            score=_score(total, attention, mask[source], alpha, beta),
-            attention=attention[:-1],  # Without the end token.
-            cut=len(path) > longest and path_terms[-1] < math.log(0.5),
-        )
-        ranked[source].append(hypothesis)
-    for hypotheses in ranked:
-        hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
-    return ranked
-
-
-def _score(total: float, attention: Tensor, mask: Tensor, alpha: float, beta: float) -> float:
-    """The score by which hypotheses are ranked: Wu et al. 2016, equation 14 (GNMT).
-
-    log P / ((5 + T) / 6) ** alpha + beta * sum_i log(min(sum_t p_ti, 1))
-
-    total: log P, divided so that longer hypotheses are not ranked lower; alpha = 0 changes nothing,
-        0.6 to 1 are common.
-    attention: p (T, L), the end token's last. A position with a total of 1 or more adds nothing, a
-        neglected one lowers the score; beta is 0.2 in the paper.
-    mask: (L,) boolean, False for padding, which is left out.
-    """
-    score = float(total / ((5 + len(attention)) / 6) ** alpha)
-    if beta == 0:
-        return score
-    received = attention.sum(dim=0)[mask]  # At most (L,)
-    return score + beta * float(received.clamp(1e-10, 1.0).log().sum())  # Not log(0).
+    mask = None
+    if coverage_penalty > 0 and memory.mask is not None:
+        mask = memory.mask.cpu().numpy()  # (B, L)
+    return search(stepper, constraints.maximum_length, coverage_penalty, mask)

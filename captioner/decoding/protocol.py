@@ -1,9 +1,9 @@
-"""The protocol of decoders and their states, hypotheses, and the likelihood of sequences."""
+"""The protocol of decoders and their states, and the likelihood of sequences."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -74,52 +74,39 @@ class SequenceDecoder(nn.Module, Decoder):
         return self.run(tokens, state)[0]
 
 
+def map_state(
+    state: Any,
+    of_rows: Callable[[Tensor], Tensor],
+    of_memory: Callable[[Memory], Memory] = lambda memory: memory,
+) -> Any:
+    """Apply a function to every tensor (B, K, ...) of a state, and one to every memory."""
+    if isinstance(state, Memory):
+        return of_memory(state)
+    if isinstance(state, Tensor):
+        return of_rows(state)
+    parts = [map_state(part, of_rows, of_memory) for part in state]
+    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+
+
 def select_rows(state: Any, rows: Tensor) -> Any:
     """Select rows (B, K'), indices into each source's K, of a state; memories stay shared."""
-    if isinstance(state, Memory):
-        return state
-    if isinstance(state, Tensor):
-        batch_size, count = state.shape[:2]
-        first = torch.arange(0, batch_size * count, count, device=rows.device).unsqueeze(1)
-        selected = state.flatten(end_dim=1).index_select(0, (first + rows).flatten())
-        return selected.view(*rows.shape, *state.shape[2:])  # (B, K', ...)
-    return _like(state, [select_rows(part, rows) for part in state])
+
+    def select(tensor: Tensor) -> Tensor:
+        batch_size, count = tensor.shape[:2]
+        first = torch.arange(batch_size, device=rows.device).unsqueeze(1) * count  # (B, 1)
+        selected = tensor.flatten(end_dim=1).index_select(0, (first + rows).flatten())
+        return selected.view(*rows.shape, *tensor.shape[2:])  # (B, K', ...)
+
+    return map_state(state, select)
 
 
 def select_sources(state: Any, sources: Tensor) -> Any:
     """Select sources (B',), indices into B, of a state."""
-    if isinstance(state, Memory):
-        return state.select(sources)
-    if isinstance(state, Tensor):
-        return state.index_select(0, sources)  # (B', ...)
-    return _like(state, [select_sources(part, sources) for part in state])
-
-
-def _like(state: Any, parts: list[Any]) -> Any:
-    """The parts as a tuple of the type of a state."""
-    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Hypothesis:
-    """One decoded sequence.
-
-    tokens: the T tokens after the start token, without the end token. Every hypothesis has ended.
-    log_probability: of the tokens and the end token, in nats, under the model itself: temperature
-        1, nothing blocked.
-    token_log_probabilities: its T + 1 terms.
-    score: for ranking: the log-probability after length normalisation, plus the coverage penalty.
-    attention: (T, L) on the CPU, float32; row t is the map of token t. (T, 0) if none is kept.
-    cut: whether the maximum length ended it, although the model gave the end a probability below
-        one half. It ranks last: normalisation by length favours loops.
-    """
-
-    tokens: list[int]
-    log_probability: float
-    token_log_probabilities: list[float]
-    score: float
-    attention: Tensor
-    cut: bool = False
+    return map_state(
+        state,
+        lambda tensor: tensor.index_select(0, sources),  # (B', ...)
+        lambda memory: memory.select(sources),
+    )
 
 
 def cross_entropies(

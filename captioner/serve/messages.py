@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from fastapi import UploadFile
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, create_model
 
@@ -61,7 +60,10 @@ class DrawnCaption(BaseModel):
             if values and len(values) != len(self.words):
                 raise ValueError(f"there are not as many {name} as words")
         fields = self.model_dump(exclude={"maps"})
-        maps = torch.tensor(self.maps)
+        try:
+            maps = np.array(self.maps, np.float32)
+        except ValueError:
+            raise ValueError("the maps differ in their rows or columns") from None
         return Caption(sentence(self.words), log_probability=sum(terms), attention=maps, **fields)
 
 

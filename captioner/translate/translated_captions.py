@@ -6,18 +6,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from captioner.caption.caption import Caption
 from captioner.errors import UserError
 from captioner.outcomes import Failed, with_results
 from captioner.text.languages import is_english, language_tag
 from captioner.translate.translation import Translation
-from captioner.translate.translator import Translator
 
+if TYPE_CHECKING:
+    from captioner.translate.translator import Translator
+
+Array = np.ndarray[Any, Any]
 LEAST_ALIGNMENT = 1 / 2  # Share of a word's largest weight; smaller ones do not count.
 
 
@@ -97,17 +99,17 @@ def _with_translation(caption: Caption, translation: Translation, language: str)
     of_source = _overlap(source[:-1], caption.words)  # (S' - 1, T), without the end
     of_words = _overlap(words, target)  # (W, T')
     alignment = _alignment(of_words, weights[:, :-1], of_source)  # (W, T)
-    maps = torch.as_tensor(caption.attention)  # (T, rows, columns)
-    attention = alignment @ maps.flatten(start_dim=1)  # (W, rows * columns)
+    maps = caption.attention  # (T, rows, columns)
+    attention = np.tensordot(alignment, maps, axes=1)  # (W, rows, columns)
     tokens = iter(translation.token_log_probabilities)
-    terms = torch.tensor([sum(islice(tokens, word.size)) for word in translation.words])  # (T',)
+    terms = [sum(islice(tokens, word.size)) for word in translation.words]  # T'
     return replace(
         caption,
         text=text,
         words=words,
         log_probability=translation.log_probability,
-        word_log_probabilities=tuple(((of_words > 0).float() @ terms).tolist()),
-        attention=attention.view(len(words), *maps.shape[1:]),
+        word_log_probabilities=tuple(((of_words > 0) @ np.array(terms)).tolist()),
+        attention=attention.astype(np.float32),
         word_confidence=None,
         sure=caption.sure if translation.sure else False,
         alternatives=(),
@@ -116,33 +118,35 @@ def _with_translation(caption: Caption, translation: Translation, language: str)
     )
 
 
-def _alignment(of_words: Tensor, weights: Tensor, of_source: Tensor) -> Tensor:
+def _alignment(of_words: Array, weights: Array, of_source: Array) -> Array:
     """Align W words with the T words of a caption: (W, T), rows summing to one.
 
     of_words (W, T') and of_source (S', T): overlaps with the translator's words. weights (T', S').
     """
-    alignment = of_words @ weights * of_source.sum(dim=1)  # (W, S'), signs without weight
+    alignment = of_words @ weights * of_source.sum(axis=1)  # (W, S'), signs without weight
     if alignment.shape[1] > 0:
-        least = LEAST_ALIGNMENT * alignment.amax(dim=1, keepdim=True)  # (W, 1)
-        alignment = alignment.where(alignment >= least, 0)
+        least = LEAST_ALIGNMENT * alignment.max(axis=1, keepdims=True)  # (W, 1)
+        alignment = np.where(alignment >= least, alignment, 0)
     alignment = alignment @ of_source  # (W, T)
-    sums = alignment.sum(dim=1, keepdim=True)  # (W, 1)
-    return torch.where(sums > 0, alignment / sums, 1 / max(1, of_source.shape[1]))
+    sums = alignment.sum(axis=1, keepdims=True)  # (W, 1)
+    uniform = 1 / max(1, of_source.shape[1])
+    return np.asarray(np.where(sums > 0, alignment / np.where(sums > 0, sums, 1), uniform))
 
 
-def _overlap(rows: Sequence[str], columns: Sequence[str]) -> Tensor:
+def _overlap(rows: Sequence[str], columns: Sequence[str]) -> Array:
     """Share of the letters of each of R words in each of C words, two tokenisations of one text.
 
     A translator splits "man's" where a caption does not, and adds punctuation, which has no
     letters. Digits count as letters. Rows of (R, C) sum to one, or to zero without letters.
     """
-    sizes = _letters(rows).unsqueeze(1)  # (R, 1)
+    sizes = _letters(rows)[:, None]  # (R, 1)
     column_sizes = _letters(columns)  # (C,)
-    ends = sizes.cumsum(0)
-    column_ends = column_sizes.cumsum(0)
-    starts = torch.maximum(ends - sizes, column_ends - column_sizes)  # (R, C)
-    return (torch.minimum(ends, column_ends) - starts).clamp(min=0) / sizes.clamp(min=1)
+    ends = sizes.cumsum(axis=0)
+    column_ends = column_sizes.cumsum()
+    starts = np.maximum(ends - sizes, column_ends - column_sizes)  # (R, C)
+    shared = (np.minimum(ends, column_ends) - starts).clip(min=0)  # (R, C)
+    return np.asarray(shared / sizes.clip(min=1))
 
 
-def _letters(words: Sequence[str]) -> Tensor:
-    return torch.tensor([float(sum(map(str.isalnum, word))) for word in words])
+def _letters(words: Sequence[str]) -> Array:
+    return np.array([sum(map(str.isalnum, word)) for word in words], np.float32)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from captioner.errors import UserError
 from captioner.render.alignment import Alignment, save_heat_map
@@ -30,7 +29,7 @@ class Translation:
     source_tokens: the S source tokens, the last of which is "<end>". tokens: the T target tokens.
     log_probability: of the translation with its end, in nats.
     token_log_probabilities: of each of the T tokens.
-    alignment: (T, S), float32 on the CPU: row t is the attention at token t. (T, 0) for a model
+    alignment: (T, S), a float32 array: row t is the attention at token t. (T, 0) for a model
         without attention.
     source_words, words: the words of the tokens, each with the number of its tokens.
     score: the log-probability after length normalisation, plus the coverage penalty.
@@ -44,7 +43,7 @@ class Translation:
     tokens: tuple[str, ...] = field(repr=False)
     log_probability: float
     token_log_probabilities: tuple[float, ...] = field(repr=False)
-    alignment: Tensor = field(compare=False, repr=False)
+    alignment: np.ndarray[Any, Any] = field(compare=False, repr=False)
     source_words: tuple[Word, ...] = field(repr=False)
     words: tuple[Word, ...] = field(repr=False)
     score: float = 0.0
@@ -90,7 +89,7 @@ class Translation:
         of_target = _groups(self.words)  # (T, T')
         if weights.shape[1] > 0:
             weights = weights @ _groups(self.source_words)  # (T, S')
-        weights = of_target.t() @ weights / of_target.sum(dim=0).unsqueeze(1)  # (T', S')
+        weights = of_target.T @ weights / of_target.sum(axis=0)[:, None]  # (T', S')
         return Alignment(
             source=tuple(word.text for word in self.source_words),
             target=tuple(word.text for word in self.words),
@@ -119,11 +118,10 @@ class Translation:
         return plain | {name: value for name, value in rare.items() if value}
 
 
-def _groups(words: Sequence[Word]) -> Tensor:
+def _groups(words: Sequence[Word]) -> np.ndarray[Any, Any]:
     """1 where a token belongs to a word, else 0: (tokens, words)."""
-    sizes = torch.tensor([word.size for word in words], dtype=torch.long)  # (words,)
-    return torch.eye(len(words)).repeat_interleave(sizes, dim=0)
+    return np.eye(len(words), dtype=np.float32).repeat([word.size for word in words], axis=0)
 
 
-def _rounded(weights: Tensor) -> list[list[float]]:
+def _rounded(weights: np.ndarray[Any, Any]) -> list[list[float]]:
     return [[round(weight, 4) for weight in row] for row in weights.tolist()]

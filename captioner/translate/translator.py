@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import nn
@@ -21,7 +22,7 @@ from typing_extensions import Self
 from captioner import model_folders
 from captioner.decoding.loop import decode
 from captioner.decoding.options import TranslationSearch
-from captioner.decoding.protocol import Hypothesis
+from captioner.decoding.search import Hypothesis
 from captioner.devices import autocast, choose_device
 from captioner.errors import UserError
 from captioner.files import read_json, write_json, write_text
@@ -39,7 +40,7 @@ from captioner.weight_files import load_weights, named_tensors, write_tensors
 
 _Search = TranslationSearch | None
 _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
-_EMPTY = Translation("", (_END.text,), (), 0.0, (), torch.empty(0, 1), (_END,), ())
+_EMPTY = Translation("", (_END.text,), (), 0.0, (), np.empty((0, 1), np.float32), (_END,), ())
 
 
 class TranslationModelConfig(Config):

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,7 +17,8 @@ from captioner.attention.memory import Memory
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import decode
 from captioner.decoding.options import IMPOSSIBLE, SearchOptions
-from captioner.decoding.protocol import Hypothesis, Step
+from captioner.decoding.protocol import Step
+from captioner.decoding.search import Hypothesis
 
 START, END = 0, 1
 ROWS = 4093  # a prime
@@ -161,5 +163,5 @@ def assert_replayed(decoder: TableDecoder, source: int, found: Hypothesis) -> No
     """Its terms and maps are of its source, step by step, after its own words and no other's."""
     terms = decoder.replay(source, found.tokens)
     assert found.token_log_probabilities == pytest.approx(terms, abs=1e-3)
-    assert found.attention.dtype == torch.float32
+    assert found.attention.dtype == np.float32
     assert found.attention.tolist() == decoder.attention(source, found.tokens)

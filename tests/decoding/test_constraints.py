@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from table_decoder import END, TableDecoder, memory_of, random_table, search
+from table_decoder import END, START, TableDecoder, memory_of, random_table, search
 
 from captioner.decoding.constraints import IMPOSSIBLE, Constraints, ngram_keys
 from captioner.decoding.options import SearchOptions
@@ -16,9 +16,9 @@ BLOCKED = float("-inf")
 
 def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) -> list[int]:
     """Which tokens are left after these."""
-    history = torch.tensor([[tokens]], dtype=torch.long)
+    history = torch.tensor([[[START, *tokens]]])
     values = torch.full((1, 1, vocabulary_size), -2.0)
-    constraints.block(values, history, END)
+    values = constraints.rules(vocabulary_size, END).block(values, history)
     # What is left keeps its value, but for an end that comes too early.
     assert set(values.flatten().tolist()) <= {-2.0, BLOCKED, IMPOSSIBLE}
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
@@ -55,7 +55,7 @@ def test_words_that_people_keep_apart_by_hand() -> None:
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     def blocked(constraints: Constraints, tokens: list[int]) -> list[float]:
         values = torch.tensor([[[-1.0, BLOCKED, -0.5]]])
-        constraints.block(values, torch.tensor([[tokens]], dtype=torch.long), END)
+        values = constraints.rules(3, END).block(values, torch.tensor([[[START, *tokens]]]))
         return values.flatten().tolist()
 
     assert blocked(Constraints(maximum_length=1), [2]) == [BLOCKED, IMPOSSIBLE, BLOCKED]

@@ -7,7 +7,7 @@ import torch
 from table_decoder import TableDecoder, assert_replayed, memory_of, random_table, search
 
 from captioner.decoding.loop import Sampling
-from captioner.decoding.protocol import Hypothesis
+from captioner.decoding.search import Hypothesis
 
 
 def sample(decoder: TableDecoder, *sources: int, **options: Any) -> list[list[Hypothesis]]:

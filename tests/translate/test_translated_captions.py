@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-import torch
 
 from captioner.caption.caption import Caption
 from captioner.models import LANGUAGES, load_translator
@@ -17,7 +17,7 @@ WORDS = ("a", "man", "'s", "dog")
 
 def caption(words: tuple[str, ...] = WORDS, text: str = "a man's dog") -> Caption:
     """The map of word n is all on cell n of 2x2."""
-    attention = torch.eye(4)[: len(words)].view(-1, 2, 2)
+    attention = np.eye(4, dtype=np.float32)[: len(words)].reshape(-1, 2, 2)
     terms = (-0.5,) * len(words)
     return Caption(text, words, -2.5, terms, attention, score=-1.5, confidence=0.4, sure=True)
 
@@ -27,7 +27,7 @@ def translated(text: str, target: list[Word], weights: list[list[float]], source
     tokens = tuple(str(n) for word in target for n in range(word.size))
     terms = tuple(-float(n + 1) for n in range(len(tokens)))
     read = tuple(Word(word, 1) for word in (*source.split(), "<end>"))
-    alignment, names = torch.tensor(weights), tuple(word.text for word in read)
+    alignment, names = np.array(weights), tuple(word.text for word in read)
     log_probability, words = sum(terms) - 0.5, tuple(target)
     given = Translation(text, names, tokens, log_probability, terms, alignment, read, words)
 
@@ -54,8 +54,8 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     ]
     found = translated("Der Hund, Manns.", target, weights, "a man ' s dog .")
     assert (found.text, found.words) == ("Der Hund, Manns", ("Der", "Hund,", "Manns"))
-    expected = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.4, 0.0, 0.0, 0.6], [0, 2 / 3, 1 / 3, 0.0]])
-    torch.testing.assert_close(found.attention, expected.view(3, 2, 2))
+    expected = np.array([[0.5, 0.0, 0.0, 0.5], [0.4, 0.0, 0.0, 0.6], [0, 2 / 3, 1 / 3, 0.0]])
+    np.testing.assert_allclose(found.attention, expected.reshape(3, 2, 2), rtol=1e-5)
     assert (found.word_log_probabilities, found.log_probability) == ((-1.0, -5.0, -5.0), -21.5)
     # The translation's seven terms have a mean of -21.5 / 7: it is not sure.
     assert (found.score, found.confidence, found.sure) == (-1.5, 0.4, False)
@@ -84,7 +84,7 @@ def test_maps_by_hand(
     written = [Word(word, 1) for word in target.split()]
     found = translated(text, written, weights, "a man's dog")
     assert found.words == tuple(text.split())
-    torch.testing.assert_close(found.attention, torch.tensor(maps).view(-1, 2, 2))
+    np.testing.assert_allclose(found.attention, np.reshape(maps, (-1, 2, 2)), rtol=1e-5)
 
 
 OTHER = caption(("a", "brown", "dog"), "a brown dog")
@@ -103,11 +103,11 @@ def test_the_packaged_translators_give_maps_that_sum_to_one(
     first, empty, kept, last = found = translate_captions(given, translator, language.upper())
     assert (first.alternatives, first.original) == ((last,), caption())
     assert (empty.words, kept, last.words) == ((), failed, words)
-    looked = last.attention.flatten(start_dim=1).argmax(dim=1)
+    looked = last.attention.reshape(-1, 4).argmax(axis=1)
     assert looked.tolist()[1:] == places
     for each in (first, last):
         assert len(each.words) == len(each.word_log_probabilities)
-        torch.testing.assert_close(each.attention.sum(dim=(1, 2)), torch.ones(len(each.words)))
+        np.testing.assert_allclose(each.attention.sum(axis=(1, 2)), 1, rtol=1e-5)
     # What is translated is translated from its original; one gives one.
     assert translate_captions(found, translator, language) == found
     assert translate_captions(iter(found), translator, "EN") == given
