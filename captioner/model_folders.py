@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -26,7 +27,8 @@ from captioner.files import (
 )
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
-FILES = (WEIGHTS, CONFIG, "vocabulary.json", "source.json", "target.json", CARD)
+GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
+FILES = (WEIGHTS, CONFIG, "vocabulary.json", "source.json", "target.json", CARD, *GRAPHS)
 """No other file is downloaded or uploaded."""
 
 MODEL = "model"  # In a run's folder: the folder of the best model.
@@ -128,8 +130,6 @@ def read_model_config(folder: Path, kind: str) -> Any:
     if not os.path.isdir(folder):
         raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
-    if any(folder.glob("*.onnx")):
-        raise UserError(f"{folder} holds ONNX graphs, which captioner.onnx.load reads")
     mapping = read_json(path, "model config", LARGEST_CONFIG)
     if (actual_kind := kind_of(folder)) == kind:
         return mapping
@@ -139,6 +139,27 @@ def read_model_config(folder: Path, kind: str) -> Any:
     if isinstance(mapping, dict) and mapping.get("format") is not None:
         reason = f"its format is {mapping['format']!r}, not {FORMATS[kind]!r}"
     raise UserError(f"{path} is not the config of a {kind}: {reason}")
+
+
+def has_graphs(folder: Path) -> bool:
+    """Whether a model folder holds graphs, and they are of its weights."""
+    folder = complete_folder(folder)
+    step = folder / GRAPHS[-1]
+    if not step.is_file():
+        return False
+    weights = folder / WEIGHTS
+    return not weights.is_file() or (weights_digest(weights) or "-").encode() in step.read_bytes()
+
+
+def weights_digest(path: Path) -> str | None:
+    """The digest that the header of a weights file names."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(size, LARGEST_CONFIG)))
+        return str(header["__metadata__"]["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def read_card(folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -62,10 +63,9 @@ def in_background(
     if workers == 0:
         yield from map(compute, items)
         return
-    import torch
-
-    threads = torch.get_num_threads()
-    share = partial(torch.set_num_threads, max(1, threads // workers))
+    torch = sys.modules.get("torch")  # Without torch there are no threads of it to share.
+    threads = torch.get_num_threads() if torch else 0
+    share = partial(torch.set_num_threads, max(1, threads // workers)) if torch else None
     pool = ThreadPoolExecutor(workers, initializer=share)
     waiting: deque[Future[Result]] = deque()
     try:
@@ -77,7 +77,8 @@ def in_background(
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)  # It also counts for threads to come.
+        if torch:
+            torch.set_num_threads(threads)  # It also counts for threads to come.
 
 
 class Budget:

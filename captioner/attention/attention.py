@@ -167,7 +167,7 @@ def combined_mask(memory: Memory, mask: Tensor | None) -> Tensor | None:
     combined = memory.mask
     if combined is not None:
         between = (1,) * (memory.values.dim() - 2)
-        combined = combined.view(len(combined), *between, -1)  # (B, [1,] 1, L)
+        combined = combined.view(combined.shape[0], *between, -1)  # (B, [1,] 1, L)
     if mask is not None:
         combined = mask if combined is None else combined & mask  # (B, [N,] Q, L)
         refuse_empty_rows(combined)

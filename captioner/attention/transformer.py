@@ -187,10 +187,12 @@ class DecoderStack(nn.ModuleList):
         """
         rows, steps = vectors.shape[1:3]
         device = vectors.device
-        newest = torch.eye(rows, dtype=torch.bool, device=device).repeat_interleave(steps, dim=1)
-        newest = newest.expand(len(vectors), -1, -1)  # (B, K, K * T)
+        numbers = torch.arange(rows, device=device)  # (K)
+        of_steps = numbers.unsqueeze(1).expand(-1, steps).flatten()  # (K * T), the row of each
+        newest = numbers.unsqueeze(1) == of_steps  # (K, K * T)
+        newest = newest.expand(vectors.shape[0], -1, -1)  # (B, K, K * T)
         row_mask = torch.cat([state.row_mask, newest], dim=-1)  # (B, K, M)
-        mask = row_mask.repeat_interleave(steps, dim=1)  # (B, K * T, M)
+        mask = row_mask.unsqueeze(2).expand(-1, -1, steps, -1).flatten(1, 2)  # (B, K * T, M)
         if steps > 1:
             mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
         mask = mask.unsqueeze(1)  # (B, 1, K * T, M)

@@ -91,10 +91,15 @@ def save_model(
         tensors[_NGRAMS] = ngrams.short() if words < 2**15 else ngrams
     with saving(Path(folder)) as files:
         write_tensors(files / WEIGHTS, tensors)
-        captioner.vocabulary.save(files / VOCABULARY)
-        write_json(files / CONFIG, {"format": FORMATS["captioner"], **_sections(captioner)})
-        if captioner.card:
-            write_text(files / CARD, captioner.card)
+        save_description(captioner, files)
+
+
+def save_description(captioner: Captioner, folder: Path) -> None:
+    """Write the files of a model folder beside its weights."""
+    captioner.vocabulary.save(folder / VOCABULARY)
+    write_json(folder / CONFIG, {"format": FORMATS["captioner"], **_sections(captioner)})
+    if captioner.card:
+        write_text(folder / CARD, captioner.card)
 
 
 def read_config(folder: Path) -> ModelConfig:

@@ -91,9 +91,9 @@ class Rules(NamedTuple):
         is_early = self.minimum_length > length  # ()
         ending = log_probabilities[..., self.end, None].clamp(min=IMPOSSIBLE)  # (B, K, 1)
         ending = torch.where(is_early, IMPOSSIBLE, ending)  # Ranks last.
-        allowed = ~self.forbidden & ~(self.is_end & is_early)  # (V,)
-        allowed = torch.where(self.maximum_length > length, allowed, self.is_end)  # (V,)
-        log_probabilities = log_probabilities.masked_fill(~allowed, BLOCKED)
+        is_last = self.maximum_length <= length  # ()
+        blocked = self.forbidden | (self.is_end & is_early) | (~self.is_end & is_last)  # (V,)
+        log_probabilities = log_probabilities.masked_fill(blocked, BLOCKED)
         if self.ngrams is not None:
             log_probabilities = self._block_unknown_ngrams(log_probabilities, history)
         if self.context is not None:
@@ -128,9 +128,7 @@ class Rules(NamedTuple):
         place = torch.searchsorted(self.ngrams, keys).clamp(max=self.ngrams.shape[0] - 1)
         return self.ngrams[place] == keys
 
-    def _block_ngrams(
-        self, log_probabilities: Tensor, history: Tensor, context: Tensor
-    ) -> Tensor:
+    def _block_ngrams(self, log_probabilities: Tensor, history: Tensor, context: Tensor) -> Tensor:
         """Block tokens that complete an n-gram already in their row's history."""
         length = history.shape[-1]
         last = (length - 1 - context).clamp(min=0)  # (n - 1)

@@ -14,7 +14,7 @@ from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
 from captioner.decoding.constraints import Constraints, Rules
 from captioner.decoding.protocol import Decoder, Step, map_state, select_rows, select_sources
-from captioner.decoding.search import Advanced, Choices, Hypothesis, search
+from captioner.decoding.search import Advanced, Choices, Hypothesis, search_hypotheses
 
 
 class Choice(NamedTuple):
@@ -299,4 +299,4 @@ def decode(
     mask = None
     if coverage_penalty > 0 and memory.mask is not None:
         mask = memory.mask.cpu().numpy()  # (B, L)
-    return search(stepper, constraints.maximum_length, coverage_penalty, mask)
+    return search_hypotheses(stepper, constraints.maximum_length, coverage_penalty, mask)

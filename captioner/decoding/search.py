@@ -6,7 +6,6 @@ exported from it (`captioner.onnx`), which hold all rules.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -94,7 +93,7 @@ class Stepper(Protocol):
         """Arrays of one type as NumPy's."""
 
 
-def search(
+def search_hypotheses(
     stepper: Stepper, maximum_length: int, coverage_penalty: float = 0.0, mask: Array | None = None
 ) -> list[list[Hypothesis]]:
     """Search for hypotheses of all sources in one batch, best first but cut ones last.

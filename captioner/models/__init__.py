@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 from captioner.errors import UserError
-from captioner.model_folders import model_folder
+from captioner.model_folders import has_graphs, model_folder
 
 if TYPE_CHECKING:
     import torch
 
-    from captioner.caption.captioner import Captioner
-    from captioner.caption.photos import Translate
-    from captioner.translate.translator import Translator
+    from captioner.caption.photos import PhotoCaptioner, Translate
+    from captioner.translate.sentences import SentenceTranslator
+
+Engine = Literal["auto", "graphs", "torch"]
 
 DEFAULT = "default"
 DEFAULT_TRANSLATOR = "english_german"
@@ -26,37 +30,77 @@ def load(
     name_or_path: str | os.PathLike[str] = DEFAULT,
     device: torch.device | str = "cpu",
     precision: str = "float32",
-) -> Captioner:
+    engine: Engine = "auto",
+) -> PhotoCaptioner:
     """Load a captioner: the packaged one by default, another by name, folder or `hf://user/name`.
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
     precision: of the encoder: `float32`, or `bfloat16`, which takes less time on a CPU with
         instructions for it and gives another caption of about the same score for 3 photos in 100.
+    engine: computes the networks: `graphs`, the ONNX graphs of the folder, which need no torch, or
+        `torch`. `auto` takes the graphs on a CPU in float32, where the folder has them.
 
     To train or save a model, use `load_model` of `captioner.caption.folder` instead.
     """
-    from captioner.caption.folder import load_model
-    from captioner.devices import choose_device, choose_precision
+    folder = model_folder(name_or_path)
+    model: PhotoCaptioner | None = None
+    if _takes_graphs(folder, device, precision, engine):
+        from captioner.onnx.captioner import OnnxCaptioner
 
-    chosen = choose_device(device)
-    model = load_model(model_folder(name_or_path), chosen)
-    model.load_translation = partial(load_translation, device=chosen, precision=precision)
-    return model.for_inference(choose_precision(precision))
+        model = OnnxCaptioner(folder)
+    else:
+        from captioner.caption.folder import load_model
+        from captioner.devices import choose_device, choose_precision
+
+        device = choose_device(device)
+        model = load_model(folder, device).for_inference(choose_precision(precision))
+    model.load_translation = partial(
+        load_translation, device=device, precision=precision, engine=engine
+    )
+    return model
 
 
 def load_translator(
     name_or_path: str | os.PathLike[str] = DEFAULT_TRANSLATOR,
     device: torch.device | str = "cpu",
     precision: str = "float32",
-) -> Translator:
+    engine: Engine = "auto",
+) -> SentenceTranslator:
     """Load a translator: the packaged one by default, another as `load` does."""
+    folder = model_folder(name_or_path)
+    if _takes_graphs(folder, device, precision, engine):
+        from captioner.onnx.translator import OnnxTranslator
+
+        return OnnxTranslator(folder)
     from captioner.devices import choose_device, choose_precision
     from captioner.translate.translator import load_translator as load_from
 
-    chosen = choose_device(device)
-    translator = load_from(model_folder(name_or_path), chosen)
+    translator = load_from(folder, choose_device(device))
     translator.precision = choose_precision(precision)
     return translator
+
+
+def _takes_graphs(folder: Path, device: object, precision: str, engine: Engine) -> bool:
+    """Whether the networks of a model are computed by graphs."""
+    if engine not in get_args(Engine):
+        raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(Engine))}")
+    if engine != "auto":
+        return engine == "graphs"
+    if find_spec("torch") is None:
+        return True
+    if precision != "float32" or not has_graphs(folder):
+        return False
+    return str(device) == "cpu" or (str(device) == "auto" and not _has_gpu())
+
+
+def _has_gpu() -> bool:
+    """Whether torch may find a GPU; asked without importing torch where there is no driver."""
+    drivers = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, Windows', AMD's.
+    if sys.platform == "linux" and not any(map(os.path.exists, drivers)):
+        return False
+    from captioner.devices import choose_device
+
+    return choose_device("auto").type != "cpu"
 
 
 @cache
@@ -65,6 +109,7 @@ def load_translation(
     translator: str | os.PathLike[str] | None = None,
     device: torch.device | str = "cpu",
     precision: str = "float32",
+    engine: Engine = "auto",
 ) -> Translate:
     """Load a translator, once, and return the function that translates captions with it.
 
@@ -76,6 +121,6 @@ def load_translation(
     if name is None:
         known = ", ".join(LANGUAGES)
         raise UserError(f"captions in {language} need a translator; the package has {known}")
-    loaded = load_translator(name, device, precision)
+    loaded = load_translator(name, device, precision, engine)
     check_aligns(loaded)
     return partial(translate_captions, translator=loaded, language=language)

@@ -1,159 +1,363 @@
-"""Write a captioner as ONNX graphs, by torch's exporter, and a JSON file that joins them.
+"""Writes models as ONNX graphs, by torch's exporter.
 
-Three graphs, with a dynamic batch B and beam K; for the LSTM decoder:
+    encoder.onnx   pixels (B, 3, size, size) -> annotations (B, L, D); of captioners
+    start.onnx     annotations, or tokens and mask (B, S) -> the decoder's state
+    step.onnx      a beam (`captioner.decoding.loop.Beam`), its state and the rules of the search
+                   -> `Choices`, live_counts and the next beam, named next_...
 
-    encoder.onnx   pixels (B, 3, size, size) -> annotations (B, L, D)
-    start.onnx     annotations -> values (B, L, D), keys (B, L, A), hidden and cell (B, 1, H)
-    step.onnx      tokens (B, K), values, keys, hidden and cell (B, K, H) -> log_probabilities
-                   (B, K, V), weights (B, K, L), next_hidden and next_cell
-
-`captioner.json` holds words, search, preprocessing and confidence; `ngrams.bin` the 4-grams of
-tokens that people wrote and the clashes (see `captioner.decoding.constraints`), as little-endian
-uint16. All arithmetic is float32. Weights are stored in float32, float16, or int8 with a float16
-scale for each row of a matrix and each kernel of a convolution, and restored to float32 at loading.
+All are of opset 18, with a dynamic batch and beam. Arrays of the state that rows share are named
+memory.0, ..., those of each row rows.0, ...; the step holds the whole search. All arithmetic is
+float32. Beside a saved model a graph has some KB: its weights are those of `model.safetensors`. In
+a folder of its own it holds them in float32, float16, or int8 with a float16 scale for each row of a
+matrix and each kernel of a convolution, restored to float32 at loading.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
+from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-import captioner
 from captioner import cpu
 from captioner.attention.memory import Memory
 from captioner.caption.captioner import Captioner
-from captioner.caption.lstm import DecoderState, ShowAttendTellDecoder
-from captioner.decoding.constraints import ngrams_of_keys
-from captioner.errors import UserError, refuse_missing
-from captioner.files import write_bytes, write_json
-from captioner.onnx import DESCRIPTION, FORMAT, NGRAMS
-from captioner.text.languages import FUNCTION_WORDS
+from captioner.caption.folder import load_model, save_description
+from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.decoding.constraints import Rules, ngrams_of_keys
+from captioner.decoding.loop import Beam, BeamSearch, advance
+from captioner.decoding.protocol import map_state, select_rows
+from captioner.decoding.search import Choices
+from captioner.errors import UserError
+from captioner.files import write_bytes
+from captioner.model_folders import WEIGHTS, kind_of
+from captioner.onnx import NGRAMS
+from captioner.onnx.graphs import ENCODER, MAP_SHAPE, MEMORY, NEXT, START, STEP, WEIGHTS_DIGEST
+from captioner.onnx.stored_weights import StoredWeights
+from captioner.text.vocabulary import Vocabulary
+from captioner.translate.transformer import Transformer
+from captioner.translate.translator import load_translator
 
 Precision = Literal["float32", "float16", "int8"]
+Sizes = list[dict[int, str]]
+"""Names of the sizes of tensors that are not fixed, by axis."""
 
 OPSET = 18
 
-MOST_WORDS = 9_741
-"""With more, the key of an n-gram would not fit the numbers of JavaScript: 9,741^4 < 2^53."""
-
 _LEAST_ELEMENTS = 4_096  # Smaller tensors stay float32, and so do biases.
+_MOST_BITS = 22  # Of the number of n-grams: four millions.
 
 
-class _Start(nn.Module):
-    """`start.onnx`."""
+def add_graphs(folder: Path) -> None:
+    """Write graphs beside the weights of a saved model: some KB, which read that file.
 
-    def __init__(self, decoder: ShowAttendTellDecoder) -> None:
-        super().__init__()
-        self.decoder = decoder
-
-    def forward(self, annotations: Tensor) -> tuple[Tensor, ...]:
-        memory = self.decoder.remember(annotations)
-        state = self.decoder.start(memory)
-        return memory.values, memory.keys, state.hidden, state.cell
-
-
-class _Step(_Start):
-    """`step.onnx`."""
-
-    def forward(  # type: ignore[override]
-        self, tokens: Tensor, values: Tensor, keys: Tensor, hidden: Tensor, cell: Tensor
-    ) -> tuple[Tensor, ...]:
-        step = self.decoder.step(tokens, DecoderState(Memory(values, keys), hidden, cell))
-        assert isinstance(step.state, DecoderState)
-        log_probabilities = torch.log_softmax(step.logits, dim=-1)  # (B, K, V)
-        return log_probabilities, step.weights, step.state.hidden, step.state.cell
+    Each weight is ONNX *external data* at its offset in `model.safetensors`, restored to float32
+    at loading. A graph names the digest of its weights, so that it never reads those of another
+    model.
+    """
+    weights = StoredWeights(folder / WEIGHTS)
+    is_translator = kind_of(folder) == "translator"
+    graphs = _of_translator(folder) if is_translator else _of_captioner(load_model(folder))
+    for name, graph in graphs.items():
+        _refer_to(weights, graph.graph)
+        _note(graph, WEIGHTS_DIGEST, weights.digest)
+        write_bytes(folder / name, graph.SerializeToString())
 
 
-@torch.no_grad()
 def export_captioner(model: Captioner, folder: Path, precision: Precision = "float32") -> None:
-    """Write a captioner's ONNX folder; needs the packages onnx and onnxscript."""
-    with refuse_missing("export needs onnx", "export"):
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
+    """Write a captioner as a model folder of graphs that hold their weights."""
+    graphs = _of_captioner(model)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / NGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
+    for name, graph in graphs.items():
+        if precision != "float32":
+            _store_weights(graph.graph, precision)
+        write_bytes(folder / name, graph.SerializeToString())
+    save_description(model, folder)
+    if model.ngrams is not None:
+        ngrams = ngrams_of_keys(model.ngrams.cpu(), len(model.vocabulary))  # (N, ORDER)
+        write_bytes(folder / NGRAMS, ngrams.numpy().astype("<u2").tobytes())
+
+
+def _of_captioner(model: Captioner) -> dict[str, Any]:
+    """The graphs of a captioner, by the names of their files."""
     if not isinstance(model.decoder, ShowAttendTellDecoder):
         kind = model.decoder.config.kind
         raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")
-    if model.ngrams is not None and len(model.vocabulary) > MOST_WORDS:
-        raise UserError(f"a captioner with n-grams of more than {MOST_WORDS:,} words has no export")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / NGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
     decoder = deepcopy(model.decoder).float().eval()
     encoder = model.encoder.for_inference(torch.float32)
-    start, size = _Start(decoder).eval(), model.preprocessing.size
-    with _plain_and_quiet():
+    size = model.preprocessing.size
+    with _plain_and_quiet(), torch.no_grad():
         pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
-        annotations = encoder(pixels)  # (2, L, D)
-        state = dict(zip(("values", "keys", "hidden", "cell"), start(annotations), strict=True))
-        rows = {name: state[name].expand(-1, 3, -1).contiguous() for name in ("hidden", "cell")}
-        inputs = {"tokens": torch.ones(2, 3, dtype=torch.long), **state, **rows}
-        outputs = ["log_probabilities", "weights", "next_hidden", "next_cell"]
-        for name, module, given, named in (
-            ("encoder", encoder, {"pixels": pixels}, ["annotations"]),
-            ("start", start, {"annotations": annotations}, list(state)),
-            ("step", _Step(decoder).eval(), inputs, outputs),
-        ):
-            model_proto = _graph(module, given, named)
-            if not model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
-                raise UserError(f"the graph {name}.onnx fixes its batch size; use another encoder")
-            if precision != "float32":
-                _store_weights(model_proto.graph, precision)
-            write_bytes(folder / f"{name}.onnx", model_proto.SerializeToString())
-    _describe(model, folder, precision)
+        graph = _graph(encoder, {"pixels": pixels}, ["annotations"], [{0: "batch"}])
+        _note(graph, MAP_SHAPE, json.dumps(model.map_shape))
+
+        def examples(batch: int, _: int) -> dict[str, Tensor]:
+            return {"annotations": encoder(torch.rand(batch, 3, size, size))}
+
+        has_ngrams = model.ngrams is not None
+        sizes: Sizes = [{0: "batch"}]
+        searching = _search_graphs(decoder, decoder.remember, examples, sizes, has_ngrams)
+        return {ENCODER: graph, **searching}
 
 
-def _graph(module: nn.Module, inputs: dict[str, Tensor], outputs: list[str]) -> Any:
-    """The graph of a module with dynamic B, and dynamic K of tokens and of their rows."""
-    one = {0: torch.export.Dim("batch")}
-    many = {**one, 1: torch.export.Dim("beam")}
-    with_beam = ("tokens", "hidden", "cell")
+def _of_translator(folder: Path) -> dict[str, Any]:
+    """The graphs of a saved Transformer, by the names of their files."""
+    model = load_translator(folder).model
+    if not isinstance(model, Transformer):
+        raise UserError(f"{folder}: only Transformers and captioners can be exported")
+
+    def examples(batch: int, length: int) -> dict[str, Tensor]:
+        mask = torch.ones(batch, length, dtype=torch.bool)
+        return {"tokens": torch.full((batch, length), Vocabulary.end), "mask": mask}
+
+    with _plain_and_quiet(), torch.no_grad():
+        sizes: Sizes = [{0: "batch", 1: "source"}] * 2
+        return _search_graphs(model, model.remember, examples, sizes, has_ngrams=False)
+
+
+class _Leaf(NamedTuple):
+    """A tensor of a state, and whether its rows are those of sources, shared by hypotheses."""
+
+    tensor: Tensor
+    is_memory: bool
+
+
+def _leaves(state: Any) -> list[_Leaf]:
+    """The tensors of a state, in order."""
+    leaves: list[_Leaf] = []
+
+    def of_memory(memory: Memory) -> Memory:
+        keys = () if memory.keys is memory.values else (memory.keys,)
+        mask = () if memory.mask is None else (memory.mask,)
+        leaves.extend(_Leaf(tensor, True) for tensor in (memory.values, *keys, *mask))
+        return memory
+
+    def of_rows(rows: Tensor) -> Tensor:
+        leaves.append(_Leaf(rows, False))
+        return rows
+
+    map_state(state, of_rows, of_memory)
+    return leaves
+
+
+def _with_leaves(state: Any, tensors: tuple[Tensor, ...]) -> Any:
+    """A state of the same form as another, of other tensors."""
+    left = iter(tensors)
+
+    def of_memory(memory: Memory) -> Memory:
+        values = next(left)
+        keys = values if memory.keys is memory.values else next(left)
+        return Memory(values, keys, None if memory.mask is None else next(left))
+
+    return map_state(state, lambda _: next(left), of_memory)
+
+
+class _Start(nn.Module):
+    """`start.onnx`: the state but what is empty before the first step."""
+
+    def __init__(self, decoder: nn.Module, remember: Callable[..., Memory]) -> None:
+        super().__init__()
+        self.decoder: Any = decoder
+        self.remember = remember
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        leaves = _leaves(self.decoder.start(self.remember(*inputs)))
+        return tuple(leaf.tensor for leaf in leaves if 0 not in leaf.tensor.shape)
+
+
+class _Step(nn.Module):
+    """`step.onnx`.
+
+    state: an example, of whose form are the tensors that `forward` takes. is_changed: whether a
+    step changes each of them.
+    """
+
+    def __init__(self, decoder: nn.Module, state: Any, is_changed: list[bool]) -> None:
+        super().__init__()
+        self.decoder: Any = decoder
+        self.state = state
+        self.is_changed = is_changed
+
+    def forward(
+        self,
+        history: Tensor,
+        totals: Tensor,
+        live: Tensor,
+        ended: Tensor,
+        forbidden: Tensor,
+        minimum_length: Tensor,
+        maximum_length: Tensor,
+        repeatable: Tensor,
+        repeat_distance: Tensor,
+        context: Tensor,
+        width: Tensor,
+        length_normalisation: Tensor,
+        ngrams: Tensor | None,
+        *state: Tensor,
+    ) -> tuple[Tensor, ...]:
+        beam = Beam(_with_leaves(self.state, state), history, totals, live, ended)
+        step = self.decoder.step(history[..., -1], beam.state)
+        rules = Rules(
+            end=Vocabulary.end,
+            is_end=torch.arange(step.logits.shape[-1]) == Vocabulary.end,
+            forbidden=forbidden,
+            minimum_length=minimum_length,
+            maximum_length=maximum_length,
+            repeatable=repeatable,
+            repeat_distance=repeat_distance,
+            context=context,
+            ngrams=ngrams,
+        )
+        # A graph takes the size of the beam as that of an array.
+        strategy = BeamSearch(width.shape[0])
+        after, choices, live_counts = advance(step, beam, strategy, rules, length_normalisation)
+        changed = [
+            leaf.tensor
+            for leaf, is_changed in zip(_leaves(after.state), self.is_changed, strict=True)
+            if is_changed
+        ]
+        rows = (after.history, after.totals, after.live, after.ended)
+        return (*choices, live_counts, *rows, *changed)
+
+
+def _search_graphs(
+    decoder: Any,
+    remember: Callable[..., Memory],
+    examples: Callable[[int, int], dict[str, Tensor]],
+    start_sizes: Sizes,
+    has_ngrams: bool,
+) -> dict[str, Any]:
+    """The graphs of start and step.
+
+    examples: inputs of `start`, by B and by the length S of a source. start_sizes: their names.
+    """
+
+    def state_of(batch: int, source: int, beam: int, fed: int) -> Any:
+        memory = remember(*examples(batch, source).values())
+        tokens = torch.ones(batch, beam, dtype=torch.long)
+        state = select_rows(decoder.start(memory), torch.zeros_like(tokens))
+        for _ in range(fed):
+            state = decoder.step(tokens, state).state
+        return state
+
+    base = {"batch": 2, "source": 7, "beam": 3, "fed": 2}
+    state = state_of(**base)
+    leaves = _leaves(state)
+    # A size is named after the number with which it changes; after "fed" where that is one: the
+    # number of tokens in a cache changes with the beam too.
+    sizes: Sizes = [{} for _ in leaves]
+    for name, number in base.items():
+        others = _leaves(state_of(**{**base, name: number + 2}))
+        for axes, leaf, other in zip(sizes, leaves, others, strict=True):
+            for axis, size in enumerate(leaf.tensor.shape):
+                if other.tensor.shape[axis] != size:
+                    axes[axis] = name
+    names = [
+        f"{MEMORY if leaf.is_memory else 'rows'}.{number}" for number, leaf in enumerate(leaves)
+    ]
+    inputs = examples(base["batch"], base["source"])
+    start_module = _Start(decoder, remember)
+    start = _graph(start_module, inputs, names[: len(start_module(*inputs.values()))], start_sizes)
+
+    rows = {0: "batch", 1: "beam"}
+    tokens = torch.ones(base["batch"], base["beam"], dtype=torch.long)
+    step = decoder.step(tokens, state)
+    flags = torch.zeros(step.logits.shape[-1], dtype=torch.bool)
+    beam: dict[str, tuple[Tensor | None, dict[int, str]]] = {
+        "history": (tokens.unsqueeze(-1).repeat(1, 1, 1 + base["fed"]), {**rows, 2: "written"}),
+        "totals": (torch.zeros(tokens.shape), rows),
+        "live": (torch.ones_like(tokens, dtype=torch.bool), rows),
+        "ended": (torch.zeros_like(tokens[:, :1]), {0: "batch"}),
+        "forbidden": (flags, {}),
+        "minimum_length": (torch.tensor(1), {}),
+        "maximum_length": (torch.tensor(20), {}),
+        "repeatable": (flags.clone(), {}),  # One tensor would be one input.
+        "repeat_distance": (torch.tensor(2), {}),
+        "context": (torch.arange(2), {0: "context"}),
+        "width": (torch.zeros(4), {0: "width"}),
+        "length_normalisation": (torch.tensor(1.0), {}),
+        "ngrams": (torch.arange(9) if has_ngrams else None, {0: "ngrams"}),
+    }
+    changed = [
+        name
+        for name, leaf, after in zip(names, leaves, _leaves(step.state), strict=True)
+        if after.tensor is not leaf.tensor
+    ]
+    outputs = [*Choices._fields, "live_counts"]
+    outputs += [NEXT + name for name in ("history", "totals", "live", "ended", *changed)]
+    module = _Step(decoder, state, [name in changed for name in names])
+    step_inputs = {name: tensor for name, (tensor, _) in beam.items()}
+    step_inputs.update((name, leaf.tensor) for name, leaf in zip(names, leaves, strict=True))
+    step_sizes = [axes for _, axes in beam.values()]
+    return {START: start, STEP: _graph(module, step_inputs, outputs, [*step_sizes, *sizes])}
+
+
+def _graph(
+    module: nn.Module, inputs: Mapping[str, Tensor | None], outputs: list[str], sizes: Sizes
+) -> Any:
+    """The graph of a module that takes these inputs in order. sizes: of each, by axis."""
+    names = sorted({name for axes in sizes for name in axes.values()})
+    dimensions = {name: torch.export.Dim(name) for name in names}
+    dynamic = [
+        None if tensor is None else {axis: dimensions[name] for axis, name in axes.items()}
+        for tensor, axes in zip(inputs.values(), sizes, strict=True)
+    ]
+    fixed = signature(module.forward).parameters
+    count = sum(item.kind is not item.VAR_POSITIONAL for item in fixed.values())
+    shapes = tuple(dynamic) if count == len(fixed) else (*dynamic[:count], tuple(dynamic[count:]))
     program = torch.onnx.export(
-        module,
+        module.eval(),
         tuple(inputs.values()),
         dynamo=True,
         opset_version=OPSET,
-        input_names=list(inputs),
+        input_names=[name for name, tensor in inputs.items() if tensor is not None],
         output_names=outputs,
-        dynamic_shapes=tuple(many if name in with_beam else one for name in inputs),
+        dynamic_shapes=shapes,
+        custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
         verbose=False,
     )
     assert program is not None
-    return program.model_proto
+    graph = program.model_proto
+    if not graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+        raise UserError("this encoder's graph would take batches of 2 only; use another encoder")
+    del graph.graph.value_info[:]
+    for node in graph.graph.node:  # They name lines of code and their files.
+        node.ClearField("doc_string")
+        del node.metadata_props[:]
+    return graph
 
 
-def _describe(model: Captioner, folder: Path, precision: Precision) -> None:
-    """Write what the graphs do not hold."""
-    vocabulary = model.vocabulary
-    files = {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx"))}
-    if model.ngrams is not None:
-        ngrams = ngrams_of_keys(model.ngrams.cpu(), len(vocabulary))  # (N, ORDER)
-        write_bytes(folder / NGRAMS, ngrams.numpy().astype("<u2").tobytes())
-        files[NGRAMS] = (folder / NGRAMS).stat().st_size
-    description = {
-        "format": FORMAT,
-        "captioner": captioner.__version__,
-        "opset": OPSET,
-        "precision": precision,
-        "files": files,
-        "preprocessing": model.preprocessing.model_dump(),
-        "map_shape": list(model.map_shape),
-        "search": model.search.model_dump(),
-        "words": list(vocabulary.words),
-        "repeatable": vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words))),
-        "has_ngrams": model.ngrams is not None,
-        "confidence": model.confidence and model.confidence.model_dump(),
-        "card": model.card,
-    }
-    write_json(folder / DESCRIPTION, description)
+def _searchsorted(keys: Any, values: Any, **_: Any) -> Any:
+    """`torch.searchsorted` for exports, by bisection: how many of the sorted keys are less."""
+    from onnxscript import opset18
+
+    count = opset18.Shape(keys)
+    low = opset18.Mul(values, opset18.Constant(value_int=0))
+    for bit in reversed(range(_MOST_BITS)):
+        further = opset18.Add(low, opset18.Constant(value_int=2**bit))
+        place = opset18.Min(further, count)
+        key = opset18.Gather(keys, opset18.Sub(place, opset18.Constant(value_int=1)))
+        is_less = opset18.And(opset18.Equal(place, further), opset18.Less(key, values))
+        low = opset18.Where(is_less, further, low)
+    return low
+
+
+def _note(graph: Any, name: str, value: str) -> None:
+    """Add to the metadata of a graph."""
+    entry = graph.metadata_props.add()
+    entry.key, entry.value = name, value
 
 
 def _store_weights(graph: Any, precision: Precision) -> None:
@@ -177,6 +381,37 @@ def _store_weights(graph: Any, precision: Precision) -> None:
         operation = "Mul" if precision == "int8" else "Identity"
         restoring.append(helper.make_node(operation, casts, [tensor.name]))
     for node in reversed(restoring):
+        graph.node.insert(0, node)
+
+
+def _refer_to(weights: StoredWeights, graph: Any) -> None:
+    """Replace the weights of a graph, or their transposes, by references to those of a file."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    def key(values: np.ndarray[Any, Any]) -> tuple[Any, bytes]:
+        return values.shape, hashlib.sha256(values.tobytes()).digest()
+
+    names = {}  # The name of a weight, and whether to transpose.
+    for name, stored in weights.arrays.items():
+        if stored.dtype == np.float16:
+            values = stored.astype(np.float32)
+            if values.ndim == 2:
+                names[key(values.T)] = name, True
+            names[key(values)] = name, False
+    nodes = []
+    for tensor in list(graph.initializer):
+        values = numpy_helper.to_array(tensor)
+        if values.dtype != np.float32 or key(values) not in names:
+            continue
+        name, is_transposed = names[key(values)]
+        reference = f"{name}.stored"
+        graph.initializer.remove(tensor)
+        graph.initializer.append(weights.reference(name, reference))
+        restored = f"{reference}.restored" if is_transposed else tensor.name
+        nodes.append(helper.make_node("Cast", [reference], [restored], to=TensorProto.FLOAT))
+        if is_transposed:
+            nodes.append(helper.make_node("Transpose", [restored], [tensor.name], perm=[1, 0]))
+    for node in reversed(nodes):
         graph.node.insert(0, node)
 
 

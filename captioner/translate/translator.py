@@ -6,14 +6,11 @@ and `vocabulary.json` (joint) or `source.json` and `target.json`.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal
 
-import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import nn
@@ -25,22 +22,21 @@ from captioner.decoding.options import TranslationSearch
 from captioner.decoding.search import Hypothesis
 from captioner.devices import autocast, choose_device
 from captioner.errors import UserError
-from captioner.files import read_json, write_json, write_text
-from captioner.outcomes import outcomes_of, shape_as_given
+from captioner.files import write_json, write_text
 from captioner.schema import Config, Count, from_mapping, to_mapping
-from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
-from captioner.text.languages import Capitals, as_sentence, unescape_entities
+from captioner.text import TextVocabulary
+from captioner.text.languages import Capitals
 from captioner.text.token_batches import collate_sources
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
+from captioner.text.vocabulary import Vocabulary
 from captioner.translate import recurrent_models as recurrent
 from captioner.translate.model import TranslationModel
+from captioner.translate.sentences import (
+    SentenceTranslator,
+    load_vocabularies,
+    save_vocabularies,
+)
 from captioner.translate.transformer import Transformer, TransformerConfig
-from captioner.translate.translation import Translation
 from captioner.weight_files import load_weights, named_tensors, write_tensors
-
-_Search = TranslationSearch | None
-_END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
-_EMPTY = Translation("", (_END.text,), (), 0.0, (), np.empty((0, 1), np.float32), (_END,), ())
 
 
 class TranslationModelConfig(Config):
@@ -81,24 +77,11 @@ _MODELS: dict[str, Callable[..., TranslationModel]] = {
 }
 
 
-class _Source(NamedTuple):
-    """A sentence to translate: its tokens, how many were cut, and whether it was in upper case."""
-
-    tokens: list[str]
-    lost: int
-    is_upper: bool
-
-
 @dataclass(repr=False, eq=False)
-class Translator:
+class Translator(SentenceTranslator):
     """A translation model with its vocabularies, made by `captioner.load_translator`.
 
-    config: of `model`. source, target: vocabularies; the same object if joint.
-    maximum_source_length: tokens; longer sources are cut with a warning.
-    search: default search options. card: text of the model card.
-    capitals: which lines are rewritten as sentences, see `as_sentence`; the translation of a line
-        in upper case is in upper case too.
-    precision: of the matrix products.
+    config: of `model`. precision: of the matrix products. Other fields: of `SentenceTranslator`.
     """
 
     config: TranslationModelConfig
@@ -147,131 +130,31 @@ class Translator:
         elif chosen:
             raise UserError("an alignment layer or head needs a Transformer, which this is not")
 
-    @overload
-    def translate(self, sentences: str, search: _Search = None, **options: Any) -> Translation: ...
-
-    @overload
-    def translate(
-        self, sentences: Iterator[str], search: _Search = None, **options: Any
-    ) -> Iterator[Translation]: ...
-
-    @overload
-    def translate(
-        self, sentences: Iterable[str], search: _Search = None, **options: Any
-    ) -> list[Translation]: ...
-
-    def translate(
-        self,
-        sentences: Any,
-        search: _Search = None,
-        *,
-        batch_size: int = 32,
-        on_error: Literal["raise", "skip"] = "raise",
-        **options: Any,
-    ) -> Any:
-        """Translate a sentence, or sentences in order.
-
-        sentences: a string gives one translation, a list or other collection gives a list, and an
-            iterator (such as a generator) gives an iterator, which reads it batch by batch.
-        search: in place of the model's own. options: its fields, such as `beam=10`, over it.
-        batch_size: sentences decoded together, sorted by length.
-        on_error: `raise` raises `UserError` for a sentence that is not a string; `skip` gives a
-            `Failed` with the reason in place of its translation.
-
-        Entities of HTML are unescaped. An empty sentence has an empty translation. A sentence that
-        is too long is cut with a `UserWarning` that names it; see `Translation.truncated`. A
-        translation that reaches the maximum length has `Translation.cut`.
-        """
-        if batch_size < 1:
-            raise UserError(f"batch size {batch_size} is not at least 1")
-        search = (search or self.search).override(**options)
-        if search.copy_unknown and not self.attends:
-            raise UserError("copy_unknown needs a model with attention, and this one has none")
-        generator = search.generator(self.device)
-        is_one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
-        inputs = [sentences] if is_one else sentences
-        together = batch_size  # Sentences of an iterator that are read before they are translated.
-        if not isinstance(inputs, Iterator):
-            inputs = list(inputs)
-            together = len(inputs) or 1
-        named = ((f"sentence {number}", text) for number, text in enumerate(inputs, start=1))
-        compute = partial(self._translate, batch_size, search, generator)
-        outcomes = outcomes_of(named, together, self._read, compute)
-        return shape_as_given(sentences, is_one, outcomes, on_error)
-
-    def _read(self, name: str, sentence: Any) -> _Source:
-        if not isinstance(sentence, str):
-            raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
-        text, is_upper = as_sentence(unescape_entities(sentence), self.capitals)
-        tokens = self.source.split(text)
-        longest = self.maximum_source_length
-        lost = max(0, len(tokens) - longest)
-        if lost:
-            unread = f"{len(tokens):,} tokens, of which the last {lost:,} are not read"
-            warnings.warn(f"{name} has {unread}: this model reads {longest:,}", stacklevel=1)
-        return _Source(tokens[:longest], lost, is_upper)
+    def new_generator(self, search: TranslationSearch) -> torch.Generator:
+        """The generator of samples."""
+        return search.generator(self.device)
 
     @torch.no_grad()
-    def _translate(
+    def find_hypotheses(
         self,
-        batch_size: int,
+        sources: list[list[int]],
         search: TranslationSearch,
+        forbidden: tuple[int, ...],
         generator: torch.Generator,
-        sources: list[_Source],
-    ) -> list[Translation]:
-        """Translate batches of similar length; returns translations in the given order."""
-        unknown = () if search.copy_unknown else (Vocabulary.unknown,)
-        forbidden = (Vocabulary.pad, Vocabulary.start, *unknown)
-        order = [index for index, source in enumerate(sources) if source.tokens]
-        order.sort(key=lambda index: len(sources[index].tokens))
-        translations = [_EMPTY] * len(sources)
-        for first in range(0, len(order), batch_size):
-            chosen = order[first : first + batch_size]
-            tokens, mask = collate_sources(
-                [self.source.indices(sources[index].tokens) for index in chosen]
+    ) -> list[list[Hypothesis]]:
+        """See `SentenceTranslator`."""
+        tokens, mask = collate_sources(sources)
+        with autocast(self.device, self.precision):
+            return decode(
+                self.model,
+                self.model.remember(tokens.to(self.device), mask),
+                start=Vocabulary.start,
+                end=Vocabulary.end,
+                strategy=search.strategy(generator),
+                constraints=search.constraints(forbidden=forbidden),
+                length_normalisation=search.length_normalisation,
+                coverage_penalty=search.coverage_penalty,
             )
-            with autocast(self.device, self.precision):
-                batch = decode(
-                    self.model,
-                    self.model.remember(tokens.to(self.device), mask),
-                    start=Vocabulary.start,
-                    end=Vocabulary.end,
-                    strategy=search.strategy(generator),
-                    constraints=search.constraints(forbidden=forbidden),
-                    length_normalisation=search.length_normalisation,
-                    coverage_penalty=search.coverage_penalty,
-                )
-            for index, hypotheses in zip(chosen, batch, strict=True):
-                best, *others = [
-                    self._translation(sources[index], hypothesis)
-                    for hypothesis in hypotheses[: search.n_best]
-                ]
-                translations[index] = replace(best, alternatives=tuple(others))
-        return translations
-
-    def _translation(self, source: _Source, hypothesis: Hypothesis) -> Translation:
-        read = source.tokens
-        alignment = hypothesis.attention[:, : len(read) + 1]  # (T, S), without padding
-        tokens = self.target.tokens(hypothesis.tokens)
-        if self.attends:  # Unknown words are copied from where the model looks, but the end.
-            for step, index in enumerate(hypothesis.tokens):
-                if index == Vocabulary.unknown:
-                    tokens[step] = read[int(alignment[step, :-1].argmax())]
-        case = str.upper if source.is_upper else str
-        source_words = (Word(case(text), size) for text, size in self.source.words(read))
-        return Translation(
-            text=case(self.target.join(tokens)),
-            source_tokens=(*without_joiners(read), _END.text),
-            tokens=tuple(without_joiners(tokens)),
-            log_probability=hypothesis.log_probability,
-            token_log_probabilities=tuple(hypothesis.token_log_probabilities[:-1]),
-            alignment=alignment if self.attends else alignment[:, :0],
-            source_words=(*source_words, _END),
-            words=tuple(Word(case(text), size) for text, size in self.target.words(tokens)),
-            score=hypothesis.score,
-            truncated=source.lost,
-            cut=hypothesis.cut,
-        )
 
 
 class TranslatorConfig(Config):
@@ -334,33 +217,6 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
         capitals=config.capitals,
     )
     return translator.to(device)
-
-
-_JOINT = "vocabulary.json"
-
-
-def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
-    """Write both vocabularies as JSON, atomically; the same object is written once."""
-    vocabularies = {"source.json": source, "target.json": target}
-    if source is target:
-        vocabularies = {_JOINT: source}
-    for name, vocabulary in vocabularies.items():
-        write_json(folder / name, vocabulary.to_json(), indent=None)
-
-
-def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
-    """Read the source's and the target's vocabulary; joint ones are the same object."""
-    source = _load(folder / (_JOINT if joint else "source.json"))
-    return source, source if joint else _load(folder / "target.json")
-
-
-def _load(path: Path) -> TextVocabulary:
-    value = read_json(path, "vocabulary")
-    where = f"vocabulary {path}"
-    for kind in (WordVocabulary, SubwordVocabulary):
-        if isinstance(value, dict) and value.get("kind") == kind.kind:
-            return kind.from_json(value, where)
-    raise UserError(f"{where}: field 'kind' is neither 'words' nor 'subwords'")
 
 
 def describe_translator(translator: Translator, folder: Path) -> str:

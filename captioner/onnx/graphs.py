@@ -1,0 +1,151 @@
+"""ONNX graphs: opens them, and drives the steps of a search with NumPy; imports no torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from captioner.decoding.options import AnySearch
+from captioner.decoding.search import Advanced, Array, Choices
+from captioner.errors import UserError
+from captioner.model_folders import GRAPHS, WEIGHTS
+from captioner.onnx.stored_weights import StoredWeights
+from captioner.text.vocabulary import Vocabulary
+
+ENCODER, START, STEP = GRAPHS
+WEIGHTS_DIGEST, MAP_SHAPE = "weights", "map_shape"  # Keys of a graph's metadata.
+NEXT = "next_"  # Begins the names of a step's outputs that are inputs of the next step.
+MEMORY = "memory"  # Begins the names of arrays (B, ...) that the rows of a source share.
+
+
+class StaleGraphsError(UserError):
+    """Graphs beside weights that were saved later."""
+
+
+def open_graph(path: Path, threads: int = 0) -> Any:
+    """A graph, ready to run on the CPU. threads: all cores by default."""
+    if not os.path.isfile(path):
+        raise UserError(f"{path} does not exist")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # Errors, not the remarks about its own optimisations.
+    options.intra_op_num_threads = threads
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises many types of errors for damaged files.
+        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def open_graphs(folder: Path, names: list[str]) -> tuple[list[Any], StoredWeights | None]:
+    """Graphs of a model folder, and its weights; None where graphs hold theirs.
+
+    Raises `StaleGraphsError` for graphs of other weights.
+    """
+    graphs = [open_graph(folder / name) for name in names]
+    digests = {metadata(graph).get(WEIGHTS_DIGEST) for graph in graphs}
+    if digests == {None}:
+        return graphs, None
+    weights = StoredWeights(folder / WEIGHTS)
+    if digests != {weights.digest}:
+        raise StaleGraphsError(f"the graphs in {folder} are of other weights; captioner graphs {folder}")
+    return graphs, weights
+
+
+def metadata(graph: Any) -> dict[str, str]:
+    """The metadata of a graph."""
+    return dict(graph.get_modelmeta().custom_metadata_map)
+
+
+class GraphStepper:
+    """The `Stepper` of two graphs, whose inputs and outputs `captioner.onnx.export` describes.
+
+    inputs: of `start`. rules: of `rule_inputs`.
+    """
+
+    drops_finished = True
+
+    def __init__(
+        self, start: Any, step: Any, inputs: dict[str, Array], rules: Mapping[str, Array]
+    ) -> None:
+        self._step = step
+        names = [output.name for output in start.get_outputs()]
+        self._state = dict(zip(names, start.run(None, inputs), strict=True))
+        self._inputs = {item.name: item for item in step.get_inputs()}
+        self._rules = {name: rules[name] for name in rules if name in self._inputs}
+        self._outputs = [output.name for output in step.get_outputs()]
+        self.batch_size = len(next(iter(inputs.values())))
+
+    def start(self) -> dict[str, Array]:
+        """The inputs of the first step; those that `start` does not give are empty."""
+        first = {
+            "history": np.full((self.batch_size, 1, 1), Vocabulary.start),
+            "totals": np.zeros((self.batch_size, 1), np.float32),
+            "live": np.ones((self.batch_size, 1), bool),
+            "ended": np.zeros((self.batch_size, 1), np.int64),
+            **self._state,
+        }
+        for name, item in self._inputs.items():
+            if name not in first and name not in self._rules:
+                shape = [0 if isinstance(size, str) else size for size in item.shape]
+                shape[0] = self.batch_size
+                if not name.startswith(MEMORY):
+                    shape[1] = 1  # One row a source.
+                first[name] = np.zeros(shape, bool if item.type == "tensor(bool)" else np.float32)
+        return first
+
+    def advance(self, beam: dict[str, Array]) -> Advanced:
+        """Extend every row by a token."""
+        arrays = self._step.run(None, {**beam, **self._rules})
+        outputs = dict(zip(self._outputs, arrays, strict=True))
+        choices = Choices(*(outputs[name] for name in Choices._fields))
+        beam = {name: outputs.get(NEXT + name, array) for name, array in beam.items()}
+        return Advanced(beam, choices, outputs["live_counts"])
+
+    def narrow(self, beam: dict[str, Array], width: int) -> dict[str, Array]:
+        """The first rows of each source."""
+        return {
+            name: array if name.startswith(MEMORY) else array[:, :width]
+            for name, array in beam.items()
+        }
+
+    def keep_sources(self, beam: dict[str, Array], sources: list[int]) -> dict[str, Array]:
+        """These sources only."""
+        return {name: array[sources] for name, array in beam.items()}
+
+    def to_numpy(self, arrays: list[Array]) -> list[Array]:
+        """They are already."""
+        return arrays
+
+
+def rule_inputs(
+    search: AnySearch,
+    vocabulary_size: int,
+    forbidden: Iterable[int],
+    repeatable: Iterable[int] = (),
+    ngrams: Array | None = None,
+) -> dict[str, Array]:
+    """The inputs of a step that `captioner.decoding.constraints.Rules` describes, and the beam's.
+
+    ngrams: (N,), keys. Raises `UserError` for options of sampling.
+    """
+    if search.sample:
+        raise UserError("sampling needs torch; load the model with engine 'torch'")
+    numbers = np.arange(vocabulary_size)
+    context = np.arange(search.block_ngrams - 1)
+    if not search.block_ngrams:
+        context = np.array([search.maximum_length + 1])  # Before every start: nothing repeats.
+    rules = {
+        "forbidden": np.isin(numbers, list(forbidden)),
+        "minimum_length": np.array(search.minimum_length),
+        "maximum_length": np.array(search.maximum_length),
+        "repeatable": np.isin(numbers, list(repeatable)),
+        "repeat_distance": np.array(search.repeat_distance),
+        "context": context,
+        "width": np.zeros(search.beam, np.float32),
+        "length_normalisation": np.array(search.length_normalisation, np.float32),
+    }
+    return rules if ngrams is None else {**rules, "ngrams": ngrams}

@@ -1,0 +1,77 @@
+"""A translator of ONNX graphs: what a `Translator` writes, without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from captioner.decoding.options import TranslationSearch
+from captioner.decoding.search import Hypothesis, search_hypotheses
+from captioner.errors import UserError
+from captioner.model_folders import CONFIG, complete_folder, read_card, read_model_config
+from captioner.onnx.graphs import START, STEP, GraphStepper, open_graphs, rule_inputs
+from captioner.schema import Config, Count, from_mapping
+from captioner.text.languages import Capitals
+from captioner.text.vocabulary import Vocabulary
+from captioner.translate.sentences import SentenceTranslator, load_vocabularies
+
+
+class _TranslatorConfig(Config):
+    """The fields of `captioner.translate.translator.TranslatorConfig`, without the network's."""
+
+    format: str
+    model: dict[str, Any]
+    joint_vocabulary: bool
+    maximum_source_length: Count
+    search: TranslationSearch
+    capitals: Capitals = "keep"
+
+
+class OnnxTranslator(SentenceTranslator):
+    """Translates as `Translator` does; see `captioner.load_translator`. It draws no samples."""
+
+    attends = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder = complete_folder(folder)
+        mapping = read_model_config(folder, "translator")
+        config = from_mapping(_TranslatorConfig, mapping, str(folder / CONFIG))
+        self.source, self.target = load_vocabularies(folder, config.joint_vocabulary)
+        self.maximum_source_length = config.maximum_source_length
+        self.search = config.search
+        self.capitals = config.capitals
+        self.card = read_card(folder)
+        (self._start, self._step), _ = open_graphs(folder, [START, STEP])
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.source):,} source and {len(self.target):,} target tokens"
+        return f"OnnxTranslator({sizes})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Only the folder is pickled: every process loads the graphs itself."""
+        return OnnxTranslator, (self.folder.resolve(),)
+
+    def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
+        """Raises `UserError` for another layer or head than the model's: a graph has one."""
+        if layer is not None or head is not None:
+            raise UserError("an alignment layer or head needs torch; load with engine 'torch'")
+
+    def find_hypotheses(
+        self,
+        sources: list[list[int]],
+        search: TranslationSearch,
+        forbidden: tuple[int, ...],
+        generator: Any,
+    ) -> list[list[Hypothesis]]:
+        """See `SentenceTranslator`. Raises `UserError` for options of sampling."""
+        rows = [[*source, Vocabulary.end] for source in sources]
+        lengths = np.array(list(map(len, rows)))  # (B,)
+        mask = np.arange(lengths.max()) < lengths[:, None]  # (B, S)
+        tokens = np.full(mask.shape, Vocabulary.pad)  # (B, S)
+        tokens[mask] = np.concatenate(rows)
+        rules = rule_inputs(search, len(self.target), forbidden)
+        stepper = GraphStepper(self._start, self._step, {"tokens": tokens, "mask": mask}, rules)
+        return search_hypotheses(stepper, search.maximum_length, search.coverage_penalty, mask)
