@@ -192,7 +192,8 @@ class DecoderStack(nn.ModuleList):
         newest = numbers.unsqueeze(1) == of_steps  # (K, K * T)
         newest = newest.expand(vectors.shape[0], -1, -1)  # (B, K, K * T)
         row_mask = torch.cat([state.row_mask, newest], dim=-1)  # (B, K, M)
-        mask = row_mask.unsqueeze(2).expand(-1, -1, steps, -1).flatten(1, 2)  # (B, K * T, M)
+        by_step = row_mask.unsqueeze(2).expand(-1, -1, steps, -1)  # (B, K, T, M)
+        mask = by_step.contiguous().flatten(1, 2)  # (B, K * T, M), written to below
         if steps > 1:
             mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
         mask = mask.unsqueeze(1)  # (B, 1, K * T, M)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -87,10 +86,6 @@ class Captioner(PhotoCaptioner):
     def encode_pixels(self, pixels: Any) -> Any:
         """See `PhotoCaptioner`."""
         return super().encode_pixels(torch.from_numpy(pixels).to(self.device))
-
-    def annotations(self, photos: Sequence[Image.Image]) -> Tensor:
-        """Photos from `load_image` -> annotation vectors (B, L, D) on the device."""
-        return self.encode(torch.stack([self.preprocessing(photo) for photo in photos]))
 
     def encode(self, pixels: Tensor) -> Tensor:
         """See `PhotoCaptioner`."""

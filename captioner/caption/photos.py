@@ -80,6 +80,10 @@ class PhotoCaptioner(ABC):
         """Photos (B, 3, size, size), uint8 -> annotation vectors (B, L, D)."""
         return self.encode(self.preprocessing.normalise(pixels))
 
+    def annotations(self, photos: Sequence[Image.Image]) -> Any:
+        """Photos from `load_image` -> annotation vectors (B, L, D)."""
+        return self.encode_pixels(np.stack([self.preprocessing.pixels(photo) for photo in photos]))
+
     @abstractmethod
     def find_hypotheses(
         self, annotations: Any, search: SearchOptions, generator: Any

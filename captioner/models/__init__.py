@@ -7,7 +7,7 @@ import sys
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args, overload
 
 from captioner.errors import UserError
 from captioner.model_folders import has_graphs, model_folder
@@ -15,8 +15,10 @@ from captioner.model_folders import has_graphs, model_folder
 if TYPE_CHECKING:
     import torch
 
+    from captioner.caption.captioner import Captioner
     from captioner.caption.photos import PhotoCaptioner, Translate
     from captioner.translate.sentences import SentenceTranslator
+    from captioner.translate.translator import Translator
 
 Engine = Literal["auto", "graphs", "torch"]
 
@@ -24,6 +26,25 @@ DEFAULT = "default"
 DEFAULT_TRANSLATOR = "english_german"
 LANGUAGES = {"de": DEFAULT_TRANSLATOR, "fr": "english_french"}
 """The packaged translator into each language."""
+
+
+@overload
+def load(
+    name_or_path: str | os.PathLike[str] = ...,
+    device: torch.device | str = ...,
+    precision: str = ...,
+    *,
+    engine: Literal["torch"],
+) -> Captioner: ...
+
+
+@overload
+def load(
+    name_or_path: str | os.PathLike[str] = ...,
+    device: torch.device | str = ...,
+    precision: str = ...,
+    engine: Engine = ...,
+) -> PhotoCaptioner: ...
 
 
 def load(
@@ -43,7 +64,7 @@ def load(
     To train or save a model, use `load_model` of `captioner.caption.folder` instead.
     """
     folder = model_folder(name_or_path)
-    model: PhotoCaptioner | None = None
+    model: PhotoCaptioner
     if _takes_graphs(folder, device, precision, engine):
         from captioner.onnx.captioner import OnnxCaptioner
 
@@ -58,6 +79,25 @@ def load(
         load_translation, device=device, precision=precision, engine=engine
     )
     return model
+
+
+@overload
+def load_translator(
+    name_or_path: str | os.PathLike[str] = ...,
+    device: torch.device | str = ...,
+    precision: str = ...,
+    *,
+    engine: Literal["torch"],
+) -> Translator: ...
+
+
+@overload
+def load_translator(
+    name_or_path: str | os.PathLike[str] = ...,
+    device: torch.device | str = ...,
+    precision: str = ...,
+    engine: Engine = ...,
+) -> SentenceTranslator: ...
 
 
 def load_translator(

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 NGRAMS = "ngrams.bin"
-"""In an exported folder: the n-grams of tokens that people wrote, as little-endian uint16."""
+"""In an exported folder: `Constraints.ngrams`, as little-endian int64."""

@@ -61,9 +61,10 @@ class OnnxCaptioner(PhotoCaptioner):
         self._encoder, self._start, self._step = graphs
         rows, columns = json.loads(metadata(self._encoder)[MAP_SHAPE])
         self._map_shape = int(rows), int(columns)
-        self._repeatable = vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))
-        ngrams = _exported_ngrams(folder) if weights is None else weights.get("ngrams")
-        if ngrams is not None:
+        self.repeatable = vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))
+        if weights is None:
+            self.ngrams = _exported_ngrams(folder)
+        elif (ngrams := weights.get("ngrams")) is not None:
             powers = len(vocabulary) ** np.arange(ORDER - 1, -1, -1)  # (ORDER,)
             self.ngrams = np.sort(ngrams.astype(np.int64) @ powers)  # (N, ORDER) -> (N,)
 
@@ -95,7 +96,7 @@ class OnnxCaptioner(PhotoCaptioner):
             search,
             len(vocabulary),
             forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
-            repeatable=self._repeatable,
+            repeatable=self.repeatable,
             ngrams=self.ngrams,
         )
         stepper = GraphStepper(self._start, self._step, {"annotations": annotations}, rules)
@@ -103,11 +104,11 @@ class OnnxCaptioner(PhotoCaptioner):
 
 
 def _exported_ngrams(folder: Path) -> Array | None:
-    """The n-grams (N, ORDER) of an exported folder; None without them."""
+    """The keys (N,) of the n-grams of an exported folder; None without them."""
     path = folder / NGRAMS
     if not path.is_file():
         return None
     try:
-        return np.fromfile(path, "<u2").reshape(-1, ORDER)
+        return np.frombuffer(path.read_bytes(), "<i8").astype(np.int64)
     except (OSError, ValueError):
         raise UserError(f"{path} is not there whole; export the captioner again") from None

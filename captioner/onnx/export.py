@@ -8,8 +8,8 @@
 All are of opset 18, with a dynamic batch and beam. Arrays of the state that rows share are named
 memory.0, ..., those of each row rows.0, ...; the step holds the whole search. All arithmetic is
 float32. Beside a saved model a graph has some KB: its weights are those of `model.safetensors`. In
-a folder of its own it holds them in float32, float16, or int8 with a float16 scale for each row of a
-matrix and each kernel of a convolution, restored to float32 at loading.
+a folder of its own it holds them in float32, float16, or int8 with a float16 scale for each row of
+a matrix and each kernel of a convolution, restored to float32 at loading.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from captioner.attention.memory import Memory
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_description
 from captioner.caption.lstm import ShowAttendTellDecoder
-from captioner.decoding.constraints import Rules, ngrams_of_keys
+from captioner.decoding.constraints import Rules
 from captioner.decoding.loop import Beam, BeamSearch, advance
 from captioner.decoding.protocol import map_state, select_rows
 from captioner.decoding.search import Choices
@@ -86,8 +86,7 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
         write_bytes(folder / name, graph.SerializeToString())
     save_description(model, folder)
     if model.ngrams is not None:
-        ngrams = ngrams_of_keys(model.ngrams.cpu(), len(model.vocabulary))  # (N, ORDER)
-        write_bytes(folder / NGRAMS, ngrams.numpy().astype("<u2").tobytes())
+        write_bytes(folder / NGRAMS, model.ngrams.cpu().numpy().astype("<i8").tobytes())
 
 
 def _of_captioner(model: Captioner) -> dict[str, Any]:

@@ -23,10 +23,6 @@ NEXT = "next_"  # Begins the names of a step's outputs that are inputs of the ne
 MEMORY = "memory"  # Begins the names of arrays (B, ...) that the rows of a source share.
 
 
-class StaleGraphsError(UserError):
-    """Graphs beside weights that were saved later."""
-
-
 def open_graph(path: Path, threads: int = 0) -> Any:
     """A graph, ready to run on the CPU. threads: all cores by default."""
     if not os.path.isfile(path):
@@ -43,7 +39,7 @@ def open_graph(path: Path, threads: int = 0) -> Any:
 def open_graphs(folder: Path, names: list[str]) -> tuple[list[Any], StoredWeights | None]:
     """Graphs of a model folder, and its weights; None where graphs hold theirs.
 
-    Raises `StaleGraphsError` for graphs of other weights.
+    Refuses graphs of other weights.
     """
     graphs = [open_graph(folder / name) for name in names]
     digests = {metadata(graph).get(WEIGHTS_DIGEST) for graph in graphs}
@@ -51,7 +47,7 @@ def open_graphs(folder: Path, names: list[str]) -> tuple[list[Any], StoredWeight
         return graphs, None
     weights = StoredWeights(folder / WEIGHTS)
     if digests != {weights.digest}:
-        raise StaleGraphsError(f"the graphs in {folder} are of other weights; captioner graphs {folder}")
+        raise UserError(f"the graphs in {folder} are of other weights; train or export it again")
     return graphs, weights
 
 

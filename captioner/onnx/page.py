@@ -11,9 +11,12 @@ import tempfile
 from pathlib import Path
 
 from captioner.errors import UserError
-from captioner.files import read_json, read_text, write_bytes, write_text
-from captioner.onnx import DESCRIPTION
+from captioner.files import read_text, write_bytes, write_json, write_text
+from captioner.model_folders import GRAPHS
+from captioner.onnx import NGRAMS
+from captioner.onnx.captioner import OnnxCaptioner
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
+from captioner.schema import to_mapping
 
 RUNTIME = "onnxruntime-web@1.22.0"  # Runs the graphs in the browser. MIT licence.
 _RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
@@ -24,8 +27,20 @@ _STATIC = Path(__file__).parent / "static"
 def write_page(folder: Path) -> None:
     """Write the page into the folder of `export_captioner`; npm fetches `RUNTIME`."""
     _write_runtime(folder)
-    description = read_json(folder / DESCRIPTION)
-    region = {"map_shape": description["map_shape"], **description["preprocessing"]}
+    model = OnnxCaptioner(folder)
+    preprocessing = to_mapping(model.preprocessing)
+    files = [path for path in (folder / name for name in (*GRAPHS, NGRAMS)) if path.is_file()]
+    description = {
+        "files": {path.name: path.stat().st_size for path in files},
+        "words": model.vocabulary.words,
+        "search": to_mapping(model.search),
+        "preprocessing": preprocessing,
+        "repeatable": model.repeatable,
+        "confidence": model.confidence and to_mapping(model.confidence),
+        "has_ngrams": model.ngrams is not None,
+    }
+    write_json(folder / "captioner.json", description)
+    region = {"map_shape": model.map_shape, **preprocessing}
     numbers = f"const REGION = {json.dumps(region)}, DOUBTFUL = {DOUBTFUL};\n"
     script = f"{numbers}{viewer_script()}\n{_static('page.js')}"
     write_text(folder / "page.js", script)

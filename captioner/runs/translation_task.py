@@ -27,13 +27,12 @@ from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
 from captioner.translate.model import TranslationLoss, TranslationObjective
+from captioner.translate.sentences import load_vocabularies, save_vocabularies
 from captioner.translate.translator import (
     TranslationModelConfig,
     Translator,
     load_translator,
-    load_vocabularies,
     save_translator,
-    save_vocabularies,
 )
 from captioner.weight_files import fill, make_trainable
 

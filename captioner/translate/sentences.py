@@ -61,6 +61,14 @@ class SentenceTranslator(ABC):
         """Whether the model has attention, and so alignments."""
 
     @abstractmethod
+    def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
+        """Set the decoder layer and head of a Transformer that alignments come from.
+
+        layer: counted from 0, or from -1 for the last. head: counted from 0, or `mean` of all. None
+        keeps it. The coverage penalty and the copying of unknown words use this alignment too.
+        """
+
+    @abstractmethod
     def find_hypotheses(
         self,
         sources: list[list[int]],

@@ -117,11 +117,7 @@ class Translator(SentenceTranslator):
         return self
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
-        """Set the decoder layer and head of a Transformer that alignments come from.
-
-        layer: counted from 0, or from -1 for the last. head: counted from 0, or `mean` of all. None
-        keeps it. The coverage penalty and the copying of unknown words use this alignment too.
-        """
+        """See `SentenceTranslator`."""
         chosen: dict[str, Any] = {} if layer is None else {"alignment_layer": layer}
         if head is not None:
             chosen["alignment_head"] = None if head == "mean" else head

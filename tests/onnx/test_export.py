@@ -1,12 +1,9 @@
-"""Exported captioners: the package's captions without torch, from folders of every precision."""
+"""Models as graphs: the package's captions and translations, beside weights or with their own."""
 
 import json
 import logging
-import os
 import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +17,20 @@ from samples import (
     photo,
     some_ngrams,
 )
+from translate.translation_samples import make_translator
 
 import captioner
-import captioner.onnx
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.errors import UserError
-from captioner.onnx.export import _plain_and_quiet, export_captioner
+from captioner.models import LANGUAGES
+from captioner.onnx.captioner import OnnxCaptioner
+from captioner.onnx.export import _plain_and_quiet, add_graphs, export_captioner
+from captioner.onnx.translator import OnnxTranslator
+from captioner.translate.translator import save_translator
 from captioner.vision.encoder_families import NetworkConfig, TorchvisionEncoder
 from captioner.vision.preprocessing import Preprocessing
 
@@ -56,8 +57,25 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_captions_maps_and_confidence_are_the_captioners(exported: Path, tmp_path: Path) -> None:
-    model, graphs = make_calibrated().for_inference(), captioner.onnx.load(exported)
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder with graphs beside its weights."""
+    folder = tmp_path_factory.mktemp("saved")
+    save_model(make_calibrated(), folder)
+    add_graphs(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["exported", "saved"])
+def test_captions_maps_and_confidence_are_the_captioners(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(kind)
+    model, graphs = make_calibrated().for_inference(), captioner.load(folder)
+    if kind == "saved":
+        model = captioner.load(folder, engine="torch")
+        assert max(path.stat().st_size for path in folder.glob("*.onnx")) < 60_000
+    assert isinstance(graphs, OnnxCaptioner)
     photos = [photo(seed, (90 + 7 * seed, 80)) for seed in range(12)]
     for options in (
         {},
@@ -66,6 +84,7 @@ def test_captions_maps_and_confidence_are_the_captioners(exported: Path, tmp_pat
         {"beam": 1},
         {"cautious": True, "n_best": 2},
         {"n_best": 3, "block_ngrams": 2, "repeat_distance": 3},
+        {"block_ngrams": 1, "minimum_length": 4},
     ):
         found = graphs.caption(photos, batch_size=5, **options)
         assert_same_captions(found, model.caption(photos, **options))
@@ -79,17 +98,17 @@ def test_captions_maps_and_confidence_are_the_captioners(exported: Path, tmp_pat
 
 
 def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_path: Path) -> None:
-    model = captioner.load(precision="float32")
+    model = captioner.load(engine="torch")
     photos = [photo(seed, (224, 224)) for seed in range(40)] + [DEMO]
     pixels = np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)
+    assert_same_captions(captioner.load(engine="graphs").caption(photos), model.caption(photos))
     vectors, sizes = {}, {}
     for precision in ("float32", "float16", "int8"):
         folder = tmp_path / precision
         export_captioner(model, folder, precision)  # type: ignore[arg-type]
-        files = json.loads((folder / "captioner.json").read_text())["files"]
-        assert files == {name: (folder / name).stat().st_size for name in files}
-        graphs = captioner.onnx.load(folder)
-        vectors[precision], sizes[precision] = graphs.encode(pixels), files["encoder.onnx"]
+        graphs = OnnxCaptioner(folder)
+        vectors[precision] = graphs.encode(pixels)
+        sizes[precision] = (folder / "encoder.onnx").stat().st_size
         if precision == "float32":
             assert_same_captions(graphs.caption(photos), model.caption(photos))
         assert graphs.caption(DEMO).text == "a close up of a cat"
@@ -98,6 +117,29 @@ def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_pa
     whole = vectors["float32"]
     assert (vectors["float16"] == whole).all()  # The package's weights are in float16.
     assert 0 < np.linalg.norm(whole - vectors["int8"]) / np.linalg.norm(whole) < 0.015
+
+
+@pytest.mark.parametrize("name", LANGUAGES.values())
+def test_the_packaged_translators_write_the_same(name: str) -> None:
+    plain = captioner.load_translator(name, engine="torch")
+    graphs = captioner.load_translator(name)
+    assert isinstance(graphs, OnnxTranslator)
+    sentences = [
+        "A man is riding a brown horse on the beach.",
+        "Two dogs",
+        "",
+        "A group of people stand in front of a large building in Zxqv.",
+    ]
+    for options in ({}, {"beam": 1}, {"n_best": 3, "coverage_penalty": 0.2, "copy_unknown": True}):
+        pairs = zip(
+            graphs.translate(sentences, **options),
+            plain.translate(sentences, **options),
+            strict=True,
+        )
+        for one, other in pairs:
+            assert (one.text, one.words) == (other.text, other.words)
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+            np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "size"), [("resnet18", 64), ("vit_b_32", 224)])
@@ -111,7 +153,7 @@ def test_torchvisions_encoders_are_exported_as_they_compute(
     model = Captioner(encoder, decoder, tiny.vocabulary, Preprocessing(size=size))
     export_captioner(model, tmp_path)
     pixels = torch.rand(3, 3, size, size)  # Batches of 2 and 1.
-    found = torch.from_numpy(captioner.onnx.load(tmp_path).encode(pixels.numpy()))
+    found = torch.from_numpy(OnnxCaptioner(tmp_path).encode(pixels.numpy()))
     torch.testing.assert_close(found, model.encode(pixels), rtol=1e-3, atol=1e-3)
 
 
@@ -126,66 +168,64 @@ def test_a_programs_logging_is_as_before_an_export() -> None:
             logging.disable(logging.NOTSET)
 
 
+def test_graphs_of_other_weights_are_left_alone(saved: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(saved, folder)
+    save_model(make_captioner(), folder, torch.float32)
+    assert isinstance(captioner.load(folder), Captioner)
+    with pytest.raises(UserError, match="are of other weights"):
+        captioner.load(folder, engine="graphs")
+
+
 def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) -> None:
     shutil.copytree(exported, tmp_path / "onnx")
     export_captioner(make_captioner(), tmp_path / "onnx")
     assert not (tmp_path / "onnx/ngrams.bin").exists()
-    found = captioner.onnx.load(tmp_path / "onnx").caption([DEMO])
+    found = captioner.load(tmp_path / "onnx").caption([DEMO])
     assert_same_captions(found, make_captioner().caption([DEMO]))
 
 
-def test_what_does_not_work_is_refused(exported: Path, tmp_path: Path, refused: Refused) -> None:
-    broken, other, short = (tmp_path / name for name in ("broken", "other", "short"))
-    for folder in (broken, other, short):
-        shutil.copytree(exported, folder)
-    (broken / "step.onnx").write_bytes(b"no graph")
-    (short / "ngrams.bin").write_bytes(b"123456")
-    (other / "captioner.json").write_text('{"format": "other"}')
-    many = make_captioner(words=[f"w{number}" for number in range(9_741)])
-    many.ngrams = torch.tensor([5])
+def broken(exported: Path, tmp_path: Path, name: str, content: bytes) -> Path:
+    """A copy of an exported folder with another file."""
+    shutil.copytree(exported, tmp_path / "broken")
+    (tmp_path / "broken" / name).write_bytes(content)
+    return tmp_path / "broken"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("step.onnx", b"no graph", "step.onnx cannot be read"),
+        ("ngrams.bin", b"123456", "ngrams.bin is not there whole"),
+        ("config.json", json.dumps({"format": "other"}).encode(), "its format is 'other'"),
+    ],
+)
+def test_damaged_folders_are_refused(
+    exported: Path, tmp_path: Path, name: str, content: bytes, sentence: str
+) -> None:
+    folder = broken(exported, tmp_path, name, content)
+    with pytest.raises(UserError, match=sentence):
+        captioner.load(folder, engine="graphs")
+
+
+def test_other_models_have_no_graphs(tmp_path: Path) -> None:
     config = TransformerDecoderConfig(embedding_size=8, heads=2, layers=1, inner_size=8)
     transformer = make_captioner()
     transformer.decoder = TransformerDecoder(config, len(transformer.vocabulary))
-    load, folder = captioner.onnx.load, tmp_path / "model"
-    for sentence, run in (
-        ("an exported captioner .*captioner.json does not exist", lambda: load(tmp_path)),
-        ("does not sample", lambda: load(exported).caption(photo(), sample=True)),
-        ("step.onnx cannot be read", lambda: load(broken)),
-        ("ngrams.bin is not there whole", lambda: load(short)),
-        ("captioner.json: format 'other' is not one of", lambda: load(other)),
-        ("more than 9,741 words has no export", lambda: export_captioner(many, folder)),
-        ("'transformer' cannot be exported", lambda: export_captioner(transformer, folder)),
-        (r"holds ONNX graphs, which captioner\.onnx\.load", lambda: captioner.load(exported)),
-    ):
-        with pytest.raises(UserError, match=sentence):
-            run()
-    save_model(make_captioner(), folder)
-    assert "exists; --overwrite replaces it" in refused(["export", str(folder), str(exported)])
+    with pytest.raises(UserError, match="'transformer' cannot be exported"):
+        export_captioner(transformer, tmp_path / "model")
+    save_translator(make_translator("luong"), tmp_path)
+    with pytest.raises(UserError, match="only Transformers and captioners can be exported"):
+        add_graphs(tmp_path)
 
 
-def test_it_runs_where_there_is_no_torch(exported: Path, tmp_path: Path) -> None:
-    """As docs/onnx.md says, in an environment of its own."""
-    page = (ROOT / "docs/onnx.md").read_text(encoding="utf-8")
-    assert "\npip install --no-deps . " in page
-    (install,) = (line for line in page.splitlines() if line.startswith("pip install onnxruntime"))
-    without = ("PYTHONPATH", "PIP_FIND_LINKS")
-    environment = {name: value for name, value in os.environ.items() if name not in without}
-    python = tmp_path / "environment/bin/python"
-    code = f"""
-import importlib.util, captioner.onnx
-assert importlib.util.find_spec("torch") is None
-caption = captioner.onnx.load({str(exported)!r}).caption({str(DEMO)!r})
-caption.overlay("drawn.png")
-print(caption.text)
-"""
-    for command in (
-        [sys.executable, "-m", "venv", tmp_path / "environment"],
-        [python, "-m", "pip", "install", "-q", *install.split()[2:]],
-        [python, "-m", "pip", "install", "-q", "--no-deps", str(ROOT)],
-        [python, "-c", code],
-    ):
-        shown = subprocess.run(
-            command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True
-        )
-    assert shown.stdout.strip() == captioner.onnx.load(exported).caption(DEMO).text
-    assert (tmp_path / "drawn.png").is_file()
+def test_what_graphs_cannot_do_is_refused(exported: Path, refused: Refused) -> None:
+    graphs = captioner.load(exported)
+    with pytest.raises(UserError, match="sampling needs torch"):
+        graphs.caption(photo(), sample=True)
+    translator = captioner.load_translator(engine="graphs")
+    with pytest.raises(UserError, match="needs torch"):
+        translator.choose_alignment(0, "mean")
+    with pytest.raises(UserError, match="engine 'other' is not one of auto, graphs, torch"):
+        captioner.load(engine="other")  # type: ignore[call-overload]
+    assert "exists; --overwrite replaces it" in refused(["export", "default", str(exported)])

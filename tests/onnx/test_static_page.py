@@ -15,8 +15,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Error, Page, expect
 
 import captioner
-import captioner.onnx
 from captioner.caption.confidence import WordWeights
+from captioner.onnx.captioner import OnnxCaptioner
 from captioner.onnx.export import export_captioner
 from captioner.onnx.page import write_page
 
@@ -37,7 +37,7 @@ LOAD = """async () => {
     const content = await (await fetch(`${name}.onnx`)).arrayBuffer();
     sessions[name] = await ort.InferenceSession.create(content);
   }
-  const ngrams = new Uint16Array(await (await fetch("ngrams.bin")).arrayBuffer());
+  const ngrams = new BigInt64Array(await (await fetch("ngrams.bin")).arrayBuffer());
   globalThis.model = makeCaptioner(ort, description, sessions, ngrams);
 }"""
 CAPTION = """async (bytes) => {
@@ -54,7 +54,7 @@ CAPTION = """async (bytes) => {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    model = captioner.load(precision="float32")
+    model = captioner.load(engine="torch")
     assert model.confidence is not None
     words = WordWeights(
         intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1, offsets={"cat": -9}
@@ -94,7 +94,7 @@ def ready(page: Page) -> None:
 
 def test_photos_have_the_captions_of_python(folder: Path, page: Page) -> None:
     page.evaluate(LOAD)
-    graphs = captioner.onnx.load(folder)
+    graphs = OnnxCaptioner(folder)
     sizes = [(224, 224), (300, 200), (1000, 700), (97, 400), (60, 50)]
     for seed in range(15):
         content = photo_file(seed, size=sizes[seed % len(sizes)])["buffer"]
@@ -140,7 +140,7 @@ def test_large_turned_and_transparent_photos_are_read_as_in_python(
     turned[0x0112] = 6  # Orientation: shown a quarter turn to the right.
     clear = demo.copy()
     clear.putalpha(Image.linear_gradient("L").resize(demo.size))
-    graphs = captioner.onnx.load(folder)
+    graphs = OnnxCaptioner(folder)
     for image, options in (
         (demo.resize((3000, 2400)).rotate(90, expand=True), {"exif": turned}),
         (clear, {}),

@@ -6,8 +6,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import pytest
 import numpy as np
+import pytest
 import torch
 from translation_samples import SENTENCES, make_translator
 

@@ -1,144 +1,91 @@
-// Captions a photo with the graphs of an ONNX folder: the rules and numbers of captioner/onnx.
+// Captions a photo with the graphs of an exported folder, whose step holds all rules of the search.
 //
 // Tokens 0 to 3 are padding, start, end and unknown. K rows (hypotheses), V words, L places.
 
 const [PAD, START, END, UNKNOWN] = [0, 1, 2, 3];
-const ORDER = 4; // of the n-grams that people wrote
-const LIKELIEST = 64; // tokens of a step that are looked up among the known n-grams
-const IMPOSSIBLE = -1e4; // floor on the end's log-probability where nothing else is left
 const CLITICS = new Set(["'s", "'m", "'d", "'ll", "'re", "'ve", "n't"]);
 
 // ort: the module of onnxruntime-web. description: captioner.json. sessions: encoder, start, step.
-// ngrams: Uint16Array of ORDER tokens each, or null. Returns `caption`.
+// ngrams: BigInt64Array of their keys, or null. Returns `caption`.
 export const makeCaptioner = (ort, description, sessions, ngrams) => {
   const { words, search, preprocessing } = description;
-  const size = words.length;
   const isRepeatable = new Set(description.repeatable);
-  const known = ngrams && keysOf(ngrams, size);
 
-  // Log-probabilities (K * V) of tokens that the histories (K arrays) rule out become -Infinity.
-  const block = (terms, histories) => {
-    histories.forEach((history, row) => {
-      const own = terms.subarray(row * size, (row + 1) * size);
-      let ending = Math.max(own[END], IMPOSSIBLE);
-      if (history.length >= search.maximum_length) {
-        own.fill(-Infinity);
-        own[END] = ending;
-        return;
-      }
-      for (const token of [PAD, START, UNKNOWN]) own[token] = -Infinity;
-      if (known) keepKnown(own, history);
-      if (history.length < search.minimum_length) {
-        own[END] = -Infinity;
-        ending = IMPOSSIBLE; // Ranks last.
-      }
-      const n = search.block_ngrams, context = history.length - n + 1;
-      for (let first = 0; n && first < context; first++) {
-        let place = 0;
-        while (place < n - 1 && history[first + place] === history[context + place]) place++;
-        if (place === n - 1) own[history[first + n - 1]] = -Infinity;
-      }
-      const recent = search.repeat_distance ? history.slice(-search.repeat_distance) : [];
-      for (const token of recent) if (!isRepeatable.has(token)) own[token] = -Infinity;
-      if (own.every((value) => value === -Infinity)) own[END] = ending;
-    });
+  const tensor = (type, values, ...shape) => new ort.Tensor(type, values, shape);
+  const integer = (...values) => BigInt64Array.from(values, BigInt);
+  const flags = (isSet) => tensor("bool", Uint8Array.from(words, (_, token) => isSet(token)), words.length);
+
+  // As `rule_inputs` of captioner/onnx/graphs.py.
+  const n = search.block_ngrams;
+  const context = n ? Array.from({ length: n - 1 }, (_, place) => place) : [search.maximum_length + 1];
+  const rules = {
+    forbidden: flags((token) => [PAD, START, UNKNOWN].includes(token)),
+    minimum_length: tensor("int64", integer(search.minimum_length)),
+    maximum_length: tensor("int64", integer(search.maximum_length)),
+    repeatable: flags((token) => isRepeatable.has(token)),
+    repeat_distance: tensor("int64", integer(search.repeat_distance)),
+    context: tensor("int64", integer(...context), context.length),
+    width: tensor("float32", new Float32Array(search.beam), search.beam),
+    length_normalisation: tensor("float32", Float32Array.of(search.length_normalisation)),
+    ...(ngrams && { ngrams: tensor("int64", ngrams, ngrams.length) }),
   };
 
-  // Blocks all but the likeliest tokens that complete a known n-gram and clash with none.
-  const keepKnown = (own, history) => {
-    const starts = Array(ORDER - 1).fill(START), before = [...starts, ...history].slice(1 - ORDER);
-    const hasNgram = (...tokens) => has(known, keyOf(tokens, size));
-    const kept = largest(own, LIKELIEST).filter((token) => hasNgram(...before, token)
-      && !history.some((earlier) => hasNgram(earlier, ...starts.slice(1), token)));
-    const values = kept.map((token) => own[token]);
-    own.fill(-Infinity);
-    kept.forEach((token, place) => { own[token] = values[place]; });
+  // The first rows of a tensor (1, K, ...).
+  const narrow = ({ type, data, dims: [, rows, ...rest] }, width) => {
+    const kept = Math.min(rows, width);
+    return tensor(type, data.subarray(0, (data.length / rows) * kept), 1, kept, ...rest);
   };
-
-  // Beam search of one photo. step(tokens, state) gives log-probabilities (K * V), weights (K * L)
-  // and the next state; select(state, parents) its rows.
-  const beamSearch = async (step, select, state) => {
-    let rows = [{ tokens: [], terms: [], maps: [], total: 0, isLive: true }];
-    const finished = [];
-    for (let length = 0; length <= search.maximum_length; length++) {
-      const output = await step(rows.map((row) => row.tokens.at(-1) ?? START), state);
-      const { terms, weights, places } = output;
-      block(terms, rows.map((row) => row.tokens));
-      const sums = new Float64Array(terms.length);
-      rows.forEach((row, number) => {
-        for (let at = number * size; at < (number + 1) * size; at++) {
-          sums[at] = row.isLive ? row.total + terms[at] : -Infinity;
-        }
-      });
-      const best = largest(sums, search.beam), free = search.beam - finished.length;
-      const parents = best.map((at) => Math.floor(at / size));
-      rows = best.map((at, rank) => {
-        const parent = rows[parents[rank]], token = at % size;
-        const next = {
-          tokens: [...parent.tokens, token],
-          terms: [...parent.terms, terms[at]],
-          maps: [...parent.maps, weights.slice(parents[rank] * places, (parents[rank] + 1) * places)],
-          total: sums[at],
-          isLive: rank < free && sums[at] > -Infinity,
-        };
-        if (next.isLive && token === END) {
-          finished.push(next);
-          next.isLive = false;
-        }
-        return next;
-      });
-      if (!rows.some((row) => row.isLive)) break;
-      state = select(output.state, parents);
-    }
-    const scored = finished.map((row) => ({ ...row, ...rank(row.terms) }));
-    return scored.sort((one, other) => one.isCut - other.isCut || other.score - one.score);
-  };
-
-  // The score of T + 1 log-probabilities, the end's last, and whether the length ended it.
-  const rank = (terms) => ({
-    score: sum(terms) / ((5 + terms.length) / 6) ** search.length_normalisation,
-    isCut: Number(terms.length > search.maximum_length && terms.at(-1) < Math.log(0.5)),
-  });
-
-  const tensor = (values, ...shape) => new ort.Tensor("float32", values, shape);
 
   // RGBA pixels {data, width, height} -> {words, text, maps (T arrays of L), confidence, isSure,
   // wordConfidence (T, null of function words)}.
   const caption = async (photo) => {
     const side = preprocessing.size;
-    const pixels = tensor(preprocess(photo, preprocessing), 1, 3, side, side);
+    const pixels = tensor("float32", preprocess(photo, preprocessing), 1, 3, side, side);
     const { annotations } = await sessions.encoder.run({ pixels });
     return captionAnnotations(annotations);
   };
 
   const captionAnnotations = async (annotations) => {
-    const { values, keys, hidden, cell } = await sessions.start.run({ annotations });
-    const step = async (tokens, state) => {
-      const numbers = BigInt64Array.from(tokens, BigInt);
-      const output = await sessions.step.run({
-        tokens: new ort.Tensor("int64", numbers, [1, tokens.length]), values, keys, ...state,
-      });
-      return {
-        terms: output.log_probabilities.data,
-        weights: output.weights.data,
-        places: output.weights.dims[2],
-        state: { hidden: output.next_hidden, cell: output.next_cell },
-      };
+    let beam = {
+      history: tensor("int64", integer(START), 1, 1, 1),
+      totals: tensor("float32", Float32Array.of(0), 1, 1),
+      live: tensor("bool", Uint8Array.of(1), 1, 1),
+      ended: tensor("int64", integer(0), 1, 1),
+      ...await sessions.start.run({ annotations }),
     };
-    const select = (state, parents) => Object.fromEntries(
-      Object.entries(state).map(([name, { data, dims: [, , width] }]) => {
-        const rows = new Float32Array(parents.length * width);
-        parents.forEach((parent, row) => {
-          rows.set(data.subarray(parent * width, (parent + 1) * width), row * width);
-        });
-        return [name, tensor(rows, 1, parents.length, width)];
+    const steps = [];
+    for (let live = 1; live && steps.length <= search.maximum_length;) {
+      const step = await sessions.step.run({ ...beam, ...rules });
+      steps.push(step);
+      live = Number(step.live_counts.data[0]);
+      beam = Object.fromEntries(Object.entries(beam).map(([name, before]) => {
+        const next = step[`next_${name}`];
+        return [name, next ? narrow(next, Math.max(1, live)) : before];
       }));
-    const [best] = await beamSearch(step, select, { hidden, cell });
-    const tokens = best.tokens.slice(0, -1), own = tokens.map((token) => words[token]);
-    const isContent = tokens.map((token) => !isRepeatable.has(token));
+    }
+    const ends = steps.flatMap(({ is_end, is_cut, scores }, last) => Array.from(is_end.data)
+      .map((isEnd, row) => ({ isEnd, last, row, isCut: is_cut.data[row], score: scores.data[row] }))
+      .filter(({ isEnd }) => isEnd));
+    ends.sort((one, other) => one.isCut - other.isCut || other.score - one.score);
+    return pathOf(steps, ends[0]);
+  };
+
+  // The hypothesis that ends in a row of a step, followed to the start.
+  const pathOf = (steps, { last, row, score }) => {
+    const tokens = [], terms = [], maps = [];
+    for (let number = last; number >= 0; number--) {
+      const { parents, tokens: { data }, terms: { data: logarithms }, weights } = steps[number];
+      const places = weights.dims[2];
+      tokens.unshift(Number(data[row]));
+      terms.unshift(logarithms[row]);
+      maps.unshift(weights.data.slice(row * places, (row + 1) * places));
+      row = Number(parents.data[row]);
+    }
+    const ofCaption = tokens.slice(0, -1), spoken = ofCaption.map((token) => words[token]);
+    const isContent = ofCaption.map((token) => !isRepeatable.has(token));
     return {
-      words: own, text: sentence(own), maps: best.maps.slice(0, -1), score: best.score,
-      ...confidenceOf(description.confidence, own, best.terms, isContent),
+      words: spoken, text: sentence(spoken), maps: maps.slice(0, -1), score,
+      ...confidenceOf(description.confidence, spoken, terms, isContent),
     };
   };
 
@@ -179,39 +126,6 @@ const confidenceOf = (confidence, words, terms, isContent) => {
 };
 
 const logistic = (logit) => 1 / (1 + Math.exp(-logit));
-
-// N n-grams (ORDER * N), sorted -> their keys (N).
-const keyOf = (tokens, size) => tokens.reduce((key, token) => key * size + token, 0);
-
-const keysOf = (ngrams, size) => Float64Array.from(
-  { length: ngrams.length / ORDER },
-  (_, row) => keyOf(ngrams.subarray(ORDER * row, ORDER * (row + 1)), size));
-
-const has = (sorted, value) => {
-  let low = 0, high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < value) low = middle + 1;
-    else high = middle;
-  }
-  return sorted[low] === value;
-};
-
-// The indices of the `count` largest values, falling.
-const largest = (values, count) => {
-  const best = [];
-  let least = -Infinity;
-  for (let at = 0; at < values.length; at++) {
-    const value = values[at];
-    if (best.length === count && !(value > least)) continue;
-    let place = best.length;
-    while (place > 0 && values[best[place - 1]] < value) place--;
-    best.splice(place, 0, at);
-    if (best.length > count) best.pop();
-    least = values[best.at(-1)];
-  }
-  return best;
-};
 
 // RGBA pixels -> (3 * size * size) numbers, as captioner/vision/preprocessing.py has them.
 export const preprocess = (photo, { size, resize, resize_shorter, mean, standard_deviation, interpolation }) => {

@@ -28,7 +28,7 @@ const load = async () => {
     sessions[name] = await ort.InferenceSession.create(await read(`${name}.onnx`));
   }
   const ngrams = description.has_ngrams
-    ? new Uint16Array((await read("ngrams.bin")).buffer) : null;
+    ? new BigInt64Array((await read("ngrams.bin")).buffer) : null;
   return makeCaptioner(ort, description, sessions, ngrams);
 };
 
