@@ -11,6 +11,9 @@ CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Characters that steer a terminal, but for tabs and line ends."""
 
 
+INSTALL = "pip install 'captioner[train]'"
+
+
 class UserError(Exception):
     """Wrong input, in one sentence: what is wrong, where, and what to do; exit code 2.
 

@@ -152,16 +152,15 @@ def _captioned(
 ) -> Iterator[Captioned | Failed]:
     """Load the models, unless there are no photos, and caption."""
     from captioner.caption.photos import caption_photos
-    from captioner.devices import fast_device
     from captioner.models import load, load_translation
 
     if not photos:
         return iter(())
-    device, precision = fast_device(arguments.device), arguments.precision
+    machine = shared.machine(arguments)
     translate = None
     if options.language:
-        translate = load_translation(options.language, arguments.translator, device, precision)
-    model = load(options.model, device, precision)
+        translate = load_translation(options.language, arguments.translator, **machine)
+    model = load(options.model, **machine)
     search = shared.search_options(arguments, model.search)
     return caption_photos(model, photos.items(), search, arguments.batch_size, translate)
 

@@ -161,12 +161,11 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
     from captioner.data import shapes
     from captioner.data.example import Example, Problems
     from captioner.data.readers import read_splits
-    from captioner.devices import fast_device
     from captioner.vision.images import photo_files
 
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count {arguments.count} is not at least 1")
-    model = load(pinned(arguments.model), fast_device(arguments.device), arguments.precision)
+    model = load(pinned(arguments.model), **shared.machine(arguments))
     problems = Problems(arguments.on_problem)
     is_generated = arguments.format == "shapes"
     if is_generated:

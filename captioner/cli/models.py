@@ -134,7 +134,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
             advice = "its confidence may be too high; give photos that training did not use"
             report(f"{photos} chose the epoch of this model: {advice}")
-    model = load(folder, fast_device(arguments.device))
+    model = load(folder, fast_device(arguments.device), engine="torch")
     validation = {split: examples[split] for split in arguments.split}
     training = examples[arguments.training_split]
     scores = calibrate(model, training, validation, arguments.unsure_below, arguments.batch_size)
@@ -154,7 +154,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     from captioner.onnx.page import write_page
 
     folder = Path(arguments.folder)
-    export_captioner(load(arguments.model, precision="float32"), folder, arguments.precision)
+    export_captioner(load(arguments.model, engine="torch"), folder, arguments.precision)
     if arguments.page:
         write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())

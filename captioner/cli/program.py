@@ -12,8 +12,11 @@ import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from captioner.errors import CONTROLS, UserError
+from captioner.errors import CONTROLS, INSTALL, UserError
 from captioner.memory_limits import is_memory_error, memory_sentence
+
+TRAINING = ("torch", "torchvision", "pycocotools", "nltk", "matplotlib")
+"""Packages of the extra `train`, which captioning and translating do without."""
 
 
 def script_parser(description: str | None) -> argparse.ArgumentParser:
@@ -71,6 +74,8 @@ def _sentence(error: Exception) -> str:
     """What a person should know about an error of memory, or of a path; "" for another error."""
     if is_memory_error(error):
         return memory_sentence(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in TRAINING:
+        return f"this needs {error.name}: {INSTALL}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {os.fsdecode(error.filename)}: {error.strerror}"
     return "a path has a NUL byte" if "embedded null" in str(error) else ""

@@ -92,19 +92,18 @@ def run(arguments: argparse.Namespace) -> None:
         from captioner.serve.server import listen, serve
         from captioner.serve.service import Service
     from captioner import load, load_translator
-    from captioner.devices import fast_device
 
     limits = _limits(arguments)
     token = _token(arguments.token_file)
-    device, precision = fast_device(arguments.device), arguments.precision
+    machine = shared.machine(arguments)
     names = LANGUAGES if arguments.translator is None else dict(arguments.translator)
     for name in arguments.allow_host:
         if "*" in name.removeprefix("*."):
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")
     listener = listen(arguments.host, arguments.port)
     with listener.socket:
-        model = load(arguments.model, device, precision)
-        translators = {tag: load_translator(name, device, precision) for tag, name in names.items()}
+        model = load(arguments.model, **machine)
+        translators = {tag: load_translator(name, **machine) for tag, name in names.items()}
         service = Service(model, translators, limits, arguments.batch_size)
         hosts = (*listener.names, *arguments.allow_host)
         app = make_app(service, hosts, arguments.public_url, arguments.allow_origin, token)

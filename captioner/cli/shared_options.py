@@ -15,6 +15,7 @@ from captioner.data.example import Problems
 from captioner.decoding.options import AnySearch
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import check_writable, real_path, write_json, write_text
+from captioner.models import may_have_gpu
 from captioner.tables import csv_text
 
 Search = TypeVar("Search", bound=AnySearch)
@@ -143,8 +144,25 @@ def add_machine(
     if batch and precision:
         choices, about = ("float32", "bfloat16"), "float32 (TF32 on CUDA), or bfloat16"
         add("--precision", "PRECISION", about, choices=choices, default="float32")
+        about = (
+            "graphs need no torch; auto takes them on a CPU in float32, where the model has them"
+        )
+        add("--engine", "ENGINE", about, choices=("auto", "graphs", "torch"), default="auto")
     if batch:
         add("--batch-size", "N", batch, default=batch_size)
+
+
+def machine(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `load` that the options of `add_machine` give.
+
+    A GPU, which only torch has, is set to its fast kernels.
+    """
+    device = arguments.device
+    if arguments.engine != "graphs" and may_have_gpu(device):
+        from captioner.devices import fast_device
+
+        device = fast_device(device)
+    return {"device": device, "precision": arguments.precision, "engine": arguments.engine}
 
 
 def add_search(

@@ -111,7 +111,6 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
-    from captioner.devices import fast_device
     from captioner.models import load_translator
 
     file, path, is_one, is_json = _open(arguments.file), None, False, False
@@ -125,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         paths = [path] if is_one else [path, path.with_stem(f"{path.stem}-2")]
         shared.check_files([("--alignment", str(each)) for each in paths], arguments.overwrite)
     name = LANGUAGES.get(arguments.language, arguments.model)
-    translator = load_translator(name, fast_device(arguments.device), arguments.precision)
+    translator = load_translator(name, **shared.machine(arguments))
     head = arguments.head
     is_number = head and head.removeprefix("-").isdecimal()
     translator.choose_alignment(arguments.layer, int(head) if is_number else head)
@@ -187,7 +186,6 @@ def run_score(arguments: argparse.Namespace) -> int:
     """Score a file, or a model's translations; 2 if a reference was skipped."""
     shared.check_outputs(arguments, "--json")
 
-    from captioner.devices import fast_device
     from captioner.evaluation.translations import score_hypotheses, score_translator
     from captioner.models import load_translator
 
@@ -195,8 +193,7 @@ def run_score(arguments: argparse.Namespace) -> int:
     source, references = arguments.source, arguments.references
     lower_case = arguments.lower_case
     if hasattr(arguments, "model"):
-        device = fast_device(arguments.device)
-        translator = load_translator(arguments.model, device, arguments.precision)
+        translator = load_translator(arguments.model, **shared.machine(arguments))
         search = shared.search_options(arguments, translator.search)
         batch_size = arguments.batch_size
         scores = score_translator(

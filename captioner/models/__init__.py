@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, overload
 
-from captioner.errors import UserError
+from captioner.errors import INSTALL, UserError
 from captioner.model_folders import has_graphs, model_folder
 
 if TYPE_CHECKING:
@@ -127,20 +127,26 @@ def _takes_graphs(folder: Path, device: object, precision: str, engine: Engine) 
     if engine != "auto":
         return engine == "graphs"
     if find_spec("torch") is None:
+        if str(device) not in ("auto", "cpu") or precision != "float32":
+            raise UserError(f"device {device} in {precision} needs torch: {INSTALL}")
+        if not has_graphs(folder):
+            raise UserError(f"the model {folder} has no graphs and needs torch: {INSTALL}")
         return True
     if precision != "float32" or not has_graphs(folder):
         return False
-    return str(device) == "cpu" or (str(device) == "auto" and not _has_gpu())
+    if str(device) == "auto" and may_have_gpu("auto"):
+        from captioner.devices import choose_device
+
+        device = choose_device("auto")
+    return str(device) in ("auto", "cpu")
 
 
-def _has_gpu() -> bool:
-    """Whether torch may find a GPU; asked without importing torch where there is no driver."""
-    drivers = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, Windows', AMD's.
-    if sys.platform == "linux" and not any(map(os.path.exists, drivers)):
+def may_have_gpu(device: object) -> bool:
+    """Whether a device may be a GPU; asked of `auto` without importing torch."""
+    if find_spec("torch") is None or str(device) == "cpu":
         return False
-    from captioner.devices import choose_device
-
-    return choose_device("auto").type != "cpu"
+    drivers = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, Windows', AMD's.
+    return str(device) != "auto" or sys.platform != "linux" or any(map(os.path.exists, drivers))
 
 
 @cache

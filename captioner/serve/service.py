@@ -15,17 +15,16 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from captioner.caption.caption import Caption
-from captioner.caption.captioner import Captioner
-from captioner.caption.photos import Captioned, Prepared
+from captioner.caption.photos import Captioned, PhotoCaptioner, Prepared
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.animation import encode_gif
 from captioner.render.page import html_page
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
+from captioner.translate.sentences import SentenceTranslator
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
-from captioner.translate.translator import Translator
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import original_size
 
@@ -106,8 +105,8 @@ class Service:
 
     def __init__(
         self,
-        captioner: Captioner,
-        translators: Mapping[str, Translator] | None = None,
+        captioner: PhotoCaptioner,
+        translators: Mapping[str, SentenceTranslator] | None = None,
         limits: Limits | None = None,
         batch_size: int = 32,
     ) -> None:
