@@ -8,9 +8,11 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from math import prod
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -25,6 +27,7 @@ from captioner.files import (
     remove_temporaries,
     temporary_path,
 )
+from captioner.schema import flat
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
@@ -153,13 +156,18 @@ def has_graphs(folder: Path) -> bool:
 
 def weights_digest(path: Path) -> str | None:
     """The digest that the header of a weights file names."""
+    digest: str | None = _weights_header(path).get("__metadata__", {}).get("sha256")
+    return digest
+
+
+def _weights_header(path: Path) -> Any:
+    """The header of a safetensors file; {} of another file, or none."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(size, LARGEST_CONFIG)))
-        return str(header["__metadata__"]["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+            return json.loads(file.read(min(size, LARGEST_CONFIG)))
+    except (OSError, ValueError):
+        return {}
 
 
 def read_card(folder: Path) -> str:
@@ -168,15 +176,26 @@ def read_card(folder: Path) -> str:
     return read_text(path, "model card", LARGEST_CONFIG) if os.path.isfile(path) else ""
 
 
-def described(
-    folder: Path, facts: Mapping[str, object], sections: Mapping[str, Mapping[str, Any]], card: str
-) -> str:
-    """The model in a folder as text: facts, the fields of each section, the gist of its card."""
-    size = (complete_folder(folder) / WEIGHTS).stat().st_size
+def described(folder: Path, facts: Mapping[str, object]) -> str:
+    """The model in a folder as text: facts, its config with counts of weights, its card's gist."""
+    complete = complete_folder(folder)
+    config = read_json(complete / CONFIG, "model config", LARGEST_CONFIG)
+    counts: Counter[str] = Counter()
+    for name, tensor in _weights_header(complete / WEIGHTS).items():
+        counts[name.partition(".")[0]] += prod(tensor.get("shape", [0]))
+    weights = [complete / name for name in (WEIGHTS, *GRAPHS)]
+    size = sum(path.stat().st_size for path in weights if path.is_file())
+    parts = {name: part for name, part in config.items() if isinstance(part, dict)}
     facts = {"model folder": folder, "weights": f"{size / 1e6:.1f} MB", **facts}
-    lines = [f"{name:<15}{fact}" for name, fact in facts.items()]
-    for title, fields in sections.items():
-        lines += ["", title, *(f"  {name}: {value}" for name, value in fields.items())]
+    facts |= {name.replace("_", " "): config[name] for name in config if name not in parts}
+    width = max(15, 2 + max(map(len, facts)))
+    lines = [f"{name:<{width}}{fact}" for name, fact in facts.items()]
+    for name, part in parts.items():
+        count = f"{counts[name]:,} weights" if counts[name] else ""
+        lines += ["", f"{name:<15}{count}".rstrip()]
+        fields = flat({field: value for field, value in part.items() if value is not None})
+        lines += [f"  {field}: {value}" for field, value in fields.items()]
+    card = read_card(complete)
     return "\n".join([*lines, "", _gist(card, folder)] if card else lines)
 
 

@@ -21,7 +21,6 @@ from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
 from captioner.decoding.options import ORDER, SearchOptions
-from captioner.devices import choose_device
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import read_json, write_json, write_text
 from captioner.memory_limits import check_memory
@@ -31,12 +30,11 @@ from captioner.model_folders import (
     FORMATS,
     WEIGHTS,
     complete_folder,
-    described,
     read_card,
     read_model_config,
     saving,
 )
-from captioner.schema import Config, flat, from_mapping, to_mapping
+from captioner.schema import Config, from_mapping, to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoder_families import encoder_config, make_encoder
@@ -152,18 +150,6 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
     """Write a confidence to the config of the model folder it was fitted for."""
     path = complete_folder(folder) / CONFIG
     write_json(path, {**read_json(path, "model config"), "confidence": to_mapping(confidence)})
-
-
-def describe(captioner: Captioner, folder: Path) -> str:
-    """The model in `folder` as text: its files, device, config and the gist of its card."""
-    facts = {"vocabulary": f"{len(captioner.vocabulary):,} words", "runs on": choose_device()}
-    sections = {}
-    for name, fields in _sections(captioner).items():
-        count = ""
-        if isinstance(part := getattr(captioner, name), nn.Module):
-            count = f"{sum(tensor.numel() for tensor in part.parameters()):,} parameters"
-        sections[f"{name:<15}{count}".rstrip()] = flat(fields)
-    return described(folder, facts, sections, captioner.card)
 
 
 def _sections(captioner: Captioner) -> dict[str, dict[str, Any]]:

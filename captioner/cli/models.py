@@ -13,6 +13,7 @@ from captioner.files import check_writable
 from captioner.model_folders import (
     MODEL,
     complete_folder,
+    described,
     is_address,
     kind_of,
     model_folder,
@@ -177,9 +178,10 @@ def run_info(arguments: argparse.Namespace) -> None:
 
 def _description(folder: Path) -> str:
     """Loads the model of a folder, and describes it."""
-    from captioner.caption.folder import describe, load_model
-    from captioner.translate.translator import describe_translator, load_translator
+    from captioner.models import load, load_translator
 
     if kind_of(folder) == "translator":
-        return describe_translator(load_translator(folder), folder)
-    return describe(load_model(folder), folder)
+        translator = load_translator(folder)
+        sizes = {"source": translator.source, "target": translator.target}
+        return described(folder, {name: f"{len(part):,} tokens" for name, part in sizes.items()})
+    return described(folder, {"vocabulary": f"{len(load(folder).vocabulary):,} words"})

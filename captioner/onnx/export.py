@@ -391,8 +391,9 @@ def _refer_to(weights: StoredWeights, graph: Any) -> None:
         return values.shape, hashlib.sha256(values.tobytes()).digest()
 
     names = {}  # The name of a weight, and whether to transpose.
-    for name, stored in weights.arrays.items():
-        if stored.dtype == np.float16:
+    for name in weights.names():
+        stored = weights.get(name)
+        if stored is not None and stored.dtype == np.float16:
             values = stored.astype(np.float32)
             if values.ndim == 2:
                 names[key(values.T)] = name, True

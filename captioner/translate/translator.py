@@ -20,7 +20,7 @@ from captioner import model_folders
 from captioner.decoding.loop import decode
 from captioner.decoding.options import TranslationSearch
 from captioner.decoding.search import Hypothesis
-from captioner.devices import autocast, choose_device
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.files import write_json, write_text
 from captioner.schema import Config, Count, from_mapping, to_mapping
@@ -213,19 +213,3 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
         capitals=config.capitals,
     )
     return translator.to(device)
-
-
-def describe_translator(translator: Translator, folder: Path) -> str:
-    """Sizes, vocabularies, configuration, search and card's gist of the model in `folder`."""
-    joint = ", joint" if translator.source is translator.target else ""
-    facts = {
-        "source": f"{len(translator.source):,} tokens{joint}",
-        "target": f"{len(translator.target):,} tokens{joint}",
-        "reads": f"{translator.maximum_source_length:,} tokens at most",
-        "runs on": choose_device(),
-        "capitals": translator.capitals,
-        "parameters": f"{sum(tensor.numel() for tensor in translator.model.parameters()):,}",
-    }
-    configs = {**dict(translator.config), "search": translator.search}
-    sections = {name: to_mapping(config) for name, config in configs.items() if config is not None}
-    return model_folders.described(folder, facts, sections, translator.card)

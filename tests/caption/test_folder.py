@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
-from captioner.caption.folder import describe, load_model, save_confidence, save_model
+from captioner.caption.folder import load_model, save_confidence, save_model
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.decoding.constraints import ngram_keys
 from captioner.decoding.options import ORDER
-from captioner.devices import choose_device
 from captioner.errors import UserError
+from captioner.model_folders import described
 from captioner.text.ngrams import PeoplesNgrams
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
@@ -106,13 +106,13 @@ def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_mode
     card = "---\nlicense: mit\n---\n\n# A model\n\nIt sees.\n\n## Data\n\nMany photos.\n"
     (tiny_model / "README.md").write_text(card)
     captioner = load_model(tiny_model)
-    lines = (described := describe(captioner, tiny_model)).splitlines()
+    lines = (text := described(tiny_model, {"vocabulary": "14 words"})).splitlines()
     size = (tiny_model / "model.safetensors").stat().st_size
     assert lines[0] == f"model folder   {tiny_model}"
     assert lines[1] == f"weights        {size / 1e6:.1f} MB"
-    assert lines[2:4] == ["vocabulary     14 words", f"runs on        {choose_device()}"]
-    count = sum(parameter.numel() for parameter in captioner.decoder.parameters())
-    assert {f"decoder        {count:,} parameters", "  hidden_size: 12", "  beam: 3"} <= set(lines)
-    assert "license" not in described
+    assert lines[2:4] == ["vocabulary     14 words", "format         captioner caption model 1"]
+    count = sum(tensor.numel() for tensor in captioner.decoder.state_dict().values())
+    assert {f"decoder        {count:,} weights", "  hidden_size: 12", "  beam: 3"} <= set(lines)
+    assert "license" not in text
     rest = f"(the whole card: {tiny_model / 'README.md'})"
-    assert described.endswith(f"\n\n# A model\n\nIt sees.\n\n{rest}")
+    assert text.endswith(f"\n\n# A model\n\nIt sees.\n\n{rest}")

@@ -74,7 +74,6 @@ def test_captions_maps_and_confidence_are_the_captioners(
     model, graphs = make_calibrated().for_inference(), captioner.load(folder)
     if kind == "saved":
         model = captioner.load(folder, engine="torch")
-        assert max(path.stat().st_size for path in folder.glob("*.onnx")) < 60_000
     assert isinstance(graphs, OnnxCaptioner)
     photos = [photo(seed, (90 + 7 * seed, 80)) for seed in range(12)]
     for options in (
@@ -122,6 +121,8 @@ def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_pa
 @pytest.mark.parametrize("name", LANGUAGES.values())
 def test_the_packaged_translators_write_the_same(name: str) -> None:
     plain = captioner.load_translator(name, engine="torch")
+    folder = ROOT / "captioner/models" / name
+    assert sum(path.stat().st_size for path in folder.glob("*.onnx")) < 300_000
     graphs = captioner.load_translator(name)
     assert isinstance(graphs, OnnxTranslator)
     sentences = [
@@ -214,7 +215,7 @@ def test_other_models_have_no_graphs(tmp_path: Path) -> None:
     transformer.decoder = TransformerDecoder(config, len(transformer.vocabulary))
     with pytest.raises(UserError, match="'transformer' cannot be exported"):
         export_captioner(transformer, tmp_path / "model")
-    save_translator(make_translator("luong"), tmp_path)
+    save_translator(make_translator("dot"), tmp_path)
     with pytest.raises(UserError, match="only Transformers and captioners can be exported"):
         add_graphs(tmp_path)
 
