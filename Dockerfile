@@ -1,7 +1,5 @@
 # The page and its interface; docs/serving.md says how to build and run it.
 FROM python:3.12-slim
-# A further package index, such as PyTorch's own for CPU: without it, torch comes with CUDA.
-ARG PIP_EXTRA_INDEX_URL
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY captioner captioner

@@ -29,6 +29,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def no_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training in this process writes no graphs, which takes ten seconds: tests/onnx does."""
+    monkeypatch.setattr("captioner.cli.train.write_graphs", lambda folder: None)
+
+
 @pytest.fixture
 def tiny_captioner() -> Captioner:
     return make_captioner()

@@ -28,9 +28,10 @@ def test_a_translator_is_found_by_name_or_folder(tiny_model: Path) -> None:
     packaged = captioner.load_translator()
     folder = Path(captioner.__file__).parent / "models" / "english_german"
     found = captioner.load_translator(folder, torch.device("cpu"))
-    assert repr(found).startswith("Translator(Transformer, ")
-    assert found.config == packaged.config
-    assert found.target == packaged.target
+    assert repr(found) == "OnnxTranslator(6,000 source and 6,000 target tokens)"
+    again = captioner.load_translator(folder, engine="torch")
+    assert repr(again).startswith("Translator(Transformer, ")
+    assert found.target.to_json() == packaged.target.to_json()
     with pytest.raises(UserError, match="tpu7"):
         captioner.load(tiny_model, "tpu7")
     with pytest.raises(UserError, match="english_german is a translator, not a captioner"):

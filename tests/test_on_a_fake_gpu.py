@@ -135,8 +135,8 @@ def test_models_work_on_the_gpu_until_the_first_read_of_a_search(
 ) -> None:
     monkeypatch.setattr(torch, "Generator", mock.Mock())  # There is none of a GPU.
     photo = Image.new("RGB", (90, 120))
-    captions = captioner.load("default", precision="float32")
-    translations = captioner.load_translator("english_german", precision="float32")
+    captions = captioner.load("default", engine="torch")
+    translations = captioner.load_translator("english_german", engine="torch")
     with fake_gpu():
         with pytest.raises(AssertionError, match="a value is read"):
             captions.to(DEVICE).caption([photo, photo])

@@ -24,8 +24,8 @@ EDGES = {
     "evaluation": "text vision decoding render caption translate data",
     "runs": "attention text vision decoding render caption translate data training evaluation",
     "serve": "text vision decoding render caption translate",
-    "models": "cpu caption translate",
-    "onnx": "cpu attention text vision decoding render caption",
+    "onnx": "cpu attention text vision decoding render caption translate",
+    "models": "cpu caption translate onnx",
     "cli": "text vision decoding render caption translate data training evaluation runs serve onnx "
     "models",
 }
@@ -65,6 +65,7 @@ def test_the_readme_lists_every_room_and_module() -> None:
 
 LIGHT = ("torch", "numpy", "PIL", "fastapi", "starlette", "uvicorn")
 COMPILERS = ("sympy", "triton", "torch._dynamo", "torch._inductor", "torch.onnx")
+TORCH = "import captioner; captioner"
 UNUSED = ("torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu", "huggingface_hub")
 
 
@@ -74,8 +75,10 @@ UNUSED = ("torchvision", "nltk", "matplotlib", "pycocotools", "sacrebleu", "hugg
         ("import captioner", LIGHT),
         ("from captioner.cli.main import main; main(['--help'])", LIGHT),
         ("from captioner.cli.main import main; main(['serve', '--help'])", LIGHT),
-        (f"import captioner; captioner.load().caption([{str(DEMO_PHOTO)!r}])", COMPILERS + UNUSED),
-        ("import captioner; captioner.load_translator().translate('Hi.')", COMPILERS + UNUSED),
+        (f"import captioner; captioner.load().caption([{str(DEMO_PHOTO)!r}])", ("torch", *UNUSED)),
+        ("import captioner; captioner.load_translator().translate('Hi.')", ("torch", *UNUSED)),
+        (f"{TORCH}.load(engine='torch').caption([{str(DEMO_PHOTO)!r}])", COMPILERS + UNUSED),
+        (f"{TORCH}.load_translator(engine='torch').translate('Hi.')", COMPILERS + UNUSED),
     ],
 )
 def test_what_is_used_brings_nothing_heavy(code: str, heavy: tuple[str, ...]) -> None:

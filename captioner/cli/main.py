@@ -16,6 +16,7 @@ import captioner
 from captioner.cli import caption, evaluate, models, serve, train, translate
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, HelpFormatter
+from captioner.errors import refuse_missing
 from captioner.memory_limits import TorchGuard, address_limit
 
 DESCRIPTION = """\
@@ -40,7 +41,8 @@ class PrintCompletion(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, *__: Any) -> None:
         """Print and exit."""
-        import shtab
+        with refuse_missing("completion needs shtab", "completion"):
+            import shtab
 
         def mark(parser: argparse.ArgumentParser) -> None:
             """Mark files and folders for `shtab`, and show all options to it."""

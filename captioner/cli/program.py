@@ -15,7 +15,7 @@ from types import FrameType
 from captioner.errors import CONTROLS, INSTALL, UserError
 from captioner.memory_limits import is_memory_error, memory_sentence
 
-TRAINING = ("torch", "torchvision", "pycocotools", "nltk", "matplotlib")
+TRAINING = ("torch", "torchvision", "safetensors", "yaml", "pycocotools", "onnx", "onnxscript")
 """Packages of the extra `train`, which captioning and translating do without."""
 
 

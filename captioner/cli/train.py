@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from captioner.cli import shared_options as shared
+from captioner.cli.program import report
 from captioner.errors import UserError
 
 DESCRIPTION = """\
@@ -82,7 +83,17 @@ def run(arguments: argparse.Namespace) -> None:
         changes = [_encoder_change(arguments), "features.folder=null", *changes]
     recipe = read_any_recipe(arguments.config, changes)
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).resolve().stem)
-    train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
+    write_graphs(train_run(recipe, folder, arguments.resume, choose_device(arguments.device)))
+
+
+def write_graphs(folder: Path) -> None:
+    """Write graphs beside a trained model, with which it needs no torch; not all can have them."""
+    from captioner.onnx.export import add_graphs
+
+    try:
+        add_graphs(folder)
+    except UserError as error:
+        report(f"{folder} needs torch: {error}")
 
 
 def run_features(arguments: argparse.Namespace) -> None:

@@ -67,8 +67,13 @@ def add_graphs(folder: Path) -> None:
     model.
     """
     weights = StoredWeights(folder / WEIGHTS)
-    is_translator = kind_of(folder) == "translator"
-    graphs = _of_translator(folder) if is_translator else _of_captioner(load_model(folder))
+    try:
+        if kind_of(folder) == "translator":
+            graphs = _of_translator(folder)
+        else:
+            graphs = _of_captioner(load_model(folder))
+    except torch.onnx.OnnxExporterError as error:
+        raise UserError(f"{folder} cannot be exported: {str(error).splitlines()[0]}") from None
     for name, graph in graphs.items():
         _refer_to(weights, graph.graph)
         _note(graph, WEIGHTS_DIGEST, weights.digest)

@@ -37,7 +37,9 @@ def test_a_cpu_encodes_a_few_photos_at_a_time(
 
 def test_the_packaged_model_in_bfloat16_is_close_to_the_plain_one() -> None:
     plain, photo = load_model(model_folder()), load_image(DEMO_PHOTO)
-    exact, fast = (captioner.load(precision=kind) for kind in ("float32", "bfloat16"))
+    exact, fast = (
+        captioner.load(precision=kind, engine="torch") for kind in ("float32", "bfloat16")
+    )
     expected = plain.annotations([photo])  # (1, L, D)
     torch.testing.assert_close(exact.annotations([photo]), expected, rtol=1e-3, atol=1e-3)
     found = fast.annotations([photo])
@@ -54,7 +56,7 @@ def test_the_packaged_model_in_bfloat16_is_close_to_the_plain_one() -> None:
 def test_the_packaged_translator_in_bfloat16_is_close_to_the_plain_one() -> None:
     sentence = "Two men are playing football in the snow."
     one, other = (
-        captioner.load_translator(precision=precision).translate(sentence)
+        captioner.load_translator(precision=precision, engine="torch").translate(sentence)
         for precision in ("float32", "bfloat16")
     )
     assert one.tokens == other.tokens
