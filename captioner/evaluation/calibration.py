@@ -20,12 +20,7 @@ from PIL import Image
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import (
-    Confidence,
-    fit_weights,
-    fit_word_weights,
-    regressors,
-)
+from captioner.caption.confidence import Confidence, fit_weights, fit_word_weights, regressors
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation.corpus import Corpus

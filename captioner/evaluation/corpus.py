@@ -121,12 +121,7 @@ class Corpus:
         return counted
 
     def _matched(
-        self,
-        order: int,
-        examples: IntArray,
-        ngram: IntArray,
-        sentence: IntArray,
-        number: IntArray,
+        self, order: int, examples: IntArray, ngram: IntArray, sentence: IntArray, number: IntArray
     ) -> Ngrams:
         """Match captions with references, whose entries are those of `Ngrams`."""
         image, of_reference = self.image_of[sentence], self.is_reference[sentence]

@@ -151,8 +151,7 @@ def target_cells(
     if coverage.sum() <= 1e-9:
         return None
     return TargetCells(
-        coverage=np.clip(coverage, 0.0, 1.0),
-        centres=_inside(target, x=centres[0], y=centres[1]),
+        coverage=np.clip(coverage, 0.0, 1.0), centres=_inside(target, x=centres[0], y=centres[1])
     )
 
 
