@@ -25,8 +25,7 @@ from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.score import caption_examples
-from captioner.evaluation.word_kinds import true_words
-from captioner.evaluation.word_precision import word_precision
+from captioner.evaluation.truth import true_words, word_precision
 from captioner.tables import Row, text_table
 from captioner.text.kinds import KINDS, word_kinds
 

@@ -18,16 +18,12 @@ from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
-from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.coco_metrics import DocumentFrequency, bleu, cider_d, rouge_l
 from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.hallucination import chair
 from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
 from captioner.evaluation.results_file import read_results, write_results
-from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
-from captioner.evaluation.word_kinds import words_by_kind
-from captioner.evaluation.word_precision import word_precision
+from captioner.evaluation.truth import chair, word_precision, words_by_kind
 from captioner.evaluation.wording import fluency, text_diversity
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar

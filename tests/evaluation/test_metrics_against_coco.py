@@ -18,10 +18,8 @@ from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.coco_metrics import DocumentFrequency, bleu, cider_d, rouge_l
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.score import evaluate_captions
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from captioner.data.instances import Synonyms
-from captioner.evaluation.cider import DocumentFrequency
+from captioner.evaluation.coco_metrics import DocumentFrequency
 from captioner.evaluation.corpus import Corpus, _sorted
-from captioner.evaluation.hallucination import chair
 from captioner.evaluation.score import evaluate_captions
-from captioner.evaluation.word_precision import content_stems, word_precision
+from captioner.evaluation.truth import chair, content_stems, word_precision
 from captioner.evaluation.wording import fluency, text_diversity
 from captioner.text.ngrams import PeoplesNgrams
 

@@ -13,11 +13,9 @@ from captioner.data.example import Example
 from captioner.data.readers import read_splits
 from captioner.errors import UserError
 from captioner.evaluation import score
-from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import cider_d
+from captioner.evaluation.coco_metrics import bleu, cider_d, rouge_l
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.results_file import read_results, write_results
-from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.score import CaptionScores, Scorer
 from captioner.evaluation.significance import NOTHING
 from captioner.text.tokenizer import tokenize

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from captioner.evaluation import significance
-from captioner.evaluation.bleu import bleu as corpus_bleu
+from captioner.evaluation.coco_metrics import bleu as corpus_bleu
 from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.significance import compare, confidence_intervals
 
