@@ -7,7 +7,6 @@ with a share of 0, so that their captions get a low confidence.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -39,7 +38,7 @@ LEAST_CAPTIONS = 8
 
 
 class Observation(NamedTuple):
-    """A caption, its observed share of content words, and whether each of these is true."""
+    """A caption, its share of content words that a reference has, and which of these are true."""
 
     caption: Caption
     share: float
@@ -103,16 +102,11 @@ def calibrate(
     ]
     groups.append(_observe_nothing(captioner, next(iter(validation.values()))))
     generator = np.random.default_rng(0)
-    first_half, second_half = [], []
-    for group in groups:
-        rows = generator.permutation(len(group))
-        first_half.append([group[row] for row in rows[::2]])
-        second_half.append([group[row] for row in rows[1::2]])
-    of_first = _fit(first_half, unsure_below)
-    of_second = _fit(second_half, unsure_below)
+    shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
+    of_first = _fit([group[::2] for group in shuffled], unsure_below)
+    of_second = _fit([group[1::2] for group in shuffled], unsure_below)
     *splits, nothing = [
-        _reliability([(of_second, first), (of_first, second)])
-        for first, second in zip(first_half, second_half, strict=True)
+        _reliability([(of_second, group[::2]), (of_first, group[1::2])]) for group in shuffled
     ]
     captioner.confidence = _fit(groups, unsure_below)
     return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
@@ -131,7 +125,7 @@ def _observe(
         for caption, each in zip(captions, photos, strict=True)
     ]
     rows = map(Observation, captions, shares, truths)
-    observed = [each for each in rows if not math.isnan(each.share)]
+    observed = [each for each in rows if each.truth]
     if len(observed) < LEAST_CAPTIONS:
         raise UserError(
             f"calibration needs {LEAST_CAPTIONS} captions with a content word, and the model wrote "
@@ -189,35 +183,29 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
     has no content word of a reference.
     """
     seen = list(chain.from_iterable(part for _, part in parts))
-    judged = [
-        caption
-        for fitted, part in parts
-        for caption in fitted.judge([each.caption for each in part])
-    ]
+    judged: list[Caption] = []
+    for fitted, part in parts:
+        judged += fitted.judge([each.caption for each in part])
     scores = np.array([caption.confidence for caption in judged])  # (N,)
     shares = np.array([each.share for each in seen])  # (N,)
     sure = np.array([bool(caption.sure) for caption in judged])  # (N,)
-    rows = np.arange(len(seen))
+    word_judged = chain.from_iterable(caption.word_confidence or () for caption in judged)
+    word_scores = np.array([score for score in word_judged if score is not None])  # (W,)
+    truth = np.array([is_true for each in seen for is_true in each.truth])  # (W,)
+    kinds = np.array([kind for each in judged for kind in word_kinds(each.words) if kind])  # (W,)
+    groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(word_scores), 1)}
+    groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
+    groups["all words"] = np.arange(len(truth))
     return {
-        **_means(scores, shares, rows, "photos"),
+        **_means(scores, shares, np.arange(len(seen)), "photos"),
         "fifths": [_means(scores, shares, fifth, "photos") for fifth in _fifths(scores)],
-        "words": _word_reliability(judged, [is_true for each in seen for is_true in each.truth]),
+        "words": {
+            name: _means(word_scores, truth, rows, "words")
+            for name, rows in groups.items()
+            if len(rows)
+        },
         "unsure": float((~sure).mean()),
         "sure_without": float((sure & (shares == 0)).mean()),
-    }
-
-
-def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> dict[str, Any]:
-    """Confidences of content words held against their truth: fifths of the words, kinds, all."""
-    kinds = np.array([kind for each in captions for kind in word_kinds(each.words) if kind])
-    judged = chain.from_iterable(each.word_confidence or () for each in captions)
-    scores = np.array([score for score in judged if score is not None])  # (W,)
-    groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(scores), 1)}
-    groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
-    groups["all words"] = np.arange(len(scores))
-    is_true = np.array(truth)
-    return {
-        name: _means(scores, is_true, rows, "words") for name, rows in groups.items() if len(rows)
     }
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +43,8 @@ class CaptionScores:
     image_ids: names. corpus: of the captions and their references.
     metrics: in the order of `METRICS`.
     details: by name, in JSON beside the scores. Always the number of `images` and of further ones
-        with references, `references_without_caption`; of BLEU, lengths in words; if asked for,
-        `document_frequency` with its number of `images`, `diversity`, `fluency`, `hallucination`,
-        `words`, `intervals` and `comparison` with their `confidence`, and `exact match`, the share
-        of captions that equal a reference.
+        with references, `references_without_caption`; of BLEU, lengths in words; what a `Scorer`
+        was asked for; `exact match`, the share of captions that equal a reference.
     """
 
     image_ids: Sequence[ImageId]
@@ -84,10 +81,11 @@ class CaptionScores:
         few, comparison = found.pop("too_few_images", False), found.pop("comparison", None)
         intervals, confidence = found.pop("intervals", {}), found.pop("confidence", None)
         if intervals:
+            found["in brackets"] = confidence
             about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
-            found["in brackets"], intervals = confidence, {**intervals, "in brackets": about}
+            intervals = {**intervals, "in brackets": about}
         sections = [found.pop(n) for n in ("diversity", "fluency", "hallucination") if n in found]
-        by_kind = found.pop("words", {})
+        by_kind = found.pop("words", None)
         parts = [figures_table(found, intervals), *map(figures_table, sections)]
         if by_kind:
             head: Row = ("content words", *by_kind["all"])
@@ -113,13 +111,10 @@ def evaluate_captions(
     metrics: Sequence[str] = DEFAULT_METRICS,
     images: Sequence[ImageId] | None = None,
 ) -> CaptionScores:
-    """Score one caption an image against the image's references.
+    """Score one caption an image, which may be empty, against the image's references, in order.
 
-    hypotheses, references: in the same order of images. A caption may be empty; an image has at
-        least one reference.
     document_frequency: of CIDEr-D; by default counted over the references of these images.
-    metrics: some of `METRICS`.
-    images: names, by default numbers from 0.
+    metrics: some of `METRICS`. images: names, by default numbers from 0.
     """
     check_metrics(metrics)
     if not len(hypotheses) == len(references) > 0:
@@ -134,15 +129,9 @@ def evaluate_captions(
             raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
     truth = (map(tokenize_unsplit, of_image) for of_image in references)
     corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
-    by_name: dict[str, Callable[[Corpus], Metric]] = {
-        "BLEU": bleu,
-        "ROUGE-L": rouge_l,
-        "CIDEr-D": partial(cider_d, document_frequency=document_frequency),
-        "word-precision": word_precision,
-        "METEOR": meteor,
-        "SPICE": spice,
-    }
-    found = [score(corpus) for name, score in by_name.items() if name in metrics]
+    cider = partial(cider_d, document_frequency=document_frequency)
+    scorers = (bleu, rouge_l, cider, word_precision, meteor, spice)
+    found = [score(corpus) for name, score in zip(METRICS, scorers, strict=True) if name in metrics]
     details: dict[str, Any] = {}
     for metric in found:
         details |= metric.details
@@ -165,13 +154,12 @@ def check_metrics(metrics: Sequence[str]) -> None:
 class Scorer:
     """Scores captions as its fields say.
 
-    metrics: some of `METRICS`.
-    format: of the files of captions; None for each file's own, by its fields.
-    document_frequency: a file of captions in `format`, all splits, over which CIDEr-D counts how
-        rare n-grams are; None counts over the references.
+    document_frequency: a file of captions, all splits, over which CIDEr-D counts how rare n-grams
+        are; None counts over the references.
     confidence: the share of the scores' confidence intervals; None for no intervals.
     against: a results file of another system, to compare with.
-    training: the captions of training, a file in `format`; its split `train`, if it has splits.
+    training: the captions of training; its split `train`, if it has splits.
+    format: of the files of captions; None for each file's own, by its fields.
     instances: files of COCO instances, to find hallucinated things; none skips that.
     synonyms: the word list for them; None for the packaged one.
     fluency: a file of people's captions that the model has not learned from, one a line.
@@ -221,13 +209,12 @@ class Scorer:
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
-            texts = chain.from_iterable(each.captions for each in self.read(self.training, split))
-            training = map(tokenize_unsplit, texts)
+            learned = self.read(self.training, split)
+            training = (tokenize_unsplit(text) for each in learned for text in each.captions)
 
-        def scored(texts: Sequence[str]) -> CaptionScores:
-            return evaluate_captions(texts, references, frequency, self.metrics, list(captions))
-
-        scores = scored(list(captions.values()))
+        options: dict[str, Any] = {"document_frequency": frequency, "metrics": self.metrics}
+        texts, names = list(captions.values()), list(captions)
+        scores = evaluate_captions(texts, references, images=names, **options)
         found, words, truth = scores.details, scores.corpus.captions, scores.corpus.references
         found["diversity"] = text_diversity(words, training)
         if self.people is not None:
@@ -249,7 +236,8 @@ class Scorer:
                     f"only the same images can be compared: {name} and {self.against} differ in "
                     f"{len(differing):,}, image {min(differing)} for one"
                 )
-            theirs = scored([others[str(image)] for image in captions])
+            texts = [others[str(image)] for image in captions]
+            theirs = evaluate_captions(texts, references, **options)
             compared = compare(scores.metrics, theirs.metrics, confidence)
             by_name = {score: each._asdict() for score, each in compared.items()}
             found["comparison"] = {"first": name, "second": str(self.against), "scores": by_name}
@@ -272,9 +260,7 @@ def score_results(
 ) -> CaptionScores:
     """Score captions in COCO's result format, or of `captioner caption`, against references.
 
-    Scores the images of the results only, as the COCO evaluation does. An image that is not named
-    as in the references has those of its file name, if it is the only one.
-
+    Scores the images of the results only, as the COCO evaluation does; see `read_results`.
     references: as the reader of the scorer's `format` takes its annotations, of the split `split`.
     """
     scorer = scorer or Scorer()

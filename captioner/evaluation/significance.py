@@ -4,8 +4,6 @@
   Jackknife*): images are drawn with replacement, as many as there are.
 - Paired bootstrap (Koehn 2004, *Statistical Significance Tests for Machine Translation
   Evaluation*, section 4): both systems are scored on the same drawn images.
-
-Corpus scores that are not means, such as BLEU, are recomputed from the sums of their terms.
 """
 
 from __future__ import annotations
@@ -80,14 +78,14 @@ def compare(
     for one, other in zip(first, second, strict=True):
         theirs = _resampled(other)
         for name, ours in _resampled(one).items():
-            pair = ours, theirs[name]
-            counted = [np.where(np.abs(scores) < NOTHING, 0.0, scores) for scores in pair]
-            differences = counted[0] - counted[1]  # (1 + R,)
+            pair = np.stack((ours, theirs[name]))  # (2, 1 + R)
+            counted = np.where(np.abs(pair) < NOTHING, 0.0, pair)
+            differences = counted[0] - counted[1]
             drawn = differences[1:]
             not_better = min(np.sum(drawn <= _TIE), np.sum(drawn >= -_TIE))
             found[name] = Comparison(
-                first=float(ours[0]),
-                second=float(theirs[name][0]),
+                first=float(pair[0, 0]),
+                second=float(pair[1, 0]),
                 difference=float(differences[0]),
                 interval=_interval(drawn, confidence),
                 p_bootstrap=min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),

@@ -28,7 +28,9 @@ class TranslationScores:
     scores: by name, `BLEU` and `chrF` of sacrebleu, 0 to 100; `brevity_penalty`, 0 to 1, part of
         BLEU; `exact match`, the share of translations that equal their reference.
     signatures: sacrebleu's record of how `BLEU` and `chrF` were computed.
-    lengths: as from `bleu_by_length`; empty without sources.
+    lengths: BLEU by length of the source, as in Bahdanau et al. 2014, figure 2, for each bucket
+        that has sentences: `words` has its first and its last length, between white space; `BLEU`
+        and `brevity_penalty` are those of its `sentences` as a corpus. Empty without sources.
     shortened: by line, from 1, the translations of too long sources, and those cut at the maximum.
     """
 
@@ -41,9 +43,11 @@ class TranslationScores:
     def to_dict(self) -> dict[str, Any]:
         """The scores with their circumstances, for JSON."""
         plain = {"sentences": self.sentences, **self.scores, "signatures": self.signatures}
-        truncated = sum(each.truncated > 0 for each in self.shortened.values())
-        cut = sum(each.cut for each in self.shortened.values())
-        more = {"lengths": self.lengths, "truncated": truncated, "cut": cut}
+        more = {
+            "lengths": self.lengths,
+            "truncated": sum(each.truncated > 0 for each in self.shortened.values()),
+            "cut": sum(each.cut for each in self.shortened.values()),
+        }
         return plain | {name: value for name, value in more.items() if value}
 
     def table(self) -> str:
@@ -82,29 +86,15 @@ def evaluate_translations(
         "exact match": same / len(references),
     }
     signatures = {"BLEU": str(bleu.get_signature()), "chrF": str(chrf.get_signature())}
-    lengths = bleu_by_length(translations, references, sources, bleu) if sources else []
-    return TranslationScores(len(references), scores, signatures, lengths)
-
-
-def bleu_by_length(
-    translations: Sequence[str], references: Sequence[str], sources: Sequence[str], bleu: Any
-) -> list[dict[str, Any]]:
-    """BLEU by length of the source, by name, for each bucket that has sentences.
-
-    As in Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6. bleu: of sacrebleu.
-
-    words: the first and the last length, between white space, whatever the model's tokens.
-    sentences: their number. BLEU, brevity_penalty: of them as a corpus; noisy for few sentences.
-    """
     pairs: defaultdict[int, list[list[str]]] = defaultdict(list)
-    for source, *pair in zip(sources, translations, references, strict=True):
+    for source, *pair in zip(sources, translations, references, strict=bool(sources)):
         pairs[max(0, len(source.split()) - 1) // WIDTH].append(pair)
-    buckets = []
+    lengths = []
     for number, own in sorted(pairs.items()):
         score = bleu.corpus_score([one for one, _ in own], [[other for _, other in own]])
         bucket = {"words": [number * WIDTH + 1, (number + 1) * WIDTH], "sentences": len(own)}
-        buckets.append({**bucket, "BLEU": float(score.score), "brevity_penalty": float(score.bp)})
-    return buckets
+        lengths.append({**bucket, "BLEU": float(score.score), "brevity_penalty": float(score.bp)})
+    return TranslationScores(len(references), scores, signatures, lengths)
 
 
 def sacrebleu_metrics() -> Any:
