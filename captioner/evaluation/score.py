@@ -130,6 +130,7 @@ def evaluate_captions(
     truth = (map(tokenize_unsplit, of_image) for of_image in references)
     corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
     cider = partial(cider_d, document_frequency=document_frequency)
+    scorers: tuple[Callable[[Corpus], Metric], ...]
     scorers = (bleu, rouge_l, cider, word_precision, meteor, spice)
     found = [score(corpus) for name, score in zip(METRICS, scorers, strict=True) if name in metrics]
     details: dict[str, Any] = {}
