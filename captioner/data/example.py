@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from captioner.vision.shards import ShardMember
 
-ImageId = int | str
-"""COCO's number or text, or a file name."""
-
+ImageId = int | str  # COCO's number or text, or a file name.
 OnProblem = Literal["refuse", "skip"]
 """Refuse the whole source, or skip the records with a problem."""
 

@@ -17,7 +17,6 @@ _BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "ei
 _TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 _BELOW_TWENTY = (*_BELOW_TEN, "ten", "eleven", "twelve", *_TEENS)
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-
 LARGEST = 999_999
 
 

@@ -29,15 +29,12 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "black": (30, 30, 30),
 }
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "cross")
-
 GAP = 0.04  # Smallest distance between the boxes of two objects, as a share of the side.
 MARGIN = 0.12  # How much larger the distance must be that decides which relation is named.
 TILT = 10.0  # Largest rotation of an object in degrees, either way.
 UNSEEN_SEED = 1_000_003  # Of pictures to evaluate on, which no training set has.
-
 _SUPERSAMPLING = 4  # antialiasing
 _ATTEMPTS = 10_000  # random layouts tried before giving up
-
 Points = NDArray[np.float64]  # (N, 2): x to the right, y down.
 
 

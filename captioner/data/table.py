@@ -32,7 +32,6 @@ _TEXTS = (".txt", ".caption")
 
 # The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them.
 _METADATA = ("metadata.jsonl", "metadata.csv")
-
 _BY_CAPTIONER = {"log_probability", "model"}  # Columns of captioner's own captions.
 
 # The names of each column, in any case; the first that a table has is taken.

@@ -31,10 +31,8 @@ _DESCRIBING = (
 )
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-
 _NO_TEXT = (_LANGUAGE, f"{_RDF}parseType", f"{_RDF}about")
 _BESIDE_ITEMS = ".//text()[not(ancestor::rdf:li)][normalize-space()]"
-
 _EMPTY = b"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
 <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>"""
 

@@ -28,13 +28,9 @@ from captioner.evaluation.truth import true_words, word_precision
 from captioner.tables import Row, text_table
 from captioner.text.kinds import KINDS, word_kinds
 
-NOTHING_SHARE = 0.02
-"""Weight of all pictures of nothing, as a share of that of all photos."""
-
+NOTHING_SHARE = 0.02  # Weight of all pictures of nothing, as a share of that of all photos.
 NOTHING_PICTURES = 16
-
-LEAST_CAPTIONS = 8
-"""Fewest captions of a split that a confidence is fitted to."""
+LEAST_CAPTIONS = 8  # Fewest captions of a split that a confidence is fitted to.
 
 
 class Observation(NamedTuple):

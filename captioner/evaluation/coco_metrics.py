@@ -16,10 +16,8 @@ from captioner.evaluation.corpus import MAXIMUM_ORDER, Corpus, FloatArray, IntAr
 # The COCO evaluation adds these to avoid dividing by zero and a BLEU of exactly 0.
 _ADDED_ABOVE = 1e-15
 _ADDED_BELOW = 1e-9
-
 _BETA = 1.2  # ROUGE-L's weight of recall over precision.
 _CHUNK = 4096  # References compared at once for ROUGE-L; their arrays fit in a processor's cache.
-
 _SIGMA = 6.0  # Words; the width of CIDEr-D's Gaussian penalty on a difference in length.
 
 

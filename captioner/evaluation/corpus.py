@@ -11,14 +11,10 @@ from itertools import chain, count
 import numpy as np
 from numpy.typing import NDArray
 
-Tokens = Sequence[str]
-"""A tokenised caption."""
-
+Tokens = Sequence[str]  # A tokenised caption.
 IntArray = NDArray[np.integer]
 FloatArray = NDArray[np.float64]
-
-MAXIMUM_ORDER = 4
-"""The longest n-gram that BLEU and CIDEr count."""
+MAXIMUM_ORDER = 4  # The longest n-gram that BLEU and CIDEr count.
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,7 @@ LEAST_DIVERGENCE = 0.02
 Measured: untrained models have at most 0.001, trained ones 0.06 (after one or two epochs) to 0.34.
 """
 
-_TIE = 1e-6
-"""Two weights this close, as a share of the larger, are the same: the maps are float32."""
-
+_TIE = 1e-6  # Two weights this close, as a share of the larger, are the same: the maps are float32.
 Floats = NDArray[np.float64]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -130,9 +130,10 @@ def evaluate_captions(
     truth = (map(tokenize_unsplit, of_image) for of_image in references)
     corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
     cider = partial(cider_d, document_frequency=document_frequency)
-    scorers: tuple[Callable[[Corpus], Metric], ...]
-    scorers = (bleu, rouge_l, cider, word_precision, meteor, spice)
-    found = [score(corpus) for name, score in zip(METRICS, scorers, strict=True) if name in metrics]
+    scorers: dict[str, Callable[[Corpus], Metric]] = dict(
+        zip(METRICS, (bleu, rouge_l, cider, word_precision, meteor, spice), strict=True)
+    )
+    found = [score(corpus) for name, score in scorers.items() if name in metrics]
     details: dict[str, Any] = {}
     for metric in found:
         details |= metric.details

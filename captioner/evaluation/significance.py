@@ -17,9 +17,7 @@ from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.corpus import FloatArray, Metric
 
-RESAMPLES = 1000
-"""Times that the images are drawn, by the same chance every time."""
-
+RESAMPLES = 1000  # Times that the images are drawn, by the same chance every time.
 NOTHING = 2e-4
 """A comparison counts scores below this as 0.
 
@@ -34,9 +32,7 @@ With fewer the intervals are too narrow and p too small: if one system is better
 an exact test gives p = 2 / 2^n, the paired bootstrap 0.
 """
 
-_TIE = 1e-12
-"""Differences this close are equal up to rounding."""
-
+_TIE = 1e-12  # Differences this close are equal up to rounding.
 Interval = tuple[float, float]
 
 

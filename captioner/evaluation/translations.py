@@ -17,8 +17,7 @@ from captioner.tables import Row, figures_table, text_table
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
-WIDTH = 5
-"""Lengths in a bucket; the first one holds 0 too."""
+WIDTH = 5  # Lengths in a bucket; the first one holds 0 too.
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,6 @@ def word_list(name: str) -> frozenset[str]:
 
 
 _FUNCTION_WORDS = {language: word_list(language) for language in ("en", "de", "fr")}
-
 FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 """English function words, tokenised as by `tokenize`; all others are content words."""
 
@@ -99,9 +98,7 @@ def unescape_entities(text: str) -> str:
     return re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), text)
 
 
-Capitals = Literal["keep", "lines", "titles"]
-"""Which lines `as_sentence` rewrites."""
-
+Capitals = Literal["keep", "lines", "titles"]  # Which lines `as_sentence` rewrites.
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 

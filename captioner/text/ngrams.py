@@ -19,7 +19,6 @@ RARE_SHARE = 0.02
 """A preposition is a slip in less than this share of an article and noun's: "in the beach"."""
 _ARTICLES = ("a", "an", "the")
 _QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "dozen"}
-
 Ngram = tuple[str, ...]
 
 

@@ -164,7 +164,12 @@ def outlined(segmentation: Any) -> str:
                 *({"size": [8, 6], "counts": [48]}, {"counts": [48]}),
             )
         ),
-        ("instances", "i.json", outlined({"size": [6, 8], "counts": "5"}), "no runs that add up"),
+        (
+            "instances",
+            "i.json",
+            outlined({"size": [6, 8], "counts": "5"}),
+            "nor run lengths that",
+        ),
         ("synonyms", "s.txt", "dog puppy", "line 1 is not a category, a colon and phrases"),
         ("synonyms", "s.txt", "# nothing\n: puppy", "line 2 is not a category, a colon"),
         ("synonyms", "s.txt", "dog: pet\n-: Pet", "line 2: 'pet' is listed a second time"),

@@ -138,12 +138,11 @@ def test_several_files_are_one(tmp_path: Path) -> None:
 
 
 def test_runs_go_down_the_columns_and_begin_outside() -> None:
-    mask = decode_run_lengths([1, 2, 3], 2, 3, "it")
+    mask = decode_run_lengths([1, 2, 3], 2, 3)
+    assert mask is not None
     assert mask.tolist() == [[False, True, False], [True, False, False]]
-    assert decode_run_lengths([0, 6], 2, 3, "it").all()
     for damaged in (None, [3, -1, 4], [2.5, 3.5], [2, 3], [2**40], "", "5 5", "ooooo", "23"):
-        with pytest.raises(UserError, match="it has no runs that add up to the 6 pixels of its"):
-            decode_run_lengths(damaged, 2, 3, "it")
+        assert decode_run_lengths(damaged, 2, 3) is None
 
 
 @given(
@@ -153,8 +152,5 @@ def test_runs_go_down_the_columns_and_begin_outside() -> None:
     st.integers(1, 4),
 )
 def test_any_counts_are_decoded_or_refused(counts: object, height: int, width: int) -> None:
-    try:
-        mask = decode_run_lengths(counts, height, width, "it")
-    except UserError:
-        return
-    assert mask.shape == (height, width)
+    mask = decode_run_lengths(counts, height, width)
+    assert mask is None or mask.shape == (height, width)
