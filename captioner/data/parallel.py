@@ -48,7 +48,7 @@ def read_parallel(
 
 
 def read_rows(*files: str | Path) -> list[tuple[str, ...]]:
-    """The lines of files, stripped, which are translations of each other: as many in each."""
+    """The lines of files, stripped, as many in each, which are translations of each other."""
     columns = [[line.strip() for line in read_lines(file)] for file in files]
     for file, column in zip(files, columns, strict=True):
         if len(column) != len(columns[0]):
@@ -82,10 +82,7 @@ def text_bytes(path: str | Path) -> bytes:
 
 
 def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[SentencePair]:
-    """A toy language pair, learned in seconds: "four thousand and seven" and "4 0 0 7".
-
-    Words and digits do not match one to one. The numbers are different, from 0 to `largest`.
-    """
+    """A toy language pair: different numbers, "four thousand and seven" and "4 0 0 7"."""
     numbers = random.Random(seed).sample(range(largest + 1), count)
     return [
         SentencePair(number_in_words(number), " ".join(str(number)), line)

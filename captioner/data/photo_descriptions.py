@@ -59,10 +59,7 @@ def _described(
 
 
 def _read_inside(photo: Path) -> tuple[bytes | None, list[str]]:
-    """The XMP packet in a photo, and its texts in IPTC, EXIF and PNG; what is damaged is left out.
-
-    The reader of its pixels names damage.
-    """
+    """The XMP packet in a photo, and its texts in IPTC, EXIF and PNG; damage is left out."""
     block, texts = None, []
     with suppress(Exception), opened(photo) as image:
         xmp = image.info.get("xmp")

@@ -75,7 +75,7 @@ def read_splits(
 
     format: None for that of `format_of`, else coco. images: the folder of the photos; by default
         that of the annotations. check_files: whether the photos must exist.
-    splits: None for all; `train` and `val` of a source without splits are drawn.
+    splits: as for `Collector.examples`.
     """
     file = Path(annotations)
     own_folder = file if os.path.isdir(file) else file.parent
@@ -171,8 +171,8 @@ class _SplitFile(Records):
 def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
     """Read Karpathy's splits, a JSON file: train, val, test and, for COCO, restval.
 
-    "train" includes restval, the rest of COCO's validation set, unless that is asked for: 113,287
-    photos with it, 82,783 without. `image_id` is COCO's id, else the file name.
+    "train" includes restval, the rest of COCO's validation set, unless that is asked for.
+    `image_id` is COCO's id, else the file name.
     """
     where = collector.problems.source = f"split file {annotations}"
     document = from_mapping(_SplitFile, read_json(annotations, "split file"), where)
@@ -194,8 +194,6 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
 
     splits: a file with one image name a line; or train, val or test, with the list beside the token
         file (`Flickr_8k.trainImages.txt` or `train.txt`); None: every image.
-
-    Flickr8k's has captions of `2258277193_586949ec62.jpg.1`, which does not exist, in no split.
     """
     problems = collector.problems
     problems.source = f"token file {annotations}"

@@ -216,7 +216,7 @@ def _outline(shape: str, angle: float, size: float) -> Points:
 
 
 def _background(random: np.random.Generator, size: int) -> Image.Image:
-    """A pale canvas whose brightness and tint change a little from one side to the other."""
+    """A pale canvas whose brightness and tint change a little across it."""
     ends = random.uniform(222, 246) + random.uniform(-9, 9, size=(2, 3))  # (end, channel)
     angle = random.uniform(0, 2 * math.pi)
     y, x = np.mgrid[0:size, 0:size] / size - 0.5

@@ -55,10 +55,8 @@ def read_table(
 ) -> None:
     """Read a table, a folder (see `_of_folder`) or a pattern of shards (see `read_shards`).
 
-    annotations: `text_records` says which files. `_COLUMNS` has the names of the columns. A caption
-        may be a list of them. Photos may lie in one folder below `images`, and lack their suffix.
-
-    `image_id` is the path in the table, with slashes for backslashes, or `ShardMember.image_id`.
+    annotations: `text_records` says which files. A caption may be a list of them. Photos may lie in
+        one folder below `images`, and lack their suffix.
     """
     problems = collector.problems
     kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
@@ -168,7 +166,6 @@ def _tables_of(folder: Path, photos: Sequence[Path]) -> list[Path]:
 
 
 def _text_beside(photo: Path) -> tuple[Path, list[str]]:
-    """The text beside a photo, and its lines that are not empty."""
     for suffix in _TEXTS:
         for text in (photo.with_suffix(suffix), photo.with_name(photo.name + suffix)):
             if os.path.isfile(text) and (lines := numbered_lines(read_text(text))):

@@ -1,8 +1,8 @@
 """Calibrates a model's confidence on its own captions and measures it by cross-fitting.
 
-Each half of the validation photos is judged by a confidence fitted to the other half; the one that
-is kept is fitted to all. So are pictures of nothing, validation photos with their pixels shuffled,
-with a share of 0, so that their captions get a low confidence.
+Each half of the validation photos is judged by a confidence fitted to the other half. So are
+pictures of nothing, photos with their pixels shuffled, with a share of 0: their captions get a low
+confidence.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ Observed = list[Observation]
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """How reliable a confidence is on each validation split, by name, as from `_reliability`.
-
-    nothing_unsure: the share of pictures of nothing that are unsure.
-    """
+    """How reliable a confidence is by split, and how many pictures of nothing are unsure."""
 
     splits: dict[str, dict[str, Any]]
     nothing_unsure: float
@@ -173,10 +170,10 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
 def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]:
     """Confidences held against the observed share of content words, by name.
 
-    expected, observed: means over all photos. fifths: the same of a fifth of the photos, by
-    confidence, the lowest first. words: of the content words by fifths, kinds and all. unsure:
-    share of photos whose caption is unsure. sure_without: share of photos whose caption is sure and
-    has no content word of a reference.
+    expected, observed: means over all photos. fifths: the same of a fifth of the photos, the least
+    confident first. words: of the content words by fifths, kinds and all. unsure: share of photos
+    whose caption is unsure. sure_without: of those with a sure caption that has no content word of
+    a reference.
     """
     seen = list(chain.from_iterable(part for _, part in parts))
     judged: list[Caption] = []
@@ -206,7 +203,6 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
 
 
 def _fifths(scores: NDArray[Any]) -> list[NDArray[Any]]:
-    """The places of each fifth of the scores (N,), the lowest first."""
     return np.array_split(scores.argsort(kind="stable"), 5)
 
 

@@ -24,7 +24,6 @@ class Metric:
     per_image: (I,), or (I, M): each image's own first score, or scores; NaN where it has none.
     terms: (I, C), what each image adds to the sum; (I, 0) for scores that cannot be resampled.
     of_totals: sums (..., C) over I images -> scores (..., M).
-    details: more of all captions together, by name.
     """
 
     names: tuple[str, ...]
@@ -50,7 +49,6 @@ class Corpus:
 
     S sentences, each image's caption before its references, with W words in all.
 
-    captions, references: their words, image by image.
     vocabulary: the V different words. A word may have white space in it ("22 3/4"): it is one word
         to ROUGE-L, and several in `split`, which the other metrics of the COCO evaluation take.
     words: (W,) the number in the vocabulary of every word of every sentence.
@@ -137,10 +135,8 @@ class Ngrams:
     """The n-grams of one length, G different ones, by sentence: E entries above 0.
 
     sentence, ngram: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
-    number: (E,) how often the sentence has the n-gram. in_caption: (E,) how often its image's
-        caption has it.
-    matches: (I,) the n-grams of each caption that a reference has; one counts at most as often as
-        any one reference has it.
+    number, in_caption: (E,) how often the sentence, and its image's caption, has the n-gram.
+    matches: (I,) n-grams of the caption, each at most as often as one reference has it.
     images: (G,) the number of images in whose references the n-gram occurs.
     examples: (G,) a place in `Corpus.words` at which it begins.
     """

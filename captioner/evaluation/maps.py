@@ -96,11 +96,7 @@ def centre_prior(rows: int, columns: int) -> Floats:
 
 
 class TargetCells(NamedTuple):
-    """A target on the grid of a map, (rows, columns).
-
-    coverage: the share of each cell's area, 0 to 1, that lies in the target.
-    centres: whether the cell's centre does.
-    """
+    """A target on the cells of a map: the share of each in it, and whether its centre is."""
 
     coverage: Floats
     centres: NDArray[np.bool_]

@@ -61,10 +61,7 @@ class CaptionScores:
         return scores
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row an image, in order: `image_id`, `caption`, and the scores by name.
-
-        None stands for the word precision of a caption without content words.
-        """
+        """A row an image, in order: `image_id`, `caption`, and the scores by name; None for NaN."""
         columns: dict[str, Any] = {"image_id": self.image_ids, "caption": self.captions}
         for metric in self.metrics:
             for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
@@ -200,10 +197,7 @@ class Scorer:
         name: str,
         images: Sequence[Example] = (),
     ) -> CaptionScores:
-        """Score captions, by image, against the references of each.
-
-        name: of their system. images: those of `against`, where it names files.
-        """
+        """Score captions of the system `name`. images: those of `against`, where it names files."""
         frequency, training = None, None
         if self.document_frequency is not None:
             counted = self.read(self.document_frequency, None)
@@ -294,8 +288,7 @@ def score_model(
 ) -> CaptionScores:
     """Caption photos by free-running search and score the captions.
 
-    results: a file for the captions, written before they are scored, and with the captions so far
-        if an error ends the work early.
+    results: a file for the captions, also those before an error.
     exact: report the share of captions that equal one of the photo's.
     options: of `caption_examples`.
     """
@@ -323,9 +316,8 @@ def caption_examples(
     left_out: dict[str, str] | None = None,
     shown_as: str = "captioning",
 ) -> Iterator[tuple[Example, Caption]]:
-    """Yield photos and their best captions, in order.
+    """Yield photos and their best captions, in order. search: by default the captioner's own.
 
-    search: by default the captioner's own. shown_as: the name of the progress bar.
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
     options = (search or captioner.search).replace(n_best=1)

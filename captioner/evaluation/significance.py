@@ -39,8 +39,7 @@ Interval = tuple[float, float]
 class Comparison(NamedTuple):
     """Two systems, scored on the same images by one metric.
 
-    difference: first less second, where scores below `NOTHING` count as 0.
-    interval: of the difference, by the paired bootstrap.
+    difference: first less second, with its interval by the paired bootstrap.
     p_bootstrap: two-sided: twice Koehn's share of the resamples in which the better system is not
         better, with one added to the count and to the number of resamples; at most 1.
     """
@@ -66,10 +65,7 @@ def confidence_intervals(
 def compare(
     first: Sequence[Metric], second: Sequence[Metric], confidence: float = CONFIDENCE
 ) -> dict[str, Comparison]:
-    """Compare two systems by every score, by name.
-
-    first, second: the same metrics of the same images, in the same order.
-    """
+    """Compare two systems by every score, by name, of the same metrics and images."""
     found = {}
     for one, other in zip(first, second, strict=True):
         theirs = _resampled(other)

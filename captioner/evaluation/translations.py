@@ -27,9 +27,8 @@ class TranslationScores:
     scores: by name, `BLEU` and `chrF` of sacrebleu, 0 to 100; `brevity_penalty`, 0 to 1, part of
         BLEU; `exact match`, the share of translations that equal their reference.
     signatures: sacrebleu's record of how `BLEU` and `chrF` were computed.
-    lengths: BLEU by length of the source, as in Bahdanau et al. 2014, figure 2, for each bucket
-        that has sentences: `words` has its first and its last length, between white space; `BLEU`
-        and `brevity_penalty` are those of its `sentences` as a corpus. Empty without sources.
+    lengths: for each bucket of lengths of sources with sentences, its first and last length in
+        words and the BLEU of its sentences as a corpus, as in Bahdanau et al. 2014, figure 2.
     shortened: by line, from 1, the translations of too long sources, and those cut at the maximum.
     """
 
@@ -110,10 +109,9 @@ def score_hypotheses(
     lower_case: bool = False,
     problems: Problems | None = None,
 ) -> TranslationScores:
-    """Score the lines of a file against those of another.
+    """Score the lines of a file against those of another; .gz is unpacked.
 
-    source: the text that was translated, for BLEU by its length. Files that end in .gz are
-        unpacked. A translation or a source may be empty; a reference may not.
+    source: the text that was translated, for BLEU by its length.
     problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
     files = [references, hypotheses, *([] if source is None else [source])]
@@ -130,10 +128,7 @@ def score_translator(
     lower_case: bool = False,
     problems: Problems | None = None,
 ) -> TranslationScores:
-    """Translate the lines of a file and score them against those of another.
-
-    search: by default the model's own options. problems: as for `score_hypotheses`.
-    """
+    """Translate the lines of a file and score them; see `score_hypotheses`."""
     sacrebleu_metrics()  # Fails before the long translation if sacrebleu is missing.
     rows = _read_rows([references, source], problems)
     wanted, sources = zip(*rows.values(), strict=True)

@@ -128,18 +128,16 @@ def chair(
 
     Rohrbach et al. 2018, *Object Hallucination in Image Captioning*, section 2.1.
 
-    captions, references, categories: of each image a caption, captions by people and the annotated
-        categories. In the image are these and those that its references name.
-    synonyms: the words for each category.
+    categories: of each image, the annotated ones. In the image are these and those that its
+        references name, by the words of `synonyms`.
     known: the categories that count, as `CocoInstances.known_categories`: one that could not be
         annotated would always count as hallucinated, and one without words is never named.
 
     By name, fractions of one with their counts; a thing counts once a caption:
     CHAIR-i: equation 1, the share of named things that are not there. CHAIR-s: equation 2, the
     share of captions that name such a thing. recall: the share of the things in the photos that
-    captions name; captions that name little have a low CHAIR and a low recall. None of no things.
-    most_hallucinated: captions that hallucinate each category, the most frequent first.
-    dropped_categories: those of the word list that the annotations lack, in its order.
+    captions name. None of no things. most_hallucinated: captions that hallucinate each category.
+    dropped_categories: those of the word list that the annotations lack.
     """
 
     def named(words: Tokens) -> frozenset[str]:

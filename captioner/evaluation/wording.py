@@ -1,8 +1,7 @@
 """How varied captions are, and whether they are sentences as people write them.
 
-Devlin et al. 2015, *Language Models for Image Captioning: The Quirks and What Works*, section 4
-(captions that are unique, and captions seen in training); Shetty et al. 2017, *Speaking the Same
-Language*, section 5 (the vocabulary that captions use).
+Devlin et al. 2015, *Language Models for Image Captioning*, section 4 (unique captions, and captions
+seen in training); Shetty et al. 2017, *Speaking the Same Language*, section 5 (the vocabulary).
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ def text_diversity(
 ) -> dict[str, float]:
     """How varied C tokenised captions are, by name; shares are fractions of one.
 
-    captions: one or more, which may be empty.
     training: the tokenised captions that the model learned from.
 
     distinct_captions: different captions, word for word. seen_in_training: the share of captions
@@ -50,7 +48,6 @@ def text_diversity(
 
 
 def _repeats(words: tuple[str, ...], length: int) -> bool:
-    """Whether an n-gram of this length occurs twice, which may overlap."""
     ngrams = list(zip(*(words[start:] for start in range(length)), strict=False))
     return len(set(ngrams)) < len(ngrams)
 
@@ -58,16 +55,15 @@ def _repeats(words: tuple[str, ...], length: int) -> bool:
 def fluency(
     captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]], people: PeoplesNgrams
 ) -> dict[str, float]:
-    """How fluent captions are, and people's captions of the same photos, by name.
+    """How fluent captions are, and people's captions of the same photos, the ceiling, by name.
 
-    people: of captions that the model has not learned from.
-    captions, references: tokenised, one or more. A reference that is itself in `people` does not
-    vouch for its own n-grams, but the trigram model has seen it.
+    people: of captions that the model has not learned from. A reference that is itself in `people`
+        does not vouch for its own n-grams, but the trigram model has seen it.
 
     fluent: the share of captions all of whose bigrams and trigrams people wrote. log_probability:
     the mean of `PeoplesNgrams.log_probability` over captions, in nats a word. misplaced_articles:
-    the share of captions with "a" before a plural or a mass noun. people_fluent and so on: the same
-    of the references, the ceiling.
+    the share of captions with "a" before a plural or a mass noun. people_fluent and so on: of
+    references.
     """
 
     def scores(sentences: Sequence[Tokens], leave_out: bool) -> dict[str, float]:

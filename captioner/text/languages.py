@@ -83,8 +83,7 @@ def is_valid_unicode(text: str) -> bool:
 def plain_text(text: str, case: str = "keep") -> str:
     """Text in Unicode's NFC with single spaces, none at the ends. case: only `lower` changes it.
 
-    The subword space mark and control characters become spaces, the word joiner a square, and lone
-    surrogates the replacement character.
+    The subword space mark and control characters become spaces, the word joiner a square.
     """
     valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if case == "lower":
@@ -133,6 +132,5 @@ def _is_title(words: list[str]) -> bool:
 
 
 def _lower_word(match: re.Match[str]) -> str:
-    """Lower-case a word if all letters after its first are lower case."""
     word = match[0]
     return word.lower() if word[1:] == word[1:].lower() else word

@@ -63,10 +63,7 @@ class PeoplesNgrams:
         ]
 
     def misplaced_articles(self, words: Sequence[str]) -> list[str]:
-        """The plurals and mass nouns that a sentence has "a" or "an" before.
-
-        "a luggage", "a green eyes", "a black and white cows". They are learned from the captions.
-        """
+        """The plurals and mass nouns with "a" or "an" before: "a luggage", "a green eyes"."""
         return [
             noun
             for noun, at_end, has_article in _phrases(words)
@@ -115,10 +112,7 @@ class PeoplesNgrams:
         return sum(terms) / (len(words) + 1)
 
     def probability(self, ngram: Ngram) -> float:
-        """The probability of the last word after the up to two words before it.
-
-        Each count gives `DISCOUNT` to the n-gram without its first word.
-        """
+        """The probability of the last word after the up to two words before it."""
         history = ngram[:-1]
         if not history:
             known = len(self._before)

@@ -37,10 +37,7 @@ class TranslationBatch(NamedTuple):
     share: float = 1.0
 
     def to(self, device: torch.device | str) -> TranslationBatch:
-        """Copy the batch to another device, except the mask of the source.
-
-        Recurrent encoders read lengths from it, which waits for a GPU; models move it themselves.
-        """
+        """Copy to another device, but for the source's mask, from which encoders read lengths."""
         return self._replace(
             source=self.source.to(device, non_blocking=True),
             inputs=self.inputs.to(device, non_blocking=True),
@@ -63,10 +60,9 @@ def decoder_inputs(targets: Tensor) -> Tensor:
 
 
 def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch the word indices of one or more captions, padded to the longest.
+    """Batch the word indices of captions: (B, T) decoder inputs, targets and mask.
 
-    Returns the decoder's inputs (`<start>`, then the words), its targets (the words, then `<end>`),
-    and the mask, False at the padding: (B, T) each.
+    Inputs begin with `<start>`, targets end with `<end>`; the mask is False at the padding.
     """
     targets, mask = collate_sources(captions)
     return decoder_inputs(targets), targets, mask

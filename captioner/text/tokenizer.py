@@ -122,11 +122,8 @@ def tokenize(caption: str) -> list[str]:
     the Penn Treebank, Marcus et al. 1993, then a list of punctuation to remove): "A man's dog
     doesn't run." becomes `["a", "man", "'s", "dog", "does", "n't", "run"]`. Its oddities are kept:
     brackets become words ("-lrb-"), emoji are dropped, a pound sign becomes "#", combining accents
-    are not composed. A text without words gives an empty list.
-
-    The Java program reads all captions as one text; here each is read as if one with "A" followed.
-    Here line ends are white space: there, some split a caption in two, and all captions after it
-    are scored against the wrong image.
+    are not composed. Line ends are white space: there, some split a caption in two, and all
+    captions after it are scored against the wrong image.
 
     The words are equal for the 222,000 different captions of COCO's, Flickr8k's and Multi30k's
     English, German and French files in the tests. Known to differ: telephone numbers with spaces,

@@ -52,10 +52,7 @@ class Vocabulary:
 
     @classmethod
     def build(cls, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
-        """The words that occur at least `minimum_count` times, by falling count, then letters.
-
-        Without those that have control characters.
-        """
+        """The printable words that occur so many times, by falling count, then letters."""
         counts = Counter(chain.from_iterable(captions))
         frequent = (word for word, count in counts.items() if count >= minimum_count)
         kept = {word for word in frequent if not _CONTROLS.search(word)}
@@ -121,7 +118,6 @@ class Word(NamedTuple):
 class WordVocabulary:
     """Words of one or two languages with spaces between them, split by `split_words`.
 
-    vocabulary: most frequent words first.
     case: `keep`; `lower`; or `sentence`: the first word of a text is lower-cased if the vocabulary
     has it more often in lower case ("The", but not "Hans"), and joined texts are capitalised.
 
@@ -262,9 +258,7 @@ class SubwordVocabulary:
     `join(split(x))` is `plain_text(x, case)`, also by way of `indices` and `tokens`.
 
     Kudo and Richardson 2018, *SentencePiece*; Kudo 2018 (`unigram`), Sennrich et al. 2016 (`bpe`).
-
     model: a serialised sentencepiece model, whose special tokens are those of `Vocabulary`.
-    case: `keep` or `lower`.
     """
 
     kind: ClassVar[str] = "subwords"
@@ -282,10 +276,9 @@ class SubwordVocabulary:
     def learn(
         cls, texts: Iterable[str], size: int = 8000, case: str = "keep", method: str = "unigram"
     ) -> SubwordVocabulary:
-        """Learn pieces from texts, of two languages for a joint vocabulary. Deterministic.
+        """Learn `size` pieces at most from texts, of two languages for a joint vocabulary.
 
-        size: largest V, including the special tokens, 256 bytes and all letters.
-        method: `unigram` or `bpe`.
+        size: with the special tokens, 256 bytes and all letters. method: `unigram` or `bpe`.
         """
         from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
 

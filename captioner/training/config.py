@@ -13,9 +13,8 @@ from captioner.schema import COUNT, Config, Fraction, Seed, Size
 class TrainingConfig(Config):
     """Settings of the training loop.
 
-    With `accumulate` and with several processes the gradient is that of the whole batch up to
-    rounding, except for random draws, for batch normalisation, which sees each part alone, and for
-    hard attention's baseline, which is updated after each part.
+    With parts or processes the gradient is that of the whole batch up to rounding, except for
+    random draws, batch normalisation and hard attention's baseline, which see each part alone.
     """
 
     epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")

@@ -26,8 +26,6 @@ class Engine:
     Without torchrun, this process alone, on the given device. Under torchrun, processes connect
     when an engine is made and disconnect when it is left; each takes the GPU of its local rank.
     All must call the collective methods, in the same order.
-
-    rank: of this process, from 0. world_size: all processes; local_world_size: on its machine.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
@@ -108,10 +106,9 @@ class Engine:
 
     @contextmanager
     def fail_together(self) -> Iterator[None]:
-        """If one process fails in this block, all processes stop at its end.
+        """If one process fails in this block, which does not communicate, all stop at its end.
 
-        For a block without communication. The first process with a `UserError` raises it; the
-        others exit silently with code 2.
+        The first process with a `UserError` raises it; the others exit silently with code 2.
         """
         failure: UserError | None = None
         try:

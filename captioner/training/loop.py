@@ -83,12 +83,10 @@ def train(
     resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
         run: bit for bit on a CPU with one or two processes, up to rounding with more.
     optimizer: in place of that of the config, over all parameters that require a gradient.
-    engine: the processes that train together, with the same model, data and config; default: this
-        one, on the model's device.
+    engine: the processes that train together; default: this one, on the model's device.
 
-    The caller seeds torch before making the model. Dropout draws from torch's global generator,
-    whose state is part of the checkpoint; each process has its own.
-    Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
+    The caller seeds torch before making the model. Each process has torch's generator in the
+    checkpoint. Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
     """
     engine = engine or Engine(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)

@@ -22,8 +22,7 @@ def make_optimizer(
     groups: parameter groups, each with an optional `lr`; None for all in one.
 
     `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019, of
-    matrices and convolutions only: not of biases, normalisation and embeddings; fused on CPU and
-    CUDA.
+    matrices and convolutions only: not of biases, normalisation and embeddings.
     `rmsprop`: that of Xu et al. 2015, in the form of Graves 2013, *Generating Sequences With
     Recurrent Neural Networks*, equations 38 to 45: divides by the gradient's variance in place of
     its mean square; decay 0.95, momentum 0.9.
@@ -56,10 +55,7 @@ def make_optimizer(
 def learning_rate_factor(
     config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
 ) -> float:
-    """The factor of the learning rate at `step` (counted from 0), in [0, 1].
-
-    scores: validation scores so far, higher is better; only `plateau` uses them.
-    """
+    """The factor of the learning rate at `step` (from 0), in [0, 1], after validations' scores."""
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     if config.schedule == "cosine":
@@ -82,10 +78,8 @@ class Average:
     """The exponential moving average of a model's trained weights; none where `decay` is 0.
 
     After step t, counted from 0, with weights w: a = d a + (1 - d) w, where d is `decay`, or
-    (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Polyak and
-    Juditsky 1992, *Acceleration of Stochastic Approximation by Averaging*, weigh all equally.
-
-    Buffers (running means of batch normalisation) and frozen weights are not averaged.
+    (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Buffers
+    (running means of batch normalisation) and frozen weights are not averaged.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

@@ -66,9 +66,8 @@ class Stepper:
     processes they are divided among. One that is not finite is an error: on a CPU before it changes
     a weight, elsewhere within `UNSEEN_STEPS`, since a GPU runs ahead of what is read from it.
 
-    In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
-    *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
-    below a scale of 1 it is a failure.
+    In float16 gradients are scaled (Micikevicius et al. 2018, *Mixed Precision Training*). A step
+    whose gradient overflows is left out and halves the scale; below a scale of 1 it is a failure.
     """
 
     def __init__(
@@ -105,8 +104,8 @@ class Stepper:
             for number, part in enumerate(parts, 1):
                 is_last = processes == 1 or number == len(parts)
                 share = getattr(part, "share", 1.0)
-                with nullcontext() if is_last else self._wrapped.no_sync():  # type: ignore[operator]
-                    report = self._wrapped(part.to(self._device), self._device)
+                with nullcontext() if is_last else self._wrapped.no_sync():  # type:
+                    ignore[operator] report = self._wrapped(part.to(self._device), self._device)
                     # Gradients are averaged over processes; the sum is needed.
                     scaler.scale(report["loss"] * (share * processes)).backward()
                 seen_later = {name: value.detach() for name, value in report.items()}
