@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from captioner.training.config import TrainingConfig
@@ -28,7 +28,7 @@ def make_optimizer(
     its mean square; decay 0.95, momentum 0.9.
     """
     groups = [
-        {**group, "params": [parameter for parameter in group["params"] if parameter.requires_grad]}
+        {**group, "params": [p for p in group["params"] if p.requires_grad]}
         for group in groups or [{"params": model.parameters()}]
     ]
     if config.optimizer == "rmsprop":
@@ -39,15 +39,12 @@ def make_optimizer(
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     if config.weight_decay > 0:
         tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-
-        def decays(parameter: Tensor) -> bool:
-            return parameter.dim() > 1 and id(parameter) not in tables
-
+        decayed = {id(p) for p in model.parameters() if p.dim() > 1} - tables
         groups = [
-            {**group, "params": params, "weight_decay": config.weight_decay if is_decayed else 0.0}
+            {**group, "params": params, "weight_decay": config.weight_decay if decays else 0.0}
             for group in groups
-            for is_decayed in (True, False)
-            if (params := [p for p in group["params"] if decays(p) == is_decayed])
+            for decays in (True, False)
+            if (params := [p for p in group["params"] if (id(p) in decayed) == decays])
         ]
     return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=0.0, fused=fused)
 

@@ -104,17 +104,16 @@ class Stepper:
             for number, part in enumerate(parts, 1):
                 is_last = processes == 1 or number == len(parts)
                 share = getattr(part, "share", 1.0)
-                with nullcontext() if is_last else self._wrapped.no_sync():  # type:
-                    ignore[operator] report = self._wrapped(part.to(self._device), self._device)
+                with nullcontext() if is_last else self._wrapped.no_sync():  # type: ignore[operator]
+                    report = self._wrapped(part.to(self._device), self._device)
                     # Gradients are averaged over processes; the sum is needed.
                     scaler.scale(report["loss"] * (share * processes)).backward()
-                seen_later = {name: value.detach() for name, value in report.items()}
-                self._unseen.append((step, seen_later, share))
-                self._last_loss = seen_later["loss"]
+                report = {name: value.detach() for name, value in report.items()}
+                self._unseen.append((step, report, share))
+                self._last_loss = report["loss"]
             scaler.unscale_(self.optimizer)
             norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
-            # All processes have the same norm.
-            self._unseen.append((step, {NORM: norm}, 1 / processes))
+            self._unseen.append((step, {NORM: norm}, 1 / processes))  # All have the same norm.
             is_due = step - self._unseen[0][0] >= self.most_unseen
             if is_due and (failure := self._see_reports()):
                 with self.engine.fail_together():
@@ -167,21 +166,20 @@ class Stepper:
         self._sums = {}
 
     def _has_sound_weights(self) -> bool:
-        largest = nn.utils.get_total_norm(self._parameters, math.inf)
-        return float(largest) <= LARGEST_WEIGHT  # False for NaN.
+        # False for NaN.
+        return float(nn.utils.get_total_norm(self._parameters, math.inf)) <= LARGEST_WEIGHT
 
     def explained(self, error: Exception) -> Exception:
         """The sentence for an error of memory or of NaN; else the error."""
-        text, is_ours = str(error), isinstance(error, UserError)
+        is_ours, step = isinstance(error, UserError), self.position.step
         if not is_ours and is_memory_error(error):
-            place = self._place(self.position.step)
             return UserError(
-                f"there is not enough memory on {self._device} for {place}: lower "
+                f"there is not enough memory on {self._device} for {self._place(step)}: lower "
                 "training.batch_size (data.batch_tokens of translation), or cut the steps into "
                 "parts by training.accumulate"
             )
-        if _NAN_ERROR in text or not (is_ours or self._has_sound_weights()):
-            return self._lost(f"the model's output {_NOT_FINITE}", self.position.step)
+        if _NAN_ERROR in str(error) or not (is_ours or self._has_sound_weights()):
+            return self._lost(f"the model's output {_NOT_FINITE}", step)
         return error
 
     def _lost(self, reason: str, step: int) -> UserError:
