@@ -11,7 +11,7 @@ from pathlib import Path
 
 from captioner.data.example import IN_TRAINING, OnProblem, Problems
 from captioner.errors import UserError
-from captioner.files import LARGEST_TEXT, decode_text, read_bytes, refuse_os_errors
+from captioner.files import LARGEST_TEXT, decode_text, read_bytes
 
 _BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
@@ -69,13 +69,10 @@ def text_bytes(path: str | Path) -> bytes:
     if not f"{path}".lower().endswith(".gz"):
         return content
     try:
-        with (
-            refuse_os_errors(f"cannot read text file {path}"),
-            gzip.open(io.BytesIO(content)) as file,
-        ):
+        with gzip.open(io.BytesIO(content)) as file:
             unpacked = file.read(LARGEST_TEXT + 1)
-    except (EOFError, zlib.error):
-        raise UserError(f"text file {path} is not a whole gzip file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"text file {path} is not a whole gzip file ({error})") from None
     if len(unpacked) > LARGEST_TEXT:
         raise UserError(f"text file {path} is too large: the limit is {LARGEST_TEXT:,} bytes")
     return unpacked
@@ -92,15 +89,12 @@ def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[Senten
 
 def number_in_words(number: int) -> str:
     """A number, 0 to `LARGEST`, in English: "one hundred and four thousand and twelve"."""
-    for size, name in ((1000, "thousand"), (100, "hundred")):
-        many, rest = divmod(number, size)
-        if many:
-            words = f"{number_in_words(many)} {name}"
-            if not rest:
-                return words
-            link = "and " if rest < 100 else ""
-            return f"{words} {link}{number_in_words(rest)}"
     if number < 20:
         return _BELOW_TWENTY[number]
-    tens, ones = divmod(number, 10)
-    return f"{_TENS[tens - 2]} {_BELOW_TWENTY[ones]}" if ones else _TENS[tens - 2]
+    if number < 100:
+        words, rest, link = _TENS[number // 10 - 2], number % 10, " "
+    else:
+        size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
+        many, rest = divmod(number, size)
+        words, link = f"{number_in_words(many)} {name}", " and " if rest < 100 else " "
+    return f"{words}{link}{number_in_words(rest)}" if rest else words

@@ -45,22 +45,19 @@ Splits = Sequence[str | None]
 
 def format_of(path: Path) -> str | None:
     """The format of captions by their content, of `READERS`; None of what is none of `KNOWN`."""
-    suffix = path.suffix.lower()
+    suffix, text, document = path.suffix.lower(), "", None
     if os.path.isdir(path) or suffix in (".csv", ".tsv", ".jsonl", *SHARD_SUFFIXES):
         return "table"
-    text = ""
     with suppress(UserError):  # Its reader says what is wrong.
         text = read_text(path).lstrip() if suffix not in (".yaml", ".yml") else ""
-    if is_json_lines(text) or has_header(text):
-        return "table"
-    if not text.startswith(("[", "{")):
-        return "flickr8k" if _LINE.fullmatch(text.partition("\n")[0]) else None
+    if _LINE.fullmatch(text.partition("\n")[0]):
+        return "flickr8k"
     with suppress(ValueError, RecursionError):
         document = json.loads(text)
-        if isinstance(document, dict) and isinstance(document.get("images"), list):
-            return "coco" if "annotations" in document else "karpathy"
-        return "table" if isinstance(document, list) or is_captions_by_photo(document) else None
-    return None
+    if isinstance(document, dict) and isinstance(document.get("images"), list):
+        return "coco" if "annotations" in document else "karpathy"
+    is_json = isinstance(document, list) or is_captions_by_photo(document)
+    return "table" if is_json or is_json_lines(text) or has_header(text) else None
 
 
 def read_splits(
@@ -125,8 +122,9 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
     folder_of = cache(partial(_image_folder, images))
     for split in splits if is_folder else [_split_of(annotations, splits)]:
-        names = [f"captions_{split}.json", f"annotations/captions_{split}.json"]
-        file = _first_file(annotations, names) if is_folder else annotations
+        file, name = annotations, f"captions_{split}.json"
+        if is_folder:
+            file = _first_file(annotations, name, f"annotations/{name}")
         content = read_json(file, "caption file")
         document = from_mapping(_CaptionFile, content, f"caption file {file}")
         named = _SPLIT.findall(file.name)
@@ -136,8 +134,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
             folder = folder_of(match and match.group(), split, *named)
             path = folder / image["file_name"]
             # Drawn splits do not depend on ids.
-            name = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
-            collector.add_image(image["id"], path, f"image {image['id']}", split, name)
+            drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
+            collector.add_image(image["id"], path, f"image {image['id']}", split, drawn_by)
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 
@@ -201,8 +199,8 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
     for split in filter(None, splits):
         listed = Path(split)
         if split in _LISTS:
-            names = [f"Flickr_8k.{_LISTS[split]}Images.txt", f"{split}.txt"]
-            listed = _first_file(annotations.parent, names)
+            usual = f"Flickr_8k.{_LISTS[split]}Images.txt"
+            listed = _first_file(annotations.parent, usual, f"{split}.txt")
         problems.source += f" with split list {listed}"
         for number, name in numbered_lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"
@@ -220,7 +218,7 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
             collector.add_caption(name, match["caption"], record)
 
 
-def _first_file(folder: Path, names: Sequence[str]) -> Path:
+def _first_file(folder: Path, *names: str) -> Path:
     candidates = [folder / name for name in names]
     if found := next(filter(Path.is_file, candidates), None):
         return found

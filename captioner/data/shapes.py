@@ -96,18 +96,18 @@ class ShapesExample:
         return " ".join(self.words)
 
     @property
-    def boxes(self) -> tuple[Box | None, ...]:
+    def boxes(self) -> list[Box | None]:
         """Those of the words."""
         return self.boxes_of(self.words)
 
-    def boxes_of(self, words: Sequence[str]) -> tuple[Box | None, ...]:
+    def boxes_of(self, words: Sequence[str]) -> list[Box | None]:
         """The boxes of any caption's words. A colour and a shape name the object of both."""
         box_of = {(item.colour, item.shape): item.box for item in self.objects}
         boxes: list[Box | None] = [None] * len(words)
         for place, pair in enumerate(itertools.pairwise(words)):
             if pair in box_of:
                 boxes[place] = boxes[place + 1] = box_of[pair]
-        return tuple(boxes)
+        return boxes
 
 
 def shapes_grounding(pictures: Mapping[ImageId, ShapesExample]) -> Grounding:
@@ -135,14 +135,13 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
     kinds = sorted(random.choice(len(COLOURS) * len(SHAPES), size=number, replace=False).tolist())
     for _ in range(_ATTEMPTS):
         drafts = [_draft(random, kind, config) for kind in kinds]
-        if _is_clear([item for item, _ in drafts], config):
-            break
-    else:
-        raise UserError(f"shapes objects of {config} find no room in the picture")
-    image = _background(random, config.image_size)
-    for item, outline in drafts:
-        _draw(image, item, outline, random)
-    return ShapesExample(image, tuple(item for item, _ in drafts))
+        objects = tuple(item for item, _ in drafts)
+        if _is_clear(objects, config):
+            image = _background(random, config.image_size)
+            for item, outline in drafts:
+                _draw(image, item, outline, random)
+            return ShapesExample(image, objects)
+    raise UserError(f"shapes objects of {config} find no room in the picture")
 
 
 def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
@@ -168,14 +167,14 @@ def _draft(
 
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
-    gaps, margins = [math.inf], [math.inf]
     for first, second in itertools.combinations(objects, 2):
         (left, top, right, bottom), other = first.box, second.box
-        gaps.append(max(other[0] - right, left - other[2], other[1] - bottom, top - other[3]))
-    for item, following in itertools.pairwise(objects):
-        across, down = _distances(item.box, following.box)
-        margins.append(abs(abs(across) - abs(down)))
-    return min(gaps) >= GAP * config.image_size and min(margins) >= MARGIN * config.image_size
+        gap = max(other[0] - right, left - other[2], other[1] - bottom, top - other[3])
+        if gap < GAP * config.image_size:
+            return False
+    distances = (_distances(one.box, other.box) for one, other in itertools.pairwise(objects))
+    least = MARGIN * config.image_size
+    return all(abs(abs(across) - abs(down)) >= least for across, down in distances)
 
 
 def _distances(box: Box, other: Box) -> tuple[float, float]:
@@ -211,8 +210,7 @@ def _outline(shape: str, angle: float, size: float) -> Points:
     cosine, sine = math.cos(angle), math.sin(angle)
     turned = np.stack([x * cosine - y * sine, x * sine + y * cosine], axis=1)  # (N, 2)
     moved = turned - turned.min(axis=0)
-    scaled: Points = moved * (size / moved.max())
-    return scaled
+    return np.asarray(moved * (size / moved.max()))
 
 
 def _background(random: np.random.Generator, size: int) -> Image.Image:

@@ -24,9 +24,9 @@ from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.score import caption_examples
-from captioner.evaluation.truth import true_words, word_precision
+from captioner.evaluation.wording import true_words, word_precision
 from captioner.tables import Row, text_table
-from captioner.text.kinds import KINDS, word_kinds
+from captioner.text.languages import KINDS, word_kinds
 
 NOTHING_SHARE = 0.02  # Weight of all pictures of nothing, as a share of that of all photos.
 NOTHING_PICTURES = 16

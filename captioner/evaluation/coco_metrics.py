@@ -1,12 +1,19 @@
-"""BLEU, ROUGE-L and CIDEr-D as the COCO captioning evaluation computes them.
+"""BLEU, ROUGE-L and CIDEr-D as the COCO captioning evaluation computes them; its METEOR and SPICE.
 
 Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Server*, section 3.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +26,9 @@ _ADDED_BELOW = 1e-9
 _BETA = 1.2  # ROUGE-L's weight of recall over precision.
 _CHUNK = 4096  # References compared at once for ROUGE-L; their arrays fit in a processor's cache.
 _SIGMA = 6.0  # Words; the width of CIDEr-D's Gaussian penalty on a difference in length.
+
+_JAVA_OPTIONS = "-Dfile.encoding=UTF-8 -Duser.language=en -Duser.country=US"
+"""Without these METEOR reads ASCII only, and hangs in locales with a decimal comma."""
 
 
 def bleu(corpus: Corpus) -> Metric:
@@ -183,3 +193,66 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     similarity *= np.exp(-(difference**2) / (2 * _SIGMA**2)) / MAXIMUM_ORDER
     sums = np.bincount(corpus.image_of, similarity, corpus.images)  # (I,)
     return Metric.mean("CIDEr-D", 10.0 * sums / (np.bincount(corpus.image_of) - 1))
+
+
+def check_java_metric(metric: str) -> None:
+    """Refuse METEOR or SPICE where its package, Java or its models (400 MB) are missing."""
+    package = importlib.util.find_spec("pycocoevalcap")
+    if shutil.which("java") is None or package is None or not package.submodule_search_locations:
+        extra = 'the package pycocoevalcap (pip install "captioner[java]")'
+        raise UserError(f"{metric} needs {extra} and the program java")
+    library = Path(package.submodule_search_locations[0], "spice", "lib")
+    models = library / "stanford-corenlp-3.6.0-models.jar"
+    if metric == "SPICE" and not os.path.isfile(models):
+        command = '"python -m pycocoevalcap.spice.get_stanford_models"'
+        raise UserError(f"SPICE needs {models}; {command} downloads it (400 MB)")
+
+
+def meteor(corpus: Corpus) -> Metric:
+    """METEOR 1.5, English: the program's own sum, which cannot be resampled.
+
+    Denkowski and Lavie 2014, *Meteor Universal*.
+    """
+    from pycocoevalcap.meteor.meteor import Meteor
+
+    options = os.environ.get("JAVA_TOOL_OPTIONS")
+    os.environ["JAVA_TOOL_OPTIONS"] = _JAVA_OPTIONS
+    try:
+        scorer = Meteor()  # Starts the program.
+    finally:
+        del os.environ["JAVA_TOOL_OPTIONS"]
+        if options is not None:
+            os.environ["JAVA_TOOL_OPTIONS"] = options
+    try:
+        score, per_image = _score("METEOR", scorer, corpus)
+    finally:
+        for stream in (scorer.meteor_p.stdin, scorer.meteor_p.stdout, scorer.meteor_p.stderr):
+            with contextlib.suppress(OSError):
+                stream.close()
+        if scorer.lock.locked():  # After an error; its destructor would wait for it for ever.
+            scorer.lock.release()
+    no_terms = np.empty((corpus.images, 0))
+    return Metric(("METEOR",), np.array(per_image), no_terms, lambda totals: np.array([score]))
+
+
+def spice(corpus: Corpus) -> Metric:
+    """SPICE: the mean F-measure of scene graphs (Anderson et al. 2016)."""
+    from pycocoevalcap.spice.spice import Spice
+
+    _, per_image = _score("SPICE", Spice(), corpus)
+    return Metric.mean("SPICE", np.array([each["All"]["f"] for each in per_image]))
+
+
+def _score(metric: str, scorer: Any, corpus: Corpus) -> tuple[float, list[Any]]:
+    """The score and the scores (I,) by a class of the package, of our tokeniser's words."""
+
+    def line(words: Tokens) -> str:  # METEOR separates captions by |||, and reads lines.
+        return " ".join(" ".join(words).replace("|||", " ").split())
+
+    captions = {image: [line(words)] for image, words in enumerate(corpus.captions)}
+    truth = {image: [line(words) for words in each] for image, each in enumerate(corpus.references)}
+    try:
+        score, per_image = scorer.compute_score(truth, captions)
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        raise UserError(f"{metric}'s Java program failed: {error}") from None
+    return float(score), list(per_image)

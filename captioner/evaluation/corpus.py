@@ -103,31 +103,21 @@ class Corpus:
             ngram_at[places] = ngram
             entry = np.flatnonzero(is_new | _changes(sentence))  # (E,)
             number = np.diff(entry, append=len(places)).astype(np.int32)
-            counted.append(
-                self._matched(
-                    order,
-                    examples=places[is_new],
-                    ngram=ngram[entry],
-                    sentence=sentence[entry],
-                    number=number,
-                )
-            )
+            ngram, sentence, examples = ngram[entry], sentence[entry], places[is_new]
+            # Captions are matched with their references.
+            image, of_reference = self.image_of[sentence], self.is_reference[sentence]
+            another = _changes(image) | _changes(ngram)
+            first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
+            own = number[first] * ~of_reference[first]  # (P,)
+            most = number * of_reference
+            if len(first):
+                most = np.maximum.reduceat(most, first)  # (P,)
+            matches = np.bincount(image[first], np.minimum(own, most), self.images)
+            images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
+            in_caption = own[np.cumsum(another) - 1]  # (E,)
+            found = Ngrams(order, sentence, ngram, number, in_caption, matches, images, examples)
+            counted.append(found)
         return counted
-
-    def _matched(
-        self, order: int, examples: IntArray, ngram: IntArray, sentence: IntArray, number: IntArray
-    ) -> Ngrams:
-        """Match captions with references, whose entries are those of `Ngrams`."""
-        image, of_reference = self.image_of[sentence], self.is_reference[sentence]
-        another = _changes(image) | _changes(ngram)
-        first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
-        own = number[first] * ~of_reference[first]  # (P,)
-        in_references = number * of_reference
-        most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
-        matches = np.bincount(image[first], np.minimum(own, most), self.images)
-        images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
-        in_caption = own[np.cumsum(another) - 1]  # (E,)
-        return Ngrams(order, sentence, ngram, number, in_caption, matches, images, examples)
 
 
 @dataclass(frozen=True)

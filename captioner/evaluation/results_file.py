@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from captioner.data.example import Example, ImageId, Problems
@@ -25,8 +25,10 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
         or decomposed, or else of the only one with a file so named.
     """
     names = {image.name for image in images}
-    by_letters = _by_key((_composed(image.name), image) for image in images)
-    by_file = _by_key((_composed(os.path.basename(f"{image.path}")), image) for image in images)
+    alike: defaultdict[str, set[str]] = defaultdict(set)  # Names by their letters, and by files.
+    for each in images:
+        alike[_composed(each.name)].add(each.name)
+        alike[_composed(os.path.basename(f"{each.path}"))].add(each.name)
     source = f"results file {path}"
     problems, captions = Problems(source=source), dict[str, str]()
     for place, record in text_records(Path(path), problems, "results file"):
@@ -42,8 +44,8 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
             )
         name = str(image)
         if name not in names:
-            alike = by_letters[_composed(name)] or by_file[_composed(os.path.basename(name))]
-            name = min(alike) if len(alike) == 1 else name
+            found = alike[_composed(name)] or alike[_composed(os.path.basename(name))]
+            name = min(found) if len(found) == 1 else name
         if name in captions:
             raise UserError(f"{where}: image {image!r} already has a caption")
         captions[name] = caption
@@ -51,13 +53,6 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
     if not captions:
         raise UserError(f"{source} is not a list of captions")
     return captions
-
-
-def _by_key(images: Iterable[tuple[str, Example]]) -> defaultdict[str, set[str]]:
-    names: defaultdict[str, set[str]] = defaultdict(set)
-    for key, image in images:
-        names[key].add(image.name)
-    return names
 
 
 def _composed(name: str) -> str:

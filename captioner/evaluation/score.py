@@ -17,13 +17,25 @@ from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
-from captioner.evaluation.coco_metrics import DocumentFrequency, bleu, cider_d, rouge_l
+from captioner.evaluation.coco_metrics import (
+    DocumentFrequency,
+    bleu,
+    check_java_metric,
+    cider_d,
+    meteor,
+    rouge_l,
+    spice,
+)
 from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
 from captioner.evaluation.results_file import read_results, write_results
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
-from captioner.evaluation.truth import chair, word_precision, words_by_kind
-from captioner.evaluation.wording import fluency, text_diversity
+from captioner.evaluation.wording import (
+    chair,
+    fluency,
+    text_diversity,
+    word_precision,
+    words_by_kind,
+)
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.tables import Row, figures_table, text_table

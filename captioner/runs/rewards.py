@@ -12,7 +12,7 @@ from torch import Tensor
 from captioner.caption.losses import SelfCriticalConfig
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.truth import content_stems
+from captioner.evaluation.wording import content_stems
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 

@@ -21,29 +21,22 @@ class PairExample(NamedTuple):
 
 
 class TranslationBatch(NamedTuple):
-    """Pairs of sentences, each side padded at the end to its longest.
+    """Pairs of sentences, each side padded at the end to its longest; masks are False there."""
 
-    source: (B, S) source tokens, `<end>` last. source_mask: (B, S) boolean, False at padding.
-    inputs: (B, T) decoder inputs, `<start>` first. targets: (B, T) target tokens, `<end>` last.
-    mask: (B, T) boolean, False at padding.
-    share: that of the step's target tokens; 0 of a fully masked dummy.
-    """
-
-    source: Tensor
-    source_mask: Tensor
-    inputs: Tensor
-    targets: Tensor
-    mask: Tensor
-    share: float = 1.0
+    source: Tensor  # (B, S), `<end>` last.
+    source_mask: Tensor  # (B, S) boolean.
+    inputs: Tensor  # (B, T) of the decoder, `<start>` first.
+    targets: Tensor  # (B, T), `<end>` last.
+    mask: Tensor  # (B, T) boolean.
+    share: float = 1.0  # Of the step's target tokens; 0 of a fully masked dummy.
 
     def to(self, device: torch.device | str) -> TranslationBatch:
         """Copy to another device, but for the source's mask, from which encoders read lengths."""
-        return self._replace(
-            source=self.source.to(device, non_blocking=True),
-            inputs=self.inputs.to(device, non_blocking=True),
-            targets=self.targets.to(device, non_blocking=True),
-            mask=self.mask.to(device, non_blocking=True),
-        )
+        moved = {
+            name: getattr(self, name).to(device, non_blocking=True)
+            for name in ("source", "inputs", "targets", "mask")
+        }
+        return self._replace(**moved)
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

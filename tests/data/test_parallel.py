@@ -25,7 +25,7 @@ def test_packed_files(tmp_path: Path) -> None:
     assert [pair.target for pair in read_parallel(path, path)[0]] == ["one", "two"]
     for damaged in (gzip.compress(b"one\ntwo\n" * 99)[:-12], b"plain"):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"text file .*a\.gz(: Not a| is not a whole) gzip"):
+        with pytest.raises(UserError, match=r"text file .*a\.gz is not a whole gzip file"):
             read_parallel(path, path)
 
 

@@ -16,9 +16,8 @@ from captioner.caption.photos import Captioned
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.outputs import Drawn, opened_outputs
 from captioner.data.example import Problems
-from captioner.data.photo_descriptions import photo_descriptions
 from captioner.data.readers import format_of, read_splits
-from captioner.data.xmp import Description, XmpPacket
+from captioner.data.xmp import Description, XmpPacket, photo_descriptions
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.vision.images import is_leftover
@@ -384,10 +383,8 @@ def test_texts_have_several_names_and_leftovers_none(tmp_path: Path) -> None:
         ("4.jpg", ("Four",)),
     ]
     rows = "".join(f"{name},Thumb\n" for name in leftovers)
-    problems = Problems()
     listed = table(tmp_path, "t.csv", f"image,caption\n{rows}1.jpg,One\n")
-    assert captions(read_splits(None, listed, problems=problems)[0]) == [("1.jpg", ("One",))]
-    assert "left out 4 rows of what systems leave in folders, such as @eaDir" in problems.notes[0]
+    assert captions(read(None, listed)[0]) == [("1.jpg", ("One",))]
     assert not is_leftover("photos/thumbs/IMG_1.jpg")
 
 

@@ -16,9 +16,8 @@ from samples import make_captioner, photo, write_captions, write_instances
 from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.calibration import calibrate
-from captioner.evaluation.coco_metrics import DocumentFrequency
+from captioner.evaluation.coco_metrics import DocumentFrequency, check_java_metric
 from captioner.evaluation.corpus import Metric
-from captioner.evaluation.java_metrics import check_java_metric
 from captioner.evaluation.maps import map_spread
 from captioner.evaluation.results_file import read_results
 from captioner.evaluation.score import Scorer, evaluate_captions, score_results

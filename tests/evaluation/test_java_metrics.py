@@ -11,8 +11,8 @@ import pytest
 
 from captioner.errors import UserError
 from captioner.evaluation import score
+from captioner.evaluation.coco_metrics import meteor, spice
 from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.java_metrics import meteor, spice
 from captioner.evaluation.score import Scorer
 
 WORDS = [["a", "brown", "dog", "runs"], ["two", "cats", "sleep"], []]

@@ -9,8 +9,13 @@ from captioner.data.instances import Synonyms
 from captioner.evaluation.coco_metrics import DocumentFrequency
 from captioner.evaluation.corpus import Corpus, _sorted
 from captioner.evaluation.score import evaluate_captions
-from captioner.evaluation.truth import chair, content_stems, word_precision
-from captioner.evaluation.wording import fluency, text_diversity
+from captioner.evaluation.wording import (
+    chair,
+    content_stems,
+    fluency,
+    text_diversity,
+    word_precision,
+)
 from captioner.text.ngrams import PeoplesNgrams
 
 

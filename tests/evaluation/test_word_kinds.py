@@ -3,7 +3,7 @@
 import pytest
 
 from captioner.evaluation.score import Scorer
-from captioner.evaluation.truth import true_words, words_by_kind
+from captioner.evaluation.wording import true_words, words_by_kind
 
 
 def true_of(caption: str, *references: str) -> list[str]:
