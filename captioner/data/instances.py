@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -86,9 +85,8 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
     """Read a word list; None: that of COCO's 80 categories.
 
     A line holds a category, a colon and comma-separated phrases: `dog: puppy, bull dog`. The
-    category `-` marks phrases that name nothing: `-: dog house`. Phrases are singular: plurals
-    ("dogs", "women") and joined or hyphenated forms ("bulldog", "bull-dog") are derived, unless
-    listed; a form of two phrases names the first one's category.
+    category `-` marks phrases that name nothing: `-: dog house`. Plurals ("dogs", "women") and
+    joined or hyphenated forms ("bulldog", "bull-dog") are derived, unless listed.
     """
     file = Path(__file__).with_name("coco_synonyms.txt") if path is None else Path(path)
     phrases: dict[Phrase, str | None] = {}
@@ -223,9 +221,9 @@ class CocoInstances:
                 union |= mask
             elif across > 0 and down > 0:
                 boxes.append((left, top, left + across, top + down))
-        if not union.any() and not boxes:
-            return None
-        return Target((width, height), tuple(boxes), union if union.any() else None)
+        outlined = union if union.any() else None
+        is_there = outlined is not None or boxes
+        return Target((width, height), tuple(boxes), outlined) if is_there else None
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
         """The categories in both the files and a word list, one at least."""
@@ -239,9 +237,8 @@ class CocoInstances:
 
         def targets(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
             found: list[Target | None] = [None] * len(words)
-            target_of = cache(partial(self.target, image_id))
             for first, last, category in synonyms.mentions(words) if image_id in self else ():
-                found[first:last] = [target_of(category)] * (last - first)
+                found[first:last] = [self.target(image_id, category)] * (last - first)
             return found
 
         return Grounding(str(self), self, targets)
@@ -278,13 +275,11 @@ class CocoInstances:
 
 
 def _is_drawn(polygon: Any, width: int, height: int) -> bool:
-    """Whether pycocotools can draw a polygon: it misreads, or crashes on, points far outside."""
-    corners = polygon if isinstance(polygon, list) else []
-    are_near = all(
-        type(value) in (int, float) and -side <= value <= 2 * side
-        for value, side in zip(corners, cycle((width, height)), strict=False)
-    )
-    return are_near and len(corners) >= 6 and len(corners) % 2 == 0
+    """Whether pycocotools can draw a polygon: it crashes on points far outside."""
+    if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
+        return False
+    corners = zip(polygon, cycle((width, height)), strict=False)
+    return all(type(each) in (int, float) and -side <= each <= 2 * side for each, side in corners)
 
 
 def decode_run_lengths(counts: Any, height: int, width: int) -> NDArray[np.bool_] | None:

@@ -62,12 +62,10 @@ class CalibrationReport:
             rows.append((name, "expected", "observed", "photos"))
             for number, fifth in enumerate(found["fifths"], start=1):
                 rows.append((f"  fifth {number}", *fifth.values()))
-            rows += [
-                ("  all", found["expected"], found["observed"], found["photos"]),
-                *((f"  {words}", *each.values()) for words, each in found["words"].items()),
-                ("  unsure", found["unsure"]),
-                ("  sure, and no content word true", found["sure_without"]),
-            ]
+            rows.append(("  all", found["expected"], found["observed"], found["photos"]))
+            rows += [(f"  {words}", *each.values()) for words, each in found["words"].items()]
+            rows.append(("  unsure", found["unsure"]))
+            rows.append(("  sure, and no content word true", found["sure_without"]))
         return text_table([*rows, ("pictures of nothing: unsure", self.nothing_unsure)])
 
 
@@ -86,10 +84,8 @@ def calibrate(
     for name, examples in validation.items():
         shared = sorted({each.name for each in examples} & {each.name for each in training})
         if shared:
-            raise UserError(
-                f"{name} shares {counted(len(shared), 'photo')} with training, "
-                f"{shared[0]!r} among them"
-            )
+            photos = f"{counted(len(shared), 'photo')} with training, {shared[0]!r} among them"
+            raise UserError(f"{name} shares {photos}")
     groups = [
         _observe(captioner, examples, name, batch_size) for name, examples in validation.items()
     ]
@@ -113,17 +109,15 @@ def _observe(
     photos, captions = zip(*found, strict=True)
     corpus = Corpus([each.words for each in captions], [each.words for each in photos])
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
-    truths = [
-        [is_true for is_true in true_words(caption.words, each.words) if is_true is not None]
-        for caption, each in zip(captions, photos, strict=True)
-    ]
-    rows = map(Observation, captions, shares, truths)
-    observed = [each for each in rows if each.truth]
+    observed = []
+    for photo, caption, share in zip(photos, captions, shares, strict=True):
+        truth = [each for each in true_words(caption.words, photo.words) if each is not None]
+        if truth:
+            observed.append(Observation(caption, share, truth))
     if len(observed) < LEAST_CAPTIONS:
-        raise UserError(
-            f"calibration needs {LEAST_CAPTIONS} captions with a content word, and the model wrote "
-            f"{len(observed)} for {name}, of {counted(len(examples), 'photo')}"
-        )
+        needed = f"calibration needs {LEAST_CAPTIONS} captions with a content word"
+        written = f"{len(observed)} for {name}, of {counted(len(examples), 'photo')}"
+        raise UserError(f"{needed}, and the model wrote {written}")
     return observed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,10 +68,8 @@ class CaptionScores:
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
-        scores: dict[str, float] = {}
-        for metric in self.metrics:
-            scores |= zip(metric.names, metric.scores.tolist(), strict=True)
-        return scores
+        pairs = (zip(each.names, each.scores.tolist(), strict=True) for each in self.metrics)
+        return dict(chain.from_iterable(pairs))
 
     def rows(self) -> list[dict[str, Any]]:
         """A row an image, in order: `image_id`, `caption`, and the scores by name; None for NaN."""
@@ -106,10 +105,8 @@ class CaptionScores:
             rows += [(name, *each.values()) for name, each in scores.items()]
             parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
         if few:
-            parts.append(
-                f"NOTE: {found['images']:,} images are too few for intervals and p values to be "
-                f"evidence: there should be {FEW_IMAGES} at least"
-            )
+            fault = f"NOTE: {found['images']:,} images are too few for intervals and p values to be"
+            parts.append(f"{fault} evidence: there should be {FEW_IMAGES} at least")
         return "\n\n".join(parts)
 
 
@@ -127,10 +124,8 @@ def evaluate_captions(
     """
     check_metrics(metrics)
     if not len(hypotheses) == len(references) > 0:
-        raise UserError(
-            f"there are {len(hypotheses)} captions and references for {len(references)} images; "
-            "give one image or more, and one caption an image"
-        )
+        counts = f"{len(hypotheses)} captions and references for {len(references)} images"
+        raise UserError(f"there are {counts}; give one image or more, and one caption an image")
     names = range(len(hypotheses)) if images is None else images
     for name, text, of_image in zip(names, hypotheses, references, strict=True):
         is_list = bool(of_image) and not isinstance(of_image, str)
@@ -143,9 +138,7 @@ def evaluate_captions(
         zip(METRICS, (bleu, rouge_l, cider, word_precision, meteor, spice), strict=True)
     )
     found = [score(corpus) for name, score in scorers.items() if name in metrics]
-    details: dict[str, Any] = {}
-    for metric in found:
-        details |= metric.details
+    details: dict[str, Any] = dict(chain.from_iterable(each.details.items() for each in found))
     details |= {"images": len(names), "references_without_caption": 0}
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
@@ -240,10 +233,8 @@ class Scorer:
         if self.against is not None:
             others = read_results(self.against, images)
             if differing := others.keys() ^ set(map(str, captions)):
-                raise UserError(
-                    f"only the same images can be compared: {name} and {self.against} differ in "
-                    f"{len(differing):,}, image {min(differing)} for one"
-                )
+                fault = f"{name} and {self.against} differ in {len(differing):,}"
+                raise UserError(f"{fault}, image {min(differing)} for one, and cannot be compared")
             texts = [others[str(image)] for image in captions]
             theirs = evaluate_captions(texts, references, **options)
             compared = compare(scores.metrics, theirs.metrics, confidence)

@@ -18,19 +18,13 @@ from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.corpus import FloatArray, Metric
 
 RESAMPLES = 1000  # Times that the images are drawn, by the same chance every time.
+# A comparison counts scores below this as 0. The COCO evaluation adds 1e-15 to the matches of BLEU,
+# so that captions without a match of four words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
 NOTHING = 2e-4
-"""A comparison counts scores below this as 0.
 
-The COCO evaluation adds 1e-15 to the matches of BLEU, so that captions without a match of four
-words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
-"""
-
+# Fewest images for intervals and p values to be evidence: if one system is better on all of n
+# images, an exact test gives p = 2 / 2^n, the paired bootstrap 0.
 FEW_IMAGES = 30
-"""Fewest images for intervals and p values to be evidence.
-
-With fewer the intervals are too narrow and p too small: if one system is better on all of n images,
-an exact test gives p = 2 / 2^n, the paired bootstrap 0.
-"""
 
 _TIE = 1e-12  # Differences this close are equal up to rounding.
 Interval = tuple[float, float]

@@ -135,11 +135,9 @@ def score_translator(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # The scores have the long sources.
         found = translator.translate(sources, search, batch_size=batch_size)
-    texts = [each.text.strip() for each in found]
-    scores = evaluate_translations(texts, wanted, sources, lower_case)
+    scores = evaluate_translations([t.text.strip() for t in found], wanted, sources, lower_case)
     by_line = zip(rows, found, strict=True)
-    shortened = {line: each for line, each in by_line if each.truncated or each.cut}
-    return replace(scores, shortened=shortened)
+    return replace(scores, shortened={n: t for n, t in by_line if t.truncated or t.cut})
 
 
 def _read_rows(
