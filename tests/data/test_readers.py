@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_samples import REAL, captions, photos, read, write_json
+from data_samples import captions, photos, read, write_json
 
 from captioner.data.example import Collector, Problems
 from captioner.data.readers import format_of, read_splits
@@ -176,14 +176,3 @@ def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
         problems.settle()
     advice = "--on-problem skip leaves them out"
     assert str(caught.value) == f"table t.csv has {listed} ({advice})"
-
-
-@pytest.mark.data
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real data are not in ../shared/data")
-def test_real_captions() -> None:
-    file = REAL / "coco" / "captions_val2017_subset.json"
-    images, _ = read("coco", file, REAL, check_files=False)
-    assert (len(images), sum(len(image.captions) for image in images)) == (4831, 24169)
-    folder = REAL / "flickr8k"
-    images, _ = read("flickr8k", folder / "Flickr8k.token.txt", folder / "images", "val")
-    assert [len(image.captions) for image in images] == [5] * 1000

@@ -49,8 +49,7 @@ def test_rows_are_grouped_by_image(tmp_path: Path, name: str, content: str) -> N
 
 
 def test_relative_paths_start_from_the_folder_of_images_if_given(tmp_path: Path) -> None:
-    folder = photos(tmp_path / "photos", "c.jpg")
-    absolute = tmp_path / "a.jpg"
+    folder, absolute = photos(tmp_path / "photos", "c.jpg"), tmp_path / "a.jpg"
     file = table(tmp_path, "t.csv", f"image,caption\n./c.jpg,One\n{absolute},Two\nc.jpg,Three\n")
     images = read("table", file, folder)[0]
     assert captions(images) == [("c.jpg", ("One", "Three")), (str(absolute), ("Two",))]
@@ -221,14 +220,11 @@ OWN = Description("a dog", [])
 
 def packet(description: str, german: str = "Hund") -> bytes:
     """As another program writes it."""
-    return (
-        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF '
-        'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description '
-        'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:description><rdf:Alt>'
-        f'<rdf:li xml:lang="x-default">{description}</rdf:li>'
-        f'<rdf:li xml:lang="de">{german}</rdf:li>'
-        "</rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>"
-    ).encode()
+    return f"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:description><rdf:Alt>
+<rdf:li xml:lang="x-default">{description}</rdf:li><rdf:li xml:lang="de">{german}</rdf:li>
+</rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>""".encode()
 
 
 def own_packet() -> bytes:
@@ -332,18 +328,9 @@ TWO = [("1.jpg", ("A dog, runs.", "One")), ("2.jpg", ("Two",))]
     [
         ("captions.txt", 'image,caption\n1.jpg,"A dog, runs."\n1.jpg,One\n2.jpg,Two\n'),
         ("captions", "image\tcaption\n1.jpg\tA dog, runs.\n1.jpg\tOne\n2.jpg\tTwo\n"),
-        (
-            "results.csv",
-            "image_name| comment_number| comment\n1.jpg| 0| A dog, runs.\n1.jpg| 1| One\n"
-            "2.jpg| 0| Two\n",
-        ),
+        ("results.csv", "image_name| comment\n1.jpg| A dog, runs.\n1.jpg| One\n2.jpg| Two\n"),
         ("map.json", '{"1.jpg": ["A dog, runs.", "One"], "2.jpg": "Two"}'),
         ("kohya.txt", '{"1": {"caption": ["A dog, runs.", "One"]}, "2": {"tags": "Two"}}'),
-        (
-            "lines.txt",
-            '{"image": "1.jpg", "caption": ["A dog, runs.", "One"]}\n'
-            '{"image": "2.jpg", "caption": "Two"}\n',
-        ),
         ("tokens.txt", "1.jpg#0\tA dog, runs.\n1.jpg#1\tOne\n2.jpg#0\tTwo\n"),
     ],
 )
@@ -376,12 +363,8 @@ def test_texts_have_several_names_and_leftovers_none(tmp_path: Path) -> None:
     photos(tmp_path, "1.jpg", "2.jpg", "3.jpg", "4.jpg")
     for name in leftovers:
         photos((tmp_path / name).parent, Path(name).name)
-    assert captions(read("table", tmp_path)[0]) == [
-        ("1.jpg", ("One",)),
-        ("2.jpg", ("Two",)),
-        ("3.jpg", ("Three",)),
-        ("4.jpg", ("Four",)),
-    ]
+    found = captions(read("table", tmp_path)[0])
+    assert found == [(f"{n}.jpg", (text,)) for n, text in enumerate(texts.values(), start=1)]
     rows = "".join(f"{name},Thumb\n" for name in leftovers)
     listed = table(tmp_path, "t.csv", f"image,caption\n{rows}1.jpg,One\n")
     assert captions(read(None, listed)[0]) == [("1.jpg", ("One",))]
@@ -395,10 +378,7 @@ def test_folders_of_an_image_folder_are_splits(tmp_path: Path) -> None:
         table(tmp_path / folder, "metadata.jsonl", "\n".join(rows))
     train, val = read_splits(None, tmp_path, splits=["train", "val"])
     assert captions(train) == [("train/1.jpg", ("train",)), ("train/2.jpg", ("train",))]
-    assert captions(val) == [
-        ("validation/1.jpg", ("validation",)),
-        ("validation/2.jpg", ("validation",)),
-    ]
+    assert captions(val) == [(f"validation/{n}.jpg", ("validation",)) for n in (1, 2)]
     (tmp_path / "validation").rename(tmp_path / "holidays")  # No split: they are drawn.
     drawn = read_splits(None, tmp_path, splits=["train", "val"])
     assert [len(each) for each in drawn] == [2, 2]

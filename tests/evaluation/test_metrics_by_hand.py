@@ -8,13 +8,15 @@ import pytest
 from captioner.data.instances import Synonyms
 from captioner.evaluation.coco_metrics import DocumentFrequency
 from captioner.evaluation.corpus import Corpus, _sorted
-from captioner.evaluation.score import evaluate_captions
+from captioner.evaluation.score import Scorer, evaluate_captions
 from captioner.evaluation.wording import (
     chair,
     content_stems,
     fluency,
     text_diversity,
+    true_words,
     word_precision,
+    words_by_kind,
 )
 from captioner.text.ngrams import PeoplesNgrams
 
@@ -68,6 +70,46 @@ def test_word_precision() -> None:
     scores = evaluate_captions(CAPTIONS, REFERENCES, metrics=["word-precision"])
     assert scores.by_name() == {"word-precision": pytest.approx(0.5), "captions with none": 0.5}
     assert [row["word-precision"] for row in scores.rows()] == [0.75, 0.0, None, 0.75]
+
+
+# Words that are true
+
+
+def true_of(caption: str, *references: str) -> list[str]:
+    words = caption.split()
+    truth = true_words(words, split([*references]))
+    return [word for word, is_true in zip(words, truth, strict=True) if is_true]
+
+
+def test_a_word_is_true_if_a_reference_says_the_same() -> None:
+    assert true_of("dogs run on a beach", "a dog by the sea", "it runs") == ["dogs", "run"]
+    assert true_of("a woman on a sofa", "a man on the couch") == ["sofa"]
+    assert true_of("a person with a bike", "a woman has a bicycle") == ["person", "bike"]
+    assert true_of("a man with a cup", "a person with a cat") == []
+    assert true_of("a guy lies here", "a man is laying down") == ["guy", "lies"]
+    assert true_words(["a", "of"], [["a", "dog"]]) == [None, None]
+    assert true_words(["hat"], [[]]) == [False]
+
+
+SAID = ["a man sits on a sofa", "a red ball"]
+PEOPLE_SAID = [["a guy sits on the couch", "a man sleeps"], ["the ball is blue"]]
+
+
+def test_shares_by_kind() -> None:
+    found = words_by_kind(split(SAID), list(map(split, PEOPLE_SAID)))
+    assert found["person"] == {"words": 1, "said": 1.0, "true": 1.0}
+    assert found["place"] == {"words": 1, "said": 0.0, "true": 1.0}  # A sofa is a couch.
+    assert found["quality"] == {"words": 1, "said": 0.0, "true": 0.0}
+    assert found["number"] == {"words": 0, "said": None, "true": None}
+    assert found["all"] == {"words": 5, "said": pytest.approx(3 / 5), "true": pytest.approx(4 / 5)}
+
+
+def test_a_scorer_says_them_if_asked() -> None:
+    captions = dict(enumerate(SAID))
+    scores = Scorer(words=True).score(captions, PEOPLE_SAID, "test")
+    assert scores.to_dict()["words"]["all"]["words"] == 5
+    assert "content words  words  said    true" in scores.table()
+    assert "words" not in Scorer().score(captions, PEOPLE_SAID, "test").to_dict()
 
 
 # Wording

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from samples import make_captioner, save_photo, write_captions, write_instances
 
 from captioner.data.example import Example
-from captioner.data.readers import read_splits
 from captioner.errors import UserError
 from captioner.evaluation import score
 from captioner.evaluation.coco_metrics import bleu, cider_d, rouge_l
@@ -45,7 +44,6 @@ def test_every_metric_by_name_for_all_and_image_by_image() -> None:
         "references_without_caption": 0,
     }
     lines = scores.table().splitlines()
-    assert lines[0] == f"BLEU-1                      {found['BLEU-1']:.4f}"
     assert [line[:27].strip() for line in lines] == [name.replace("_", " ") for name in found]
     first, second = score.evaluate_captions(HYPOTHESES, TEXTS, images=[7, "b.jpg"]).rows()
     names = ["image_id", "caption", *BLEU, "ROUGE-L", "CIDEr-D", "word-precision"]
@@ -59,21 +57,13 @@ def test_every_metric_by_name_for_all_and_image_by_image() -> None:
 # Models
 
 
-@pytest.fixture
-def examples(tmp_path: Path) -> list[Example]:
-    """Five photos, the fourth of which is not one."""
-    rows = ["image,caption"]
+def test_a_photo_that_cannot_be_read_is_left_out_on_request(tmp_path: Path) -> None:
+    examples = []
     for number in range(5):
-        save_photo(tmp_path / f"{number}.png", number)
-        rows += [f"{number}.png,a brown dog runs", f"{number}.png,two red dogs number {number}"]
+        path = save_photo(tmp_path / f"{number}.png", number)
+        captions = ("a brown dog runs", f"two red dogs number {number}")
+        examples.append(Example(path.name, path, captions))
     (tmp_path / "3.png").write_bytes(b"not a photo")
-    (tmp_path / "captions.csv").write_text("\n".join(rows))
-    return read_splits("table", tmp_path / "captions.csv")[0]
-
-
-def test_a_photo_that_cannot_be_read_is_left_out_on_request(
-    examples: list[Example], tmp_path: Path
-) -> None:
     kept = tmp_path / "kept.json"
     left_out: dict[str, str] = {}
     scores = score.score_model(
