@@ -6,6 +6,7 @@ import gzip
 import io
 import random
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,27 +35,32 @@ def read_parallel(
 ) -> tuple[list[SentencePair], Problems]:
     """Read two UTF-8 files with as many lines, and count the pairs with an empty side."""
     problems = Problems(on_problem, f"parallel text {source} and {target}", IN_TRAINING)
-    pairs = []
-    for line, (first, second) in enumerate(read_rows(source, target), start=1):
-        if first and second:
-            pairs.append(SentencePair(first, second, line))
-        else:
-            empty = target if first else source
-            problems.add("empty sentence", f"{empty}, line {line}")
-    problems.settle()
-    if not pairs:
-        raise UserError(f"there is no sentence in {source} and {target}")
+    rows = read_rows([source, target], problems, needed=2)
+    pairs = [SentencePair(first, second, line) for line, (first, second) in rows.items()]
     return pairs, problems
 
 
-def read_rows(*files: str | Path) -> list[tuple[str, ...]]:
-    """The lines of files, stripped, as many in each, which are translations of each other."""
+def read_rows(
+    files: Sequence[str | Path], problems: Problems, needed: int = 1
+) -> dict[int, tuple[str, ...]]:
+    """The lines of files, stripped, by number from 1: as many in each, translations of each other.
+
+    needed: of how many files no line may be empty. `problems` settles the others.
+    """
     columns = [[line.strip() for line in read_lines(file)] for file in files]
     for file, column in zip(files, columns, strict=True):
         if len(column) != len(columns[0]):
             counts = f"{files[0]} has {len(columns[0])} lines and {file} has {len(column)}"
             raise UserError(f"{counts}: line by line they should be translations of each other")
-    return list(zip(*columns, strict=True))
+    rows = dict(enumerate(zip(*columns, strict=True), start=1))
+    for line, row in list(rows.items()):
+        if "" in row[:needed]:
+            problems.add("empty sentence", f"{files[row.index('')]}, line {line}")
+            del rows[line]
+    problems.settle()
+    if not rows:
+        raise UserError(f"there is no sentence in {' and '.join(map(str, files[:needed]))}")
+    return rows
 
 
 def read_lines(path: str | Path) -> list[str]:

@@ -82,13 +82,7 @@ def read_splits(
             read_json(file, "caption file")  # A damaged one is named as such.
         raise UserError(f"{file} is not recognised as captions: they are {KNOWN}")
     collector = Collector(Problems() if problems is None else problems, check_files)
-    try:
-        READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
-    except UserError as error:
-        if format is None and found != "table" and os.path.isfile(file):
-            advice = "name its format (--format, in training data.format)"
-            raise UserError(f"{error}; if it is not {found or 'coco'}, {advice}") from None
-        raise
+    READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
     return collector.examples(splits)
 
 

@@ -143,16 +143,6 @@ def score_translator(
 def _read_rows(
     files: Sequence[str | Path], problems: Problems | None
 ) -> dict[int, tuple[str, ...]]:
-    """The lines of files, stripped, by their number from 1, where the first file has one."""
     problems = Problems() if problems is None else problems
     problems.source, problems.skipping = f"text file {files[0]}", "--on-problem skip"
-    rows = {}
-    for number, row in enumerate(read_rows(*files), start=1):
-        if row[0]:
-            rows[number] = row
-        else:
-            problems.add("empty sentence", f"line {number}")
-    problems.settle()
-    if not rows:
-        raise UserError(f"there is no sentence in {files[0]}")
-    return rows
+    return read_rows(files, problems)

@@ -127,7 +127,7 @@ def outlined(segmentation: Any) -> str:
         ("coco", "folder", None, "the split to read from it must be named"),
         ("coco val", "folder", None, r"neither .*captions_val.json nor .*annotations/captions_val"),
         (" ", "t.json", "{", r"t\.json is not valid JSON \(.*\)$"),
-        (" ", "c.json", COCO.replace('"caption"', '"text"'), r"caption.*; if it is not coco, name"),
+        (" ", "c.json", COCO.replace('"caption"', '"text"'), r"annotations\[0\]"),
         (" ", "t.json", '{"data": []}', r"json is not recognised as captions: they are a folder"),
         (" ", "t.json", "null", r"json is not recognised as captions: they are a folder"),
         (" ", "tokens.txt", "a.jpg A", r"is not recognised as captions: they are a folder"),
