@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from data_samples import captions, photos, read, write_json
 
-from captioner.data.example import Collector, Problems
+from captioner.data.example import Problems
 from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
 
@@ -149,14 +149,6 @@ def test_a_list_chooses_the_images_of_flickr_and_their_order(tmp_path: Path) -> 
             images = read("flickr8k", file, tmp_path, chosen)[0]
             assert [image.image_id for image in images] == ["a.jpg", "b.jpg"]
         (tmp_path / name).unlink()
-
-
-def test_names_that_no_file_can_have_are_missing_images() -> None:
-    collected = Collector(Problems("skip", "source"))
-    for name in ("nul\0", "long" * 1000, "half\ud800"):
-        collected.add_image(name, Path(name), name)
-    with pytest.raises(UserError, match=r"^source: none of its 3 photos exists, .* nul"):
-        collected.examples()
 
 
 def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:

@@ -272,14 +272,6 @@ def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
         assert found(photo) == [("Ein Hündchen", False), ("From EXIF", False)]
 
 
-def test_cameras_describe_nothing(tmp_path: Path) -> None:
-    for text in ("SONY DSC", "OLYMPUS DIGITAL CAMERA  ", "DCIM\\1\\DJI.JPG"):
-        # Lightroom copies such a text from EXIF into the sidecar.
-        (tmp_path / "a.xmp").write_bytes(packet(text, text))
-        assert found(save(tmp_path / "a.jpg", packet(text, text), text)) == []
-    assert found(save(tmp_path / "a.jpg", exif="A SONY DSC dog")) == [("A SONY DSC dog", False)]
-
-
 def test_what_captioner_wrote_is_known_until_somebody_changes_it(tmp_path: Path) -> None:
     photo = save(tmp_path / "a.jpg", own_packet(), "By hand", caption=b"a dog")
     assert found(photo) == [("a dog", True), ("a dog", True), ("By hand", False)]

@@ -207,11 +207,8 @@ def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: P
     for name, each in comparison["scores"].items():
         assert (each["first"], each["second"]) == pytest.approx((found[name], second[name]))
         assert each["difference"] == pytest.approx(found[name] - second[name], abs=NOTHING)
-        assert each["interval"][0] <= each["difference"] <= each["interval"][1]
-    table = scores.table()
-    assert f"ROUGE-L                     {found['ROUGE-L']:.4f}  [{low:.4f}, {high:.4f}]" in table
-    assert table.splitlines()[-1].startswith("NOTE: 4 images are too few for intervals and p")
-    json.dumps(found, allow_nan=False)
+    note = scores.table().splitlines()[-1]
+    assert note.startswith("NOTE: 4 images are too few for intervals and p")
 
 
 def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
