@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from captioner.evaluation.wording import true_words, word_precision
 from captioner.tables import Row, text_table
 from captioner.text.languages import KINDS, word_kinds
 
+Numbers = NDArray[Any]
 NOTHING_SHARE = 0.02  # Weight of all pictures of nothing, as a share of that of all photos.
 NOTHING_PICTURES = 16
 LEAST_CAPTIONS = 8  # Fewest captions of a split that a confidence is fitted to.
@@ -86,9 +88,7 @@ def calibrate(
         if shared:
             photos = f"{counted(len(shared), 'photo')} with training, {shared[0]!r} among them"
             raise UserError(f"{name} shares {photos}")
-    groups = [
-        _observe(captioner, examples, name, batch_size) for name, examples in validation.items()
-    ]
+    groups = [_observe(captioner, each, name, batch_size) for name, each in validation.items()]
     groups.append(_observe_nothing(captioner, next(iter(validation.values()))))
     generator = np.random.default_rng(0)
     shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
@@ -145,19 +145,15 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     weights = [size / len(split) for split in splits for _ in split]
     weights += [NOTHING_SHARE * size * len(splits) / len(nothing)] * len(nothing)
     captions, shares, _ = zip(*chain.from_iterable(groups), strict=True)
-    fitted = fit_weights(
-        features=torch.from_numpy(regressors(captions)),
-        shares=torch.tensor(shares, dtype=torch.float64),
-        counts=torch.tensor(weights, dtype=torch.float64),
-    )
+    doubles = partial(torch.tensor, dtype=torch.float64)
+    features = torch.from_numpy(regressors(captions))
+    fitted = fit_weights(features, shares=doubles(shares), counts=doubles(weights))
     confidence = Confidence(weights=fitted, unsure_below=unsure_below)
     seen = list(chain.from_iterable(splits))
     counts = [weight for each, weight in zip(seen, weights, strict=False) for _ in each.truth]
-    words = fit_word_weights(
-        confidence.judge([each.caption for each in seen]),
-        truth=torch.tensor([*chain.from_iterable(each.truth for each in seen)]).double(),
-        counts=torch.tensor(counts, dtype=torch.float64),
-    )
+    judged = confidence.judge([each.caption for each in seen])
+    truth = [is_true for each in seen for is_true in each.truth]
+    words = fit_word_weights(judged, truth=doubles(truth), counts=doubles(counts))
     return confidence.replace(words=words)
 
 
@@ -183,25 +179,20 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
     groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(word_scores), 1)}
     groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
     groups["all words"] = np.arange(len(truth))
+    named = [(name, rows) for name, rows in groups.items() if len(rows)]
     return {
         **_means(scores, shares, np.arange(len(seen)), "photos"),
         "fifths": [_means(scores, shares, fifth, "photos") for fifth in _fifths(scores)],
-        "words": {
-            name: _means(word_scores, truth, rows, "words")
-            for name, rows in groups.items()
-            if len(rows)
-        },
+        "words": {name: _means(word_scores, truth, rows, "words") for name, rows in named},
         "unsure": float((~sure).mean()),
         "sure_without": float((sure & (shares == 0)).mean()),
     }
 
 
-def _fifths(scores: NDArray[Any]) -> list[NDArray[Any]]:
+def _fifths(scores: Numbers) -> list[Numbers]:
     return np.array_split(scores.argsort(kind="stable"), 5)
 
 
-def _means(
-    scores: NDArray[Any], observed: NDArray[Any], rows: NDArray[Any], counted: str
-) -> dict[str, float]:
+def _means(scores: Numbers, observed: Numbers, rows: Numbers, counted: str) -> dict[str, float]:
     expected, found = float(scores[rows].mean()), float(observed[rows].mean())
     return {"expected": expected, "observed": found, counted: len(rows)}

@@ -238,8 +238,7 @@ class Scorer:
             texts = [others[str(image)] for image in captions]
             theirs = evaluate_captions(texts, references, **options)
             compared = compare(scores.metrics, theirs.metrics, confidence)
-            by_name = {score: each._asdict() for score, each in compared.items()}
-            found["comparison"] = {"first": name, "second": str(self.against), "scores": by_name}
+            found["comparison"] = {"first": name, "second": str(self.against), "scores": compared}
         if self.confidence is not None or self.against is not None:
             found |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
         return scores

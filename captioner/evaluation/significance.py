@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,21 +30,6 @@ _TIE = 1e-12  # Differences this close are equal up to rounding.
 Interval = tuple[float, float]
 
 
-class Comparison(NamedTuple):
-    """Two systems, scored on the same images by one metric.
-
-    difference: first less second, with its interval by the paired bootstrap.
-    p_bootstrap: two-sided: twice Koehn's share of the resamples in which the better system is not
-        better, with one added to the count and to the number of resamples; at most 1.
-    """
-
-    first: float
-    second: float
-    difference: float
-    interval: Interval
-    p_bootstrap: float
-
-
 def confidence_intervals(
     metrics: Sequence[Metric], confidence: float = CONFIDENCE
 ) -> dict[str, Interval]:
@@ -58,8 +43,13 @@ def confidence_intervals(
 
 def compare(
     first: Sequence[Metric], second: Sequence[Metric], confidence: float = CONFIDENCE
-) -> dict[str, Comparison]:
-    """Compare two systems by every score, by name, of the same metrics and images."""
+) -> dict[str, dict[str, Any]]:
+    """Compare two systems by every score, by name, of the same metrics and images.
+
+    first, second: their scores. difference: first less second, where scores below `NOTHING` count
+    as 0, with its interval by the paired bootstrap. p_bootstrap: two-sided: twice Koehn's share of
+    the resamples in which the better system is not better, with one added to both; at most 1.
+    """
     found = {}
     for one, other in zip(first, second, strict=True):
         theirs = _resampled(other)
@@ -69,13 +59,13 @@ def compare(
             differences = counted[0] - counted[1]
             drawn = differences[1:]
             not_better = min(np.sum(drawn <= _TIE), np.sum(drawn >= -_TIE))
-            found[name] = Comparison(
-                first=float(pair[0, 0]),
-                second=float(pair[1, 0]),
-                difference=float(differences[0]),
-                interval=_interval(drawn, confidence),
-                p_bootstrap=min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),
-            )
+            found[name] = {
+                "first": float(pair[0, 0]),
+                "second": float(pair[1, 0]),
+                "difference": float(differences[0]),
+                "interval": _interval(drawn, confidence),
+                "p_bootstrap": min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),
+            }
     return found
 
 

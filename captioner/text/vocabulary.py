@@ -35,10 +35,9 @@ class Vocabulary:
     def __init__(self, ordinary_words: Iterable[str], source: str = "vocabulary") -> None:
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
-            is_word = (
-                isinstance(word, str) and is_valid_unicode(word) and not _CONTROLS.search(word)
-            )
-            if not (is_word and word) or word in SPECIAL_WORDS or word in self._index:
+            is_text = isinstance(word, str) and word and is_valid_unicode(word)
+            is_word = is_text and word not in SPECIAL_WORDS and not _CONTROLS.search(word)
+            if not is_word or word in self._index:
                 reason = "is no word, special, there twice, or has a control character"
                 raise UserError(f"{source}: word {index}, {word!r}, {reason}")
             self._index[word] = index

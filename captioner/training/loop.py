@@ -120,8 +120,6 @@ class _Run:
         with engine.fail_together():
             if len(self.data) == 0:
                 raise UserError("there is nothing to train on: the training set has no batches")
-            if config.precision == "float16" and engine.device.type == "mps":
-                raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.world_size > 1:
                 torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
             logged_step = None
@@ -222,10 +220,8 @@ class _Run:
                 if is_best and engine.is_main:
                     validation.save_best(validated, position.epoch)
         when = f"epoch {position.epoch}" if position.epoch else "before training"
-        listed = ", ".join(
-            f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()
-        )
-        print(f"{when}: {listed}{' (best)' if is_best else ''}", flush=True)
+        listed = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()]
+        print(f"{when}: {', '.join(listed)}{' (best)' if is_best else ''}", flush=True)
         return scores
 
     def _batches(self) -> Generator[list[Any], None, None]:

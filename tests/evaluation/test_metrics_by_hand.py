@@ -217,11 +217,11 @@ def test_interval_and_p_value_of_a_mean_by_full_enumeration(
     assert interval["x"] == pytest.approx(np.quantile(means, [0.1, 0.9]), abs=0.02)
     drawn = [np.mean(each) for each in itertools.product(first - second, repeat=4)]
     found = compare(*metrics)["x"]
-    assert found.difference == pytest.approx(np.mean(first - second))
-    assert (found.first, found.second) == pytest.approx((first.mean(), second.mean()))
+    assert found["difference"] == pytest.approx(np.mean(first - second))
+    assert (found["first"], found["second"]) == pytest.approx((first.mean(), second.mean()))
     not_better = np.mean([mean <= 1e-12 for mean in drawn])
     assert 0 < not_better < 0.1
-    assert found.p_bootstrap == pytest.approx(2 * not_better, abs=0.005)
+    assert found["p_bootstrap"] == pytest.approx(2 * not_better, abs=0.005)
 
 
 def test_bleu_of_no_match_at_all_is_a_tie() -> None:
@@ -234,7 +234,7 @@ def test_bleu_of_no_match_at_all_is_a_tie() -> None:
     terms = [bleu(first, references)], [bleu(second, references)]
     found = compare(*terms)
     four = found["BLEU-4"]
-    assert (four.first, four.second) == pytest.approx((scores[0][3], scores[1][3]))
-    assert (four.difference, four.interval, four.p_bootstrap) == (0, (0, 0), 1)
-    assert found["BLEU-1"].first == pytest.approx(scores[0][0])
-    assert found["BLEU-1"].p_bootstrap == 2 / 1001
+    assert (four["first"], four["second"]) == pytest.approx((scores[0][3], scores[1][3]))
+    assert (four["difference"], four["interval"], four["p_bootstrap"]) == (0, (0, 0), 1)
+    assert found["BLEU-1"]["first"] == pytest.approx(scores[0][0])
+    assert found["BLEU-1"]["p_bootstrap"] == 2 / 1001
