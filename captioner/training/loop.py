@@ -158,7 +158,7 @@ class _Run:
                 position.step_in_epoch += 1
                 progress.update()
                 if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
-                    record = {"steps/loss": self.stepper.loss, "step": position.step}
+                    record = {"steps/loss": float(self.stepper.last_loss), "step": position.step}
                     self.log.write(record, to_file=False)
                 self._save_or_stop()
             steps = max(1, position.step_in_epoch)
@@ -171,7 +171,7 @@ class _Run:
         if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
             self.save()
         position.epoch, position.step_in_epoch = epoch, 0
-        self.stepper.begin_epoch()
+        self.stepper.totals = {}
         if validation:
             record |= self.validate(validation)
         self.save(record)
@@ -256,7 +256,7 @@ class _Run:
     def save(self, record: dict[str, Any] | None = None) -> None:
         """Save a checkpoint; before, log the record of an epoch that ended."""
         position, stepper = self.position, self.stepper
-        position.totals, position.scaling = stepper.sums(), stepper.scaling()
+        position.totals, position.scaling = stepper.sums(), stepper.scaler.state_dict()
         states = self.engine.gather(checkpoint.random_state(self.engine.device))
         with self.engine.fail_together():
             if self.log is not None:
