@@ -124,21 +124,17 @@ class Corpus:
 class Ngrams:
     """The n-grams of one length, G different ones, by sentence: E entries above 0.
 
-    sentence, ngram: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
-    number, in_caption: (E,) how often the sentence, and its image's caption, has the n-gram.
-    matches: (I,) n-grams of the caption, each at most as often as one reference has it.
-    images: (G,) the number of images in whose references the n-gram occurs.
-    examples: (G,) a place in `Corpus.words` at which it begins.
+    The entries are sorted by n-gram, then by sentence; n-grams are numbered from 0.
     """
 
     order: int
-    sentence: IntArray
-    ngram: IntArray
-    number: IntArray
-    in_caption: IntArray
-    matches: IntArray
-    images: IntArray
-    examples: IntArray
+    sentence: IntArray  # (E,)
+    ngram: IntArray  # (E,)
+    number: IntArray  # (E,) How often the sentence has the n-gram.
+    in_caption: IntArray  # (E,) How often its image's caption has it.
+    matches: IntArray  # (I,) Of the caption, each at most as often as one reference has it.
+    images: IntArray  # (G,) Those in whose references the n-gram occurs.
+    examples: IntArray  # (G,) A place in `Corpus.words` at which it begins.
 
     def texts(self, corpus: Corpus) -> list[str]:
         """The n-grams (G,), words joined by a space."""

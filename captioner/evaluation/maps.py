@@ -147,27 +147,22 @@ def _inside(target: Target, x: Floats, y: Floats) -> NDArray[np.bool_]:
 class WordMap:
     """One word of a caption and its map: a row of `captioner maps --csv`.
 
-    position: of the word, from 0. entropy: of the map, in nats.
-    target: "inside" or "outside" the part of the photo that the map covers, or "none". Without one
-        inside, the measures are None.
-    mass: inside the target, of the map; share: of even attention. pointing: the pointing game.
-    mass_one_word_early, mass_one_word_late: mass inside this target of the previous and of the next
-        word's map; None if there is none or it has the same target ("red" and "circle").
+    Without a target inside the part of the photo that the map covers, the measures are None.
     """
 
     image: ImageId
-    position: int
+    position: int  # From 0.
     word: str
-    entropy: float
-    mass: float | None = None
-    share: float | None = None
+    entropy: float  # In nats.
+    mass: float | None = None  # Inside the target.
+    share: float | None = None  # The mass of even attention.
     mass_centre_prior: float | None = None
-    pointing: float | None = None
+    pointing: float | None = None  # The pointing game.
     pointing_uniform: float | None = None
     pointing_centre_prior: float | None = None
-    mass_one_word_early: float | None = None
-    mass_one_word_late: float | None = None
-    target: str = "none"
+    mass_one_word_early: float | None = None  # Of the previous word's map, if its target differs.
+    mass_one_word_late: float | None = None  # Of the next word's.
+    target: str = "none"  # Or "inside", or "outside".
 
 
 def word_maps(
@@ -294,17 +289,13 @@ def spread_table(found: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Scores of the maps of the `words` of captions of `photos`; None for those not asked for.
-
-    spread, grounded: as from `map_spread` and `grounded_maps`.
-    exact: the share of captions that equal one of the photo's.
-    """
+    """Scores of the maps of the words of captions; None for those not asked for."""
 
     photos: int
     words: list[WordMap]
-    spread: dict[str, Any]
-    grounded: dict[str, Any] | None
-    exact: float | None
+    spread: dict[str, Any]  # As from `map_spread`.
+    grounded: dict[str, Any] | None  # As from `grounded_maps`.
+    exact: float | None  # The share of captions that equal one of the photo's.
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, nested by kind."""

@@ -49,12 +49,13 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.decoding.options import SearchOptions
 
 
+File = str | Path
+
+
 @dataclass(frozen=True)
 class CaptionScores:
     """The scores of I captions against their references.
 
-    image_ids: names. corpus: of the captions and their references.
-    metrics: in the order of `METRICS`.
     details: by name, in JSON beside the scores. Always the number of `images` and of further ones
         with references, `references_without_caption`; of BLEU, lengths in words; what a `Scorer`
         was asked for; `exact match`, the share of captions that equal a reference.
@@ -62,8 +63,8 @@ class CaptionScores:
 
     image_ids: Sequence[ImageId]
     captions: Sequence[str]
-    corpus: Corpus
-    metrics: Sequence[Metric]
+    corpus: Corpus  # Of the captions and their references.
+    metrics: Sequence[Metric]  # In the order of `METRICS`.
     details: dict[str, Any]
 
     def by_name(self) -> dict[str, float]:
@@ -156,33 +157,20 @@ def check_metrics(metrics: Sequence[str]) -> None:
 
 @dataclass
 class Scorer:
-    """Scores captions as its fields say.
-
-    document_frequency: a file of captions, all splits, over which CIDEr-D counts how rare n-grams
-        are; None counts over the references.
-    confidence: the share of the scores' confidence intervals; None for no intervals.
-    against: a results file of another system, to compare with.
-    training: the captions of training; its split `train`, if it has splits.
-    format: of the files of captions; None for each file's own, by its fields.
-    instances: files of COCO instances, to find hallucinated things; none skips that.
-    synonyms: the word list for them; None for the packaged one.
-    fluency: a file of people's captions that the model has not learned from, one a line.
-    words: split the content words by kind, and say which are true.
-    on_problem: refuse or skip bad records of the files of captions; `problems` has them.
-    """
+    """Scores captions as its fields say."""
 
     metrics: Sequence[str] = DEFAULT_METRICS
-    document_frequency: str | Path | None = None
-    confidence: float | None = None
-    against: str | Path | None = None
-    training: str | Path | None = None
-    format: str | None = None
-    instances: Sequence[str | Path] = ()
-    synonyms: str | Path | None = None
-    fluency: str | Path | None = None
-    words: bool = False
-    on_problem: OnProblem = "refuse"
-    problems: list[Problems] = field(default_factory=list, init=False)
+    document_frequency: File | None = None  # Captions in which CIDEr-D counts; None: references.
+    confidence: float | None = None  # Of the scores' intervals; None for no intervals.
+    against: File | None = None  # A results file of another system, to compare with.
+    training: File | None = None  # Its captions; of its split `train`, if it has splits.
+    format: str | None = None  # Of the files of captions; None for each file's own.
+    instances: Sequence[File] = ()  # Of COCO, to find hallucinated things; none skips that.
+    synonyms: File | None = None  # The word list for them; None for the packaged one.
+    fluency: File | None = None  # People's captions, one a line, none the model learned from.
+    words: bool = False  # Split the content words by kind, and say which are true.
+    on_problem: OnProblem = "refuse"  # For bad records of the files of captions.
+    problems: list[Problems] = field(default_factory=list, init=False)  # Of the files read.
 
     def __post_init__(self) -> None:  # Fails before a model writes captions.
         check_metrics(self.metrics)
@@ -243,7 +231,7 @@ class Scorer:
             found |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
         return scores
 
-    def read(self, file: str | Path, split: str | None) -> list[Example]:
+    def read(self, file: File, split: str | None) -> list[Example]:
         """The images and captions of a file in `format`; no photo needs to exist."""
         self.problems.append(Problems(self.on_problem))
         problems = self.problems[-1]
@@ -251,10 +239,7 @@ class Scorer:
 
 
 def score_results(
-    results: str | Path,
-    references: str | Path,
-    scorer: Scorer | None = None,
-    split: str | None = None,
+    results: File, references: File, scorer: Scorer | None = None, split: str | None = None
 ) -> CaptionScores:
     """Score captions in COCO's result format, or of `captioner caption`, against references.
 
@@ -283,7 +268,7 @@ def score_model(
     captioner: Captioner,
     examples: Sequence[Example],
     *,
-    results: str | Path | None = None,
+    results: File | None = None,
     scorer: Scorer | None = None,
     exact: bool = False,
     **options: Any,

@@ -17,6 +17,7 @@ from captioner.tables import Row, figures_table, text_table
 from captioner.translate.translation import Translation
 from captioner.translate.translator import Translator
 
+File = str | Path
 WIDTH = 5  # Lengths in a bucket; the first one holds 0 too.
 
 
@@ -26,17 +27,15 @@ class TranslationScores:
 
     scores: by name, `BLEU` and `chrF` of sacrebleu, 0 to 100; `brevity_penalty`, 0 to 1, part of
         BLEU; `exact match`, the share of translations that equal their reference.
-    signatures: sacrebleu's record of how `BLEU` and `chrF` were computed.
     lengths: for each bucket of lengths of sources with sentences, its first and last length in
         words and the BLEU of its sentences as a corpus, as in Bahdanau et al. 2014, figure 2.
-    shortened: by line, from 1, the translations of too long sources, and those cut at the maximum.
     """
 
     sentences: int
     scores: dict[str, float]
-    signatures: dict[str, str]
+    signatures: dict[str, str]  # sacrebleu's, of how `BLEU` and `chrF` were computed.
     lengths: list[dict[str, Any]]
-    shortened: dict[int, Translation] = field(default_factory=dict)
+    shortened: dict[int, Translation] = field(default_factory=dict)  # By line: source or end cut.
 
     def to_dict(self) -> dict[str, Any]:
         """The scores with their circumstances, for JSON."""
@@ -103,9 +102,9 @@ def sacrebleu_metrics() -> Any:
 
 
 def score_hypotheses(
-    hypotheses: str | Path,
-    references: str | Path,
-    source: str | Path | None = None,
+    hypotheses: File,
+    references: File,
+    source: File | None = None,
     lower_case: bool = False,
     problems: Problems | None = None,
 ) -> TranslationScores:
@@ -121,8 +120,8 @@ def score_hypotheses(
 
 def score_translator(
     translator: Translator,
-    source: str | Path,
-    references: str | Path,
+    source: File,
+    references: File,
     search: TranslationSearch | None = None,
     batch_size: int = 32,
     lower_case: bool = False,
@@ -140,9 +139,7 @@ def score_translator(
     return replace(scores, shortened={n: t for n, t in by_line if t.truncated or t.cut})
 
 
-def _read_rows(
-    files: Sequence[str | Path], problems: Problems | None
-) -> dict[int, tuple[str, ...]]:
+def _read_rows(files: Sequence[File], problems: Problems | None) -> dict[int, tuple[str, ...]]:
     problems = Problems() if problems is None else problems
     problems.source, problems.skipping = f"text file {files[0]}", "--on-problem skip"
     return read_rows(files, problems)

@@ -124,14 +124,11 @@ def chair(
     synonyms: Synonyms,
     known: frozenset[str],
 ) -> dict[str, Any]:
-    """CHAIR: how often tokenised captions name things that are not in the photo.
+    """CHAIR (Rohrbach et al. 2018, section 2.1): how often captions name what is not there.
 
-    Rohrbach et al. 2018, *Object Hallucination in Image Captioning*, section 2.1.
-
-    categories: of each image, the annotated ones. In the image are these and those that its
-        references name, by the words of `synonyms`.
-    known: the categories that count, as `CocoInstances.known_categories`: one that could not be
-        annotated would always count as hallucinated, and one without words is never named.
+    categories: of each image, the annotated ones. In it are these and those that its references
+        name.
+    known: the categories that count, as `CocoInstances.known_categories`.
 
     By name, fractions of one with their counts; a thing counts once a caption:
     CHAIR-i: equation 1, the share of named things that are not there. CHAIR-s: equation 2, the

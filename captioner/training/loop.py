@@ -44,17 +44,12 @@ class Validated:
 
 @dataclass(frozen=True)
 class Validation:
-    """Validation between epochs, in evaluation mode and without gradients.
+    """Validation between epochs, in evaluation mode and without gradients."""
 
-    run: all processes call it; the scores of process 0 count.
-    score: the deciding one; higher is better. before: also before the first step, as epoch 0.
-    save_best: saves the best model so far, given its epoch; process 0 calls it.
-    """
-
-    run: Callable[[], Validated]
-    score: str
-    save_best: Callable[[Validated, int], None]
-    before: bool = False
+    run: Callable[[], Validated]  # All processes call it; the scores of process 0 count.
+    score: str  # The deciding one; higher is better.
+    save_best: Callable[[Validated, int], None]  # Given its epoch; process 0 calls it.
+    before: bool = False  # Also before the first step, as epoch 0.
 
 
 class Interrupted(KeyboardInterrupt):
