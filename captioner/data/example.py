@@ -176,7 +176,12 @@ class Collector:
                 photo.split = splits[0]
         elif photos and not own_splits and {TRAIN, VALIDATION} & set(splits):
             self._draw_splits(VALIDATION in splits)
-        named = [_own_name(split, own_splits) for split in splits]
+        named = list(splits)
+        for place, split in enumerate(splits):  # "val" is "validation" or "dev" in some sources.
+            meant = SPLIT_OF.get(split or "")
+            alike = [name for name in own_splits if meant and SPLIT_OF.get(name.lower()) == meant]
+            if split not in own_splits and alike:
+                named[place] = alike[0]
         found: dict[str | None, list[Example]] = {split: [] for split in named}
         wanted = [photo for photo in photos if {photo.split, None} & found.keys()]
         if wanted and not any(map(self._exists, wanted)):
@@ -246,10 +251,3 @@ class Collector:
         elif not photo.captions:  # Those that are there have their own problems.
             self.problems.add("image without captions", photo.record)
         return None
-
-
-def _own_name(split: str | None, own_splits: Sequence[str]) -> str | None:
-    """What the source calls a split: "validation" or "dev" for "val"."""
-    meant = SPLIT_OF.get(split or "")
-    alike = (name for name in own_splits if meant and SPLIT_OF.get(name.lower()) == meant)
-    return split if split in own_splits else next(alike, split)

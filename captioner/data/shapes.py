@@ -46,9 +46,7 @@ class ShapesConfig(Config):
         (1, 2), strict=False, description="fewest and most objects in a picture, within 1 to 4"
     )
     object_size: tuple[float, float] = Field(
-        (0.22, 0.34),
-        strict=False,
-        description="smallest and largest longer side of an object's box, within 0.05 to 0.5",
+        (0.22, 0.34), strict=False, description="longer sides of boxes, within 0.05 to 0.5"
     )
 
     @model_validator(mode="after")
@@ -157,7 +155,11 @@ def _draft(
     colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
     share = random.uniform(*config.object_size)
     angle = math.radians(random.uniform(-TILT, TILT))
-    points = _outline(shape, angle, share * config.image_size)
+    x, y = np.array(_CORNERS[shape], dtype=np.float64).T  # (N,) each
+    cosine, sine = math.cos(angle), math.sin(angle)
+    turned = np.stack([x * cosine - y * sine, x * sine + y * cosine], axis=1)  # (N, 2)
+    moved = turned - turned.min(axis=0)  # It touches both axes.
+    points: Points = moved * (share * config.image_size / moved.max())
     width, height = points.max(axis=0).tolist()
     left = random.uniform(0, config.image_size - width)
     top = random.uniform(0, config.image_size - height)
@@ -202,15 +204,6 @@ _CORNERS = {
         *([-_ARM, 1], [-_ARM, _ARM], [-1, _ARM], [-1, -_ARM], [-_ARM, -_ARM], [-_ARM, -1]),
     ],
 }
-
-
-def _outline(shape: str, angle: float, size: float) -> Points:
-    """Corners of a rotated shape that touches both axes; its longer side is `size` pixels."""
-    x, y = np.array(_CORNERS[shape], dtype=np.float64).T  # (N,) each
-    cosine, sine = math.cos(angle), math.sin(angle)
-    turned = np.stack([x * cosine - y * sine, x * sine + y * cosine], axis=1)  # (N, 2)
-    moved = turned - turned.min(axis=0)
-    return np.asarray(moved * (size / moved.max()))
 
 
 def _background(random: np.random.Generator, size: int) -> Image.Image:

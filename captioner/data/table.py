@@ -174,7 +174,10 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> Iterato
         if isinstance(document, list):
             yield from ((f"record {number}", record) for number, record in enumerate(document))
         elif is_captions_by_photo(document):
-            yield from ((f"photo {name!r}", _row_of(name, document[name])) for name in document)
+            for name, value in document.items():
+                row = value if isinstance(value, dict) else {"caption": value}
+                tags = {"caption": row["tags"]} if "tags" in row else {}  # Of kohya's scripts.
+                yield f"photo {name!r}", {**tags, **row, "image": name}
         else:
             raise UserError(f"{what} {file} is not a list of rows, and not captions by photo")
     else:
@@ -195,13 +198,6 @@ def is_captions_by_photo(document: Any) -> bool:
     captions = {*_COLUMNS["caption"], "tags"}
     are_rows = all(isinstance(each, dict) and captions & each.keys() for each in document.values())
     return are_rows or any(Path(name).suffix.lower() in PHOTO_SUFFIXES for name in document)
-
-
-def _row_of(name: str, value: Any) -> dict[str, Any]:
-    """A row of captions by photo; kohya's `tags` where there is no caption."""
-    row = value if isinstance(value, dict) else {"caption": value}
-    captions = {"caption": row["tags"]} if "tags" in row else {}
-    return {**captions, **row, "image": name}
 
 
 def has_header(text: str) -> bool:

@@ -187,7 +187,9 @@ def text_diversity(
     doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
     repeated, left = {"doubled_word": doubled / count}, sentences
     for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
-        left = [words for words in left if _repeats(words, n)]
+        ngrams = [list(zip(*(words[first:] for first in range(n)), strict=False)) for words in left]
+        pairs = zip(left, ngrams, strict=True)
+        left = [words for words, own in pairs if len(set(own)) < len(own)]
         repeated[f"repeated_{n}_words"] = len(left) / count
     return {
         "distinct_captions": len(distinct),
@@ -197,11 +199,6 @@ def text_diversity(
         "mean_length": sum(map(len, sentences)) / count,
         **repeated,
     }
-
-
-def _repeats(words: tuple[str, ...], length: int) -> bool:
-    ngrams = list(zip(*(words[start:] for start in range(length)), strict=False))
-    return len(set(ngrams)) < len(ngrams)
 
 
 def fluency(

@@ -56,9 +56,7 @@ def is_function_word(word: str, language: str) -> bool:
     """
     code = language.partition("-")[0]
     word = word.lower().rstrip(".,;:!?")
-    parts = [word]
-    if code == "fr":
-        parts = [part for part in re.split("['’]", word) if part]
+    parts = list(filter(None, re.split("['’]", word))) if code == "fr" else [word]
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
 
 
@@ -103,21 +101,20 @@ def word_kinds(words: Sequence[str]) -> list[str | None]:
         kind = _OF_WORD.get(word)
         if kind == "action" and position and words[position - 1] in _ARTICLES:
             kind = None  # "A boy goes down a slide".
-        if kind is None and word.isdigit():
-            kind = "number"
-        elif kind is None and not is_noun(word) and word.endswith(("ing", "ed")):
-            kind = "action"
-        elif kind is None:
-            is_place = place and word not in _GARMENTS  # "A man in a red shirt".
-            kind = "place" if is_place else "thing"
+        if kind is None:
+            kind = "place" if place and word not in _GARMENTS else "thing"  # "In a red shirt".
+            if word.isdigit():
+                kind = "number"
+            elif not is_noun(word) and word.endswith(("ing", "ed")):
+                kind = "action"
         if kind in ("action", "person"):
             place = False
         kinds.append(kind)
     return kinds
 
 
+# The signs that mark a space in subwords and its absence in words.
 _SIGNS = str.maketrans({"\N{LOWER ONE EIGHTH BLOCK}": " ", "\N{HALFWIDTH BLACK SQUARE}": "\u25a0"})
-"""The signs that mark a space in subwords and its absence in words."""
 
 
 def is_valid_unicode(text: str) -> bool:

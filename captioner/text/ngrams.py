@@ -63,10 +63,8 @@ class PeoplesNgrams:
 
     def misplaced_articles(self, words: Sequence[str]) -> list[str]:
         """The plurals and mass nouns with "a" or "an" before: "a luggage", "a green eyes"."""
-        phrases = _phrases(words)
-        return [
-            noun for noun, at_end, has_a in phrases if has_a and (noun, at_end) in self._plurals
-        ]
+        with_article = (phrase[:2] for phrase in _phrases(words) if phrase[2])
+        return [noun for noun, at_end in with_article if (noun, at_end) in self._plurals]
 
     def token_ngrams(self, vocabulary: Vocabulary, order: int) -> list[tuple[int, ...]]:
         """The n-grams of `order` tokens that people wrote, after `order` - 1 starts, each once.
