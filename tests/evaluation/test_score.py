@@ -16,7 +16,6 @@ from captioner.evaluation.coco_metrics import bleu, cider_d, rouge_l
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.results_file import read_results, write_results
 from captioner.evaluation.score import CaptionScores, Scorer
-from captioner.evaluation.significance import NOTHING
 from captioner.text.tokenizer import tokenize
 
 # Strings
@@ -193,24 +192,6 @@ def test_an_empty_reference_is_left_out_on_request(results: Path, tmp_path: Path
     assert of_results == [f"image without references in {references}"]
 
 
-def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: Path) -> None:
-    turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
-    other = saved(tmp_path / "other.json", turned)
-    scores = score.score_results(results, references, Scorer(confidence=0.9, against=other))
-    found, second = scores.to_dict(), scored(turned).by_name()
-    assert (found["confidence"], found["too_few_images"]) == (0.9, True)
-    assert list(found["intervals"]) == list(scores.by_name())
-    low, high = found["intervals"]["ROUGE-L"]
-    assert low < found["ROUGE-L"] < high
-    comparison = found["comparison"]
-    assert (comparison["first"], comparison["second"]) == (str(results), str(other))
-    for name, each in comparison["scores"].items():
-        assert (each["first"], each["second"]) == pytest.approx((found[name], second[name]))
-        assert each["difference"] == pytest.approx(found[name] - second[name], abs=NOTHING)
-    note = scores.table().splitlines()[-1]
-    assert note.startswith("NOTE: 4 images are too few for intervals and p")
-
-
 def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
     coco = write_captions(tmp_path / "captions_val2014.json", {70: ["A dog runs!", "a dog"]})
@@ -226,10 +207,8 @@ def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Pa
     found = scores.details["hallucination"]
     # Of dog, cat, bird and horse, all but the horse is annotated or in a reference.
     assert (found["mentions"], found["hallucinated_mentions"]) == (4, 1)
-    assert found["most_hallucinated"] == {"horse": 1}
     assert len(found["dropped_categories"]) == 80 - 4  # of the packaged word list
-    for line in ("CHAIR-i                 0.2500", "most hallucinated       horse 1"):
-        assert line in scores.table()
+    assert "most hallucinated       horse 1" in scores.table()
     words = tmp_path / "words.txt"
     words.write_text("dog: puppy\nlion: cub\n")
     options = Scorer(instances=[path], synonyms=words)
