@@ -88,10 +88,8 @@ class Problems:
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self.kinds and self.on_problem == "refuse":
-            them = "it" if len(self) == 1 else "them"
-            raise UserError(
-                f"{self.source} has {self._listing()} ({self.skipping} leaves {them} out)"
-            )
+            advice = f"({self.skipping} leaves {'it' if len(self) == 1 else 'them'} out)"
+            raise UserError(f"{self.source} has {self._listing()} {advice}")
 
     def _listing(self) -> str:
         parts = []
@@ -185,10 +183,9 @@ class Collector:
         found: dict[str | None, list[Example]] = {split: [] for split in named}
         wanted = [photo for photo in photos if {photo.split, None} & found.keys()]
         if wanted and not any(map(self._exists, wanted)):
-            raise UserError(
-                f"{problems.source}: none of its {counted(len(wanted), 'photo')} exists, the first "
-                f"would be {wanted[0].path}; give their folder ({problems.naming_images})"
-            )
+            fault = f"none of its {counted(len(wanted), 'photo')} exists, the first would be"
+            advice = f"{wanted[0].path}; give their folder ({problems.naming_images})"
+            raise UserError(f"{problems.source}: {fault} {advice}")
         for photo in photos:
             of_photo = {photo.split, None} & found.keys()
             if photo.split is None and own_splits and found.keys() != {None}:

@@ -267,10 +267,8 @@ class CocoInstances:
             drawn = np.asarray(mask.decode(merged), dtype=np.bool_)
         if drawn is None:
             known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
-            raise UserError(
-                f"the segmentation of annotation {thing['id']} in {self} is neither {known} that "
-                f"add up to its size {[height, width]}"
-            )
+            where = f"the segmentation of annotation {thing['id']} in {self} is neither"
+            raise UserError(f"{where} {known} that add up to its size {[height, width]}")
         return drawn
 
 

@@ -142,9 +142,8 @@ class DocumentFrequency:
         N-grams of one image, four of five, are left out: they count as such anyway.
         """
         if len(references) < 2:
-            raise UserError(
-                f"the document frequency of CIDEr-D needs at least 2 images, not {len(references)}"
-            )
+            images = f"at least 2 images, not {len(references)}"
+            raise UserError(f"the document frequency of CIDEr-D needs {images}")
         corpus = Corpus([()] * len(references), references).split
         counts: dict[str, int] = {}
         for ngrams in corpus.ngrams:
@@ -163,10 +162,8 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     document_frequency: by default counted over these references, as the COCO evaluation does.
     """
     if document_frequency is None and corpus.images == 1:
-        raise UserError(
-            "CIDEr-D of a single image needs the document frequency of more references: give "
-            "captioner score a file of captions as --document-frequency FILE, or other --metrics"
-        )
+        advice = "give captioner score --document-frequency FILE, or other --metrics"
+        raise UserError(f"CIDEr-D of a single image needs the frequency of more captions: {advice}")
     corpus = corpus.split
     sentences, own = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)
     similarity = np.zeros(sentences)  # of each reference to its image's caption

@@ -158,19 +158,16 @@ def as_sentence(text: str, capitals: str = "titles") -> tuple[str, bool]:
     if plain.isupper() and (len(words) >= 2 or any(len(word[0]) >= 4 for word in words)):
         first = words[0].start() + 1
         return plain[:first] + plain[first:].lower(), True
-    if capitals == "titles" and _is_title([match[0] for match in words]):
+    capitalised = [word[0] for word in words if word[0][0].isupper()]
+    is_title = (
+        len(capitalised) >= max(3, 0.6 * len(words))
+        and all(word[0] in capitalised for word in words if len(word[0]) > 3)
+        and any(word[1:].islower() for word in capitalised)
+    )
+    if capitals == "titles" and is_title:
         first = words[0].end()
         return plain[:first] + _WORD.sub(_lower_word, plain[first:]), False
     return text, False
-
-
-def _is_title(words: list[str]) -> bool:
-    capitalised = [word for word in words if word[0].isupper()]
-    return (
-        len(capitalised) >= max(3, 0.6 * len(words))
-        and all(word[0].isupper() for word in words if len(word) > 3)
-        and any(word[1:].islower() for word in capitalised)
-    )
 
 
 def _lower_word(match: re.Match[str]) -> str:

@@ -113,10 +113,8 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of a training run")
     if (made_by := header.get("processes", "1")) != str(world_size):
-        raise UserError(
-            f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}: resume it "
-            f"with {made_by}, or start another run from its model (start_from)"
-        )
+        fault = f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}"
+        raise UserError(f"{fault}: resume it with {made_by}, or start another run from its model")
     return Position(**json.loads(header["position"])), tensors
 
 

@@ -50,10 +50,8 @@ class Engine:
             distributed.init_process_group(backend, timeout=timedelta(days=1))
         except (KeyError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]  # Such as a GPU that is not there.
-            raise UserError(
-                f"this is one of {self.world_size} processes, which torchrun should start, no more "
-                f"than there are GPUs ({reason})"
-            ) from None
+            fault = f"this is one of {self.world_size} processes, which torchrun should start"
+            raise UserError(f"{fault}, no more than there are GPUs ({reason})") from None
 
     @property
     def is_main(self) -> bool:
