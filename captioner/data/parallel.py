@@ -41,12 +41,14 @@ def read_parallel(
 
 
 def read_rows(
-    files: Sequence[str | Path], problems: Problems, needed: int = 1
+    files: Sequence[str | Path], problems: Problems | None = None, needed: int = 1
 ) -> dict[int, tuple[str, ...]]:
     """The lines of files, stripped, by number from 1: as many in each, translations of each other.
 
     needed: of how many files no line may be empty. `problems` settles the others.
     """
+    problems = Problems() if problems is None else problems
+    problems.source = problems.source or f"text file {files[0]}"
     columns = [[line.strip() for line in read_lines(file)] for file in files]
     for file, column in zip(files, columns, strict=True):
         if len(column) != len(columns[0]):

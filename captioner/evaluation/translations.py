@@ -114,7 +114,7 @@ def score_hypotheses(
     problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
     files = [references, hypotheses, *([] if source is None else [source])]
-    wanted, found, *rest = zip(*_read_rows(files, problems).values(), strict=True)
+    wanted, found, *rest = zip(*read_rows(files, problems).values(), strict=True)
     return evaluate_translations(found, wanted, rest[0] if rest else (), lower_case)
 
 
@@ -129,7 +129,7 @@ def score_translator(
 ) -> TranslationScores:
     """Translate the lines of a file and score them; see `score_hypotheses`."""
     sacrebleu_metrics()  # Fails before the long translation if sacrebleu is missing.
-    rows = _read_rows([references, source], problems)
+    rows = read_rows([references, source], problems)
     wanted, sources = zip(*rows.values(), strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # The scores have the long sources.
@@ -137,9 +137,3 @@ def score_translator(
     scores = evaluate_translations([t.text.strip() for t in found], wanted, sources, lower_case)
     by_line = zip(rows, found, strict=True)
     return replace(scores, shortened={n: t for n, t in by_line if t.truncated or t.cut})
-
-
-def _read_rows(files: Sequence[File], problems: Problems | None) -> dict[int, tuple[str, ...]]:
-    problems = Problems() if problems is None else problems
-    problems.source, problems.skipping = f"text file {files[0]}", "--on-problem skip"
-    return read_rows(files, problems)
