@@ -27,7 +27,7 @@ from captioner.caption.folder import make_decoder
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
 from captioner.cli.program import run_program, script_parser
 from captioner.data.example import Example
-from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.progress import progress_bar
 from captioner.runs.batches import CaptionBatches

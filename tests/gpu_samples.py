@@ -50,6 +50,6 @@ def losses_of_ten_steps(loss: nn.Module, batch: Any, precision: str) -> tuple[fl
     losses = []
     for _ in range(10):
         stepper.make([batch])
-        losses.append(stepper.loss)
+        losses.append(float(stepper.last_loss))
     stepper.sums()
     return losses[0], losses[-1]

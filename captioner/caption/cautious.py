@@ -8,8 +8,7 @@ from itertools import chain, product
 from math import prod
 
 from captioner.caption.caption import Caption, sentence
-from captioner.text.kinds import word_kinds
-from captioner.text.languages import FUNCTION_WORDS, word_paragraphs
+from captioner.text.languages import FUNCTION_WORDS, word_kinds, word_paragraphs
 
 IsSentence = Callable[[Sequence[str]], bool]
 """Whether people write a caption of these words."""

@@ -19,8 +19,7 @@ from captioner.caption.caption import Caption
 from captioner.cli.caption import formatted_caption
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.program import on_a_line, report
-from captioner.data.photo_descriptions import packet_words_of_person, words_of_person
-from captioner.data.xmp import Description, XmpPacket
+from captioner.data.xmp import Description, XmpPacket, words_of_person
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
 from captioner.text.languages import ENGLISH, is_noun
@@ -230,7 +229,7 @@ class Embedder:
         old_keywords = packet.own_texts("subject")
         own_texts = packet.own_texts("description")
         iptc_caption = str(tags.get("IPTC:Caption-Abstract", "")).strip()
-        words = "" if overwrite else packet_words_of_person(packet, iptc_caption)
+        words = "" if overwrite else words_of_person(packet, iptc_caption)
         words = "" if words == description.caption else words
         is_described = is_described or bool(words)
         packet.merge(description, is_described, keywords)

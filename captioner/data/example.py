@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from captioner.vision.shards import ShardMember
 
-ImageId = int | str
-"""COCO's number or text, or a file name."""
-
+ImageId = int | str  # COCO's number or text, or a file name.
 OnProblem = Literal["refuse", "skip"]
 """Refuse the whole source, or skip the records with a problem."""
 
@@ -64,17 +62,14 @@ class Example:
 
 @dataclass
 class Problems:
-    """The problems of one source: the records of each kind, such as "empty caption" of "line 12".
-
-    draws_splits: `train` and `val` of a source without splits; otherwise either is all of it.
-    """
+    """The problems of a source: the records of each kind, as "empty caption" of "line 12"."""
 
     on_problem: OnProblem = "refuse"
     source: str = ""  # The file's name, set by the reader.
     skipping: str = "--on-problem skip"  # The advice of a refusal.
     naming_images: str = "--images"  # The option of the photos' folder.
     by_captioner: bool = False  # Whether captions count that captioner wrote in a folder.
-    draws_splits: bool = True
+    draws_splits: bool = True  # Of a source without; otherwise `train` or `val` is all of it.
     notes: list[str] = field(default_factory=list)  # Such as which splits were drawn.
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
@@ -93,10 +88,8 @@ class Problems:
     def settle(self) -> None:
         """Under "refuse", raise `UserError` if there is a problem. Call after reading."""
         if self.kinds and self.on_problem == "refuse":
-            them = "it" if len(self) == 1 else "them"
-            raise UserError(
-                f"{self.source} has {self._listing()} ({self.skipping} leaves {them} out)"
-            )
+            advice = f"({self.skipping} leaves {'it' if len(self) == 1 else 'them'} out)"
+            raise UserError(f"{self.source} has {self._listing()} {advice}")
 
     def _listing(self) -> str:
         parts = []
@@ -169,26 +162,30 @@ class Collector:
             self.problems.add("caption without an image", f"{record} of image {image_id}")
 
     def examples(self, splits: Sequence[str | None] = (None,)) -> list[list[Example]]:
-        """The photos with captions of each split, in the order in which they were added.
+        """The photos with captions of each split, None for all, in the order of adding.
 
-        splits: None for all. `train` and `val` of a source without splits are drawn.
-        Raises `UserError` for a refused problem in these splits and if one has no photo.
+        `train` and `val` of a source without splits are drawn. Raises `UserError` for a refused
+        problem in these splits and if one has no photo.
         """
         photos, problems = self._photos.values(), self.problems
-        named = [self._own_name(split) for split in splits]
         own_splits = sorted({photo.split for photo in photos if photo.split})
-        if photos and not own_splits and not problems.draws_splits:
+        if not own_splits and not problems.draws_splits:
             for photo in photos:
                 photo.split = splits[0]
         elif photos and not own_splits and {TRAIN, VALIDATION} & set(splits):
-            self._draw_splits()
+            self._draw_splits(VALIDATION in splits)
+        named = list(splits)
+        for place, split in enumerate(splits):  # "val" is "validation" or "dev" in some sources.
+            meant = SPLIT_OF.get(split or "")
+            alike = [name for name in own_splits if meant and SPLIT_OF.get(name.lower()) == meant]
+            if split not in own_splits and alike:
+                named[place] = alike[0]
         found: dict[str | None, list[Example]] = {split: [] for split in named}
         wanted = [photo for photo in photos if {photo.split, None} & found.keys()]
         if wanted and not any(map(self._exists, wanted)):
-            raise UserError(
-                f"{problems.source}: none of its {counted(len(wanted), 'photo')} exists, the first "
-                f"would be {wanted[0].path}; give their folder ({problems.naming_images})"
-            )
+            fault = f"none of its {counted(len(wanted), 'photo')} exists, the first would be"
+            advice = f"{wanted[0].path}; give their folder ({problems.naming_images})"
+            raise UserError(f"{problems.source}: {fault} {advice}")
         for photo in photos:
             of_photo = {photo.split, None} & found.keys()
             if photo.split is None and own_splits and found.keys() != {None}:
@@ -197,49 +194,40 @@ class Collector:
                 for split in of_photo:
                     found[split].append(example)
         problems.settle()
-        if empty := [split for split, examples in found.items() if not examples]:
-            split = empty[0]
-            if split == VALIDATION and not own_splits and 0 < len(photos) < _FEWEST_DRAWN:
-                few = f"has {counted(len(photos), 'photo')} and no splits"
-                advice = f"training draws its validation photos from {_FEWEST_DRAWN} at least"
-                raise UserError(f"{problems.source} {few}; {advice}")
-            fault = "no photo with a caption" + (f" in split {split!r}" if split else "")
-            if split not in {None, *(photo.split for photo in photos)}:
-                lacking = 'its photos have no "split"' if photos else "it has no rows"
-                only = f", only {', '.join(own_splits)}" if own_splits else f": {lacking}"
-                fault = f"no split {split!r}{only}"
-            raise UserError("; ".join([f"{problems.source} has {fault}", *problems.sentences]))
+        for split, examples in found.items():
+            if not examples:
+                others = ", ".join(own_splits) or "none"
+                where = f" in split {split!r}; its splits: {others}" if split else ""
+                fault = f"{problems.source} has no photo with a caption{where}"
+                raise UserError("; ".join([fault, *problems.sentences]))
         return [found[split] for split in named]
 
-    def _own_name(self, split: str | None) -> str | None:
-        """What the source calls a split: "validation" or "dev" for "val"."""
-        own = {photo.split for photo in self._photos.values() if photo.split}
-        meant = SPLIT_OF.get(split or "")
-        alike = (name for name in sorted(own) if meant and SPLIT_OF.get(name.lower()) == meant)
-        return split if split in own else next(alike, split)
+    def _draw_splits(self, is_validated: bool) -> None:
+        """Draw a tenth for validation, 50 to a quarter of all, two at least; none of fewer than 4.
 
-    def _draw_splits(self) -> None:
-        """Draw a tenth of the photos for validation: 50 at least, but at most a quarter.
-
-        Two in any case, and none of fewer than four. Drawn by a hash of their names, most keep
-        their split when others are added.
+        Drawn by a hash of their names, most photos keep their split when others are added.
         """
 
         def drawn_by(photo: _Photo) -> bytes:
             return hashlib.sha256(f"{_SEED} {photo.name}".encode("utf-8", "replace")).digest()
 
-        photos = sorted(self._photos.values(), key=drawn_by)
+        photos, source = sorted(self._photos.values(), key=drawn_by), self.problems.source
         count = max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
-        count = count if len(photos) >= _FEWEST_DRAWN else 0
+        if len(photos) < _FEWEST_DRAWN:
+            count = 0
+            if is_validated:
+                few = f"has {counted(len(photos), 'photo')} and no splits"
+                advice = f"training draws its validation photos from {_FEWEST_DRAWN} at least"
+                raise UserError(f"{source} {few}; {advice}")
         for place, photo in enumerate(photos):
             photo.split = VALIDATION if place < count else TRAIN
-        if count:
-            share = f"{count:,} of its {len(photos):,} photos, drawn with seed {_SEED}"
-            drawn = f"{share}, are the split {VALIDATION}, the others {TRAIN}"
-            self.problems.notes.append(f"{self.problems.source} has no splits: {drawn}")
+        if not count:
+            return
+        share = f"{count:,} of its {len(photos):,} photos, drawn with seed {_SEED}"
+        drawn = f"{share}, are the split {VALIDATION}, the others {TRAIN}"
+        self.problems.notes.append(f"{source} has no splits: {drawn}")
 
     def _exists(self, photo: _Photo) -> bool:
-        """Whether a photo is there, as those that a shard lists are, or need not be."""
         path = photo.path
         return not (self._check_files and isinstance(path, Path)) or os.path.isfile(path)
 

@@ -10,10 +10,9 @@ import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +25,6 @@ from captioner.files import read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
 from captioner.text.tokenizer import tokenize
 
-COCO_SYNONYMS = Path(__file__).with_name("coco_synonyms.txt")
-"""The word list of COCO's 80 categories; its first lines explain the format."""
-
 # Plurals of word endings: "fireman" as "man".
 _IRREGULAR_ENDINGS = (
     "calf calves, child children, foot feet, goose geese, half halves, knife knives, loaf loaves, "
@@ -38,7 +34,6 @@ _IRREGULAR_ENDINGS = (
 
 Phrase = tuple[str, ...]
 Mention = tuple[int, int, str]  # First word, last word (excluded), category.
-
 Box = tuple[float, float, float, float]
 """(left, top, right, bottom) edges in pixels: the first pixel alone is (0, 0, 1, 1)."""
 
@@ -75,9 +70,8 @@ class Synonyms:
         mentions: list[Mention] = []
         last = 0
         for first, word in enumerate(words):
-            if first < last:
-                continue
-            for length in range(self._longest.get(word, 0), 0, -1):
+            longest = self._longest.get(word, 0) if first >= last else 0
+            for length in range(longest, 0, -1):
                 phrase = tuple(words[first : first + length])
                 if phrase in self._phrases:
                     last = first + len(phrase)
@@ -88,14 +82,13 @@ class Synonyms:
 
 
 def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
-    """Read a word list; None: `COCO_SYNONYMS`.
+    """Read a word list; None: that of COCO's 80 categories.
 
     A line holds a category, a colon and comma-separated phrases: `dog: puppy, bull dog`. The
-    category `-` marks phrases that name nothing: `-: dog house`. Phrases are singular: plurals
-    ("dogs", "women") and joined or hyphenated forms ("bulldog", "bull-dog") are derived, unless
-    listed; a form of two phrases names the first one's category.
+    category `-` marks phrases that name nothing: `-: dog house`. Plurals ("dogs", "women") and
+    joined or hyphenated forms ("bulldog", "bull-dog") are derived, unless listed.
     """
-    file = COCO_SYNONYMS if path is None else Path(path)
+    file = Path(__file__).with_name("coco_synonyms.txt") if path is None else Path(path)
     phrases: dict[Phrase, str | None] = {}
     categories: dict[Phrase, str] = {}
     for number, line in enumerate(read_text(file, "word list").splitlines(), start=1):
@@ -170,8 +163,9 @@ class _InstanceFile(Records):
     annotations: Annotated[list[_Thing], FailFast()]
 
 
-_Photo = tuple[tuple[int, int], list[tuple[str, _Thing]]]
-"""Its (width, height), and its things, each with its category."""
+class _Photo(NamedTuple):
+    size: tuple[int, int]  # Width and height.
+    things: list[tuple[str, _Thing]]  # Each with its category.
 
 
 class CocoInstances:
@@ -181,42 +175,36 @@ class CocoInstances:
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
-        self._files: list[str] = []
+        self._name = " and ".join(f"instance file {path}" for path in paths)
         self._categories: dict[str, str] = {}
         self._photos: dict[str, _Photo] = {}  # by id as text and by file name
         for path in paths:
-            self._add_file(path)
-
-    def _add_file(self, path: str | os.PathLike[str]) -> None:
-        where = f"instance file {path}"
-        file = from_mapping(_InstanceFile, read_json(path, "instance file"), where)
-        categories = {str(category["id"]): category["name"] for category in file.categories}
-        if self._categories and self._categories != categories:
-            raise UserError(f"{self} and {where} have different categories")
-        self._categories = categories
-        self._files.append(where)
-        for image in file.images:
-            name, size = str(image["id"]), (image["width"], image["height"])
-            photo = self._photos.setdefault(name, (size, []))
-            self._photos[image.get("file_name", name)] = photo
-        for place, thing in enumerate(file.annotations):
-            image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
-            if image_id not in self._photos or category_id not in categories:
-                both = f"image {image_id} and category {category_id}, which are not both there"
-                raise UserError(f"annotations[{place}] of {where} is of {both}")
-            _, things = self._photos[image_id]
-            things.append((categories[category_id], thing))
+            where = f"instance file {path}"
+            file = from_mapping(_InstanceFile, read_json(path, "instance file"), where)
+            categories = {str(category["id"]): category["name"] for category in file.categories}
+            if self._categories and self._categories != categories:
+                raise UserError(f"the files of {self} have different categories")
+            self._categories = categories
+            for image in file.images:
+                name, size = str(image["id"]), (image["width"], image["height"])
+                photo = self._photos.setdefault(name, _Photo(size, []))
+                self._photos[image.get("file_name", name)] = photo
+            for place, thing in enumerate(file.annotations):
+                image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
+                if image_id not in self._photos or category_id not in categories:
+                    both = f"image {image_id} and category {category_id}, which are not both there"
+                    raise UserError(f"annotations[{place}] of {where} is of {both}")
+                self._photos[image_id].things.append((categories[category_id], thing))
 
     def __contains__(self, image_id: object) -> bool:
         return self._find(image_id) is not None
 
     def __str__(self) -> str:
-        return " and ".join(self._files)
+        return self._name
 
     def categories(self, image_id: ImageId) -> frozenset[str]:
         """The names of the categories in an image."""
-        _, things = self._require(image_id)
-        return frozenset(category for category, _ in things)
+        return frozenset(category for category, _ in self._require(image_id).things)
 
     def target(self, image_id: ImageId, category: str) -> Target | None:
         """All objects of a category in an image, crowds included; None if there are none.
@@ -233,9 +221,9 @@ class CocoInstances:
                 union |= mask
             elif across > 0 and down > 0:
                 boxes.append((left, top, left + across, top + down))
-        if not union.any() and not boxes:
-            return None
-        return Target((width, height), tuple(boxes), union if union.any() else None)
+        outlined = union if union.any() else None
+        is_there = outlined is not None or boxes
+        return Target((width, height), tuple(boxes), outlined) if is_there else None
 
     def known_categories(self, synonyms: Synonyms) -> frozenset[str]:
         """The categories in both the files and a word list, one at least."""
@@ -249,9 +237,8 @@ class CocoInstances:
 
         def targets(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
             found: list[Target | None] = [None] * len(words)
-            target_of = cache(partial(self.target, image_id))
             for first, last, category in synonyms.mentions(words) if image_id in self else ():
-                found[first:last] = [target_of(category)] * (last - first)
+                found[first:last] = [self.target(image_id, category)] * (last - first)
             return found
 
         return Grounding(str(self), self, targets)
@@ -268,34 +255,33 @@ class CocoInstances:
     def _mask(self, thing: _Thing, width: int, height: int) -> NDArray[np.bool_]:
         """The mask (height, width) of one object."""
         outline: Any = thing.get("segmentation") or []
-        where = f"the segmentation of annotation {thing['id']} in {self}"
-        if not outline:
-            return np.zeros((height, width), dtype=np.bool_)
+        drawn = None
         if isinstance(outline, dict) and outline.get("size") == [height, width]:
-            return decode_run_lengths(outline.get("counts"), height, width, where)
-        polygons = outline if isinstance(outline, list) else [None]
-        if not all(_is_drawn(each, width, height) for each in polygons):
-            known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
-            raise UserError(f"{where} is neither {known} of its size {[height, width]}")
-        # Imported here: few commands read masks.
-        from pycocotools import mask
+            drawn = decode_run_lengths(outline.get("counts"), height, width)
+        elif not outline:
+            drawn = np.zeros((height, width), dtype=np.bool_)
+        elif isinstance(outline, list) and all(_is_drawn(each, width, height) for each in outline):
+            from pycocotools import mask  # Imported here: few commands read masks.
 
-        drawn = mask.merge(mask.frPyObjects(outline, height, width))
-        return np.asarray(mask.decode(drawn), dtype=np.bool_)
+            merged = mask.merge(mask.frPyObjects(outline, height, width))
+            drawn = np.asarray(mask.decode(merged), dtype=np.bool_)
+        if drawn is None:
+            known = "polygons, of three or more pairs of numbers in its image, nor run lengths"
+            where = f"the segmentation of annotation {thing['id']} in {self} is neither"
+            raise UserError(f"{where} {known} that add up to its size {[height, width]}")
+        return drawn
 
 
 def _is_drawn(polygon: Any, width: int, height: int) -> bool:
-    """Whether pycocotools can draw a polygon: it misreads, or crashes on, points far outside."""
-    corners = polygon if isinstance(polygon, list) else []
-    are_near = all(
-        type(value) in (int, float) and -side <= value <= 2 * side
-        for value, side in zip(corners, cycle((width, height)), strict=False)
-    )
-    return are_near and len(corners) >= 6 and len(corners) % 2 == 0
+    """Whether pycocotools can draw a polygon: it crashes on points far outside."""
+    if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
+        return False
+    corners = zip(polygon, cycle((width, height)), strict=False)
+    return all(type(each) in (int, float) and -side <= each <= 2 * side for each, side in corners)
 
 
-def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDArray[np.bool_]:
-    """Decode COCO's run lengths, a list or a string, to a mask (height, width).
+def decode_run_lengths(counts: Any, height: int, width: int) -> NDArray[np.bool_] | None:
+    """Decode COCO's run lengths, a list or a string, to a mask (height, width); else None.
 
     Runs go down the columns, outside and inside by turns. They must add up to the mask's size:
     pycocotools leaves the rest of the mask as the memory was.
@@ -310,4 +296,4 @@ def decode_run_lengths(counts: Any, height: int, width: int, where: str) -> NDAr
             decoded = mask.decode(packed)
             if mask.encode(decoded) == packed:
                 return np.asarray(decoded, dtype=np.bool_)
-    raise UserError(f"{where} has no runs that add up to the {height * width} pixels of its image")
+    return None

@@ -6,18 +6,18 @@ import gzip
 import io
 import random
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.data.example import IN_TRAINING, OnProblem, Problems
 from captioner.errors import UserError
-from captioner.files import LARGEST_TEXT, decode_text, read_bytes, refuse_os_errors
+from captioner.files import LARGEST_TEXT, decode_text, read_bytes
 
 _BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TEENS = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 _BELOW_TWENTY = (*_BELOW_TEN, "ten", "eleven", "twelve", *_TEENS)
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-
 LARGEST = 999_999
 
 
@@ -35,27 +35,34 @@ def read_parallel(
 ) -> tuple[list[SentencePair], Problems]:
     """Read two UTF-8 files with as many lines, and count the pairs with an empty side."""
     problems = Problems(on_problem, f"parallel text {source} and {target}", IN_TRAINING)
-    pairs = []
-    for line, (first, second) in enumerate(read_rows(source, target), start=1):
-        if first and second:
-            pairs.append(SentencePair(first, second, line))
-        else:
-            empty = target if first else source
-            problems.add("empty sentence", f"{empty}, line {line}")
-    problems.settle()
-    if not pairs:
-        raise UserError(f"there is no sentence in {source} and {target}")
+    rows = read_rows([source, target], problems, needed=2)
+    pairs = [SentencePair(first, second, line) for line, (first, second) in rows.items()]
     return pairs, problems
 
 
-def read_rows(*files: str | Path) -> list[tuple[str, ...]]:
-    """The lines of files, stripped, which are translations of each other: as many in each."""
+def read_rows(
+    files: Sequence[str | Path], problems: Problems | None = None, needed: int = 1
+) -> dict[int, tuple[str, ...]]:
+    """The lines of files, stripped, by number from 1: as many in each, translations of each other.
+
+    needed: of how many files no line may be empty. `problems` settles the others.
+    """
+    problems = Problems() if problems is None else problems
+    problems.source = problems.source or f"text file {files[0]}"
     columns = [[line.strip() for line in read_lines(file)] for file in files]
     for file, column in zip(files, columns, strict=True):
         if len(column) != len(columns[0]):
             counts = f"{files[0]} has {len(columns[0])} lines and {file} has {len(column)}"
             raise UserError(f"{counts}: line by line they should be translations of each other")
-    return list(zip(*columns, strict=True))
+    rows = dict(enumerate(zip(*columns, strict=True), start=1))
+    for line, row in list(rows.items()):
+        if "" in row[:needed]:
+            problems.add("empty sentence", f"{files[row.index('')]}, line {line}")
+            del rows[line]
+    problems.settle()
+    if not rows:
+        raise UserError(f"there is no sentence in {' and '.join(map(str, files[:needed]))}")
+    return rows
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -70,23 +77,17 @@ def text_bytes(path: str | Path) -> bytes:
     if not f"{path}".lower().endswith(".gz"):
         return content
     try:
-        with (
-            refuse_os_errors(f"cannot read text file {path}"),
-            gzip.open(io.BytesIO(content)) as file,
-        ):
+        with gzip.open(io.BytesIO(content)) as file:
             unpacked = file.read(LARGEST_TEXT + 1)
-    except (EOFError, zlib.error):
-        raise UserError(f"text file {path} is not a whole gzip file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"text file {path} is not a whole gzip file ({error})") from None
     if len(unpacked) > LARGEST_TEXT:
         raise UserError(f"text file {path} is too large: the limit is {LARGEST_TEXT:,} bytes")
     return unpacked
 
 
 def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[SentencePair]:
-    """A toy language pair, learned in seconds: "four thousand and seven" and "4 0 0 7".
-
-    Words and digits do not match one to one. The numbers are different, from 0 to `largest`.
-    """
+    """A toy language pair: different numbers, "four thousand and seven" and "4 0 0 7"."""
     numbers = random.Random(seed).sample(range(largest + 1), count)
     return [
         SentencePair(number_in_words(number), " ".join(str(number)), line)
@@ -96,15 +97,12 @@ def number_pairs(count: int, seed: int = 0, largest: int = 9_999) -> list[Senten
 
 def number_in_words(number: int) -> str:
     """A number, 0 to `LARGEST`, in English: "one hundred and four thousand and twelve"."""
-    for size, name in ((1000, "thousand"), (100, "hundred")):
-        many, rest = divmod(number, size)
-        if many:
-            words = f"{number_in_words(many)} {name}"
-            if not rest:
-                return words
-            link = "and " if rest < 100 else ""
-            return f"{words} {link}{number_in_words(rest)}"
     if number < 20:
         return _BELOW_TWENTY[number]
-    tens, ones = divmod(number, 10)
-    return f"{_TENS[tens - 2]} {_BELOW_TWENTY[ones]}" if ones else _TENS[tens - 2]
+    if number < 100:
+        words, rest, link = _TENS[number // 10 - 2], number % 10, " "
+    else:
+        size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
+        many, rest = divmod(number, size)
+        words, link = f"{number_in_words(many)} {name}", " and " if rest < 100 else " "
+    return f"{words}{link}{number_in_words(rest)}" if rest else words

@@ -22,15 +22,8 @@ from typing import Annotated
 from pydantic import FailFast
 from typing_extensions import NotRequired, TypedDict
 
+from captioner.data import table
 from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
-from captioner.data.table import (
-    KNOWN,
-    has_header,
-    is_captions_by_photo,
-    is_json_lines,
-    numbered_lines,
-    read_table,
-)
 from captioner.errors import UserError
 from captioner.files import read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
@@ -38,32 +31,26 @@ from captioner.vision.shards import SHARD_SUFFIXES
 
 _FOLDER = re.compile(r"(?:train|val|test)20\d\d")
 _SPLIT = re.compile(r"(?<![a-z])(?:train|val|test)(?:20\d\d)?(?![a-z0-9])")
-
 _LINE = re.compile(r"(?P<image>[^\t]+)#(?P<number>[0-9]{1,9})\t(?P<caption>.*)", re.DOTALL)
-
 _LISTS = {"train": "train", "val": "dev", "test": "test"}  # As in Flickr_8k.devImages.txt.
-
 Splits = Sequence[str | None]
 
 
 def format_of(path: Path) -> str | None:
     """The format of captions by their content, of `READERS`; None of what is none of `KNOWN`."""
-    suffix = path.suffix.lower()
+    suffix, text, document = path.suffix.lower(), "", None
     if os.path.isdir(path) or suffix in (".csv", ".tsv", ".jsonl", *SHARD_SUFFIXES):
         return "table"
-    text = ""
     with suppress(UserError):  # Its reader says what is wrong.
         text = read_text(path).lstrip() if suffix not in (".yaml", ".yml") else ""
-    if is_json_lines(text) or has_header(text):
-        return "table"
-    if not text.startswith(("[", "{")):
-        return "flickr8k" if _LINE.fullmatch(text.partition("\n")[0]) else None
+    if _LINE.fullmatch(text.partition("\n")[0]):
+        return "flickr8k"
     with suppress(ValueError, RecursionError):
         document = json.loads(text)
-        if isinstance(document, dict) and isinstance(document.get("images"), list):
-            return "coco" if "annotations" in document else "karpathy"
-        return "table" if isinstance(document, list) or is_captions_by_photo(document) else None
-    return None
+    if isinstance(document, dict) and isinstance(document.get("images"), list):
+        return "coco" if "annotations" in document else "karpathy"
+    is_json = isinstance(document, list) or table.is_captions_by_photo(document)
+    return "table" if is_json or table.is_json_lines(text) or table.has_header(text) else None
 
 
 def read_splits(
@@ -78,7 +65,7 @@ def read_splits(
 
     format: None for that of `format_of`, else coco. images: the folder of the photos; by default
         that of the annotations. check_files: whether the photos must exist.
-    splits: None for all; `train` and `val` of a source without splits are drawn.
+    splits: as for `Collector.examples`.
     """
     file = Path(annotations)
     own_folder = file if os.path.isdir(file) else file.parent
@@ -86,15 +73,9 @@ def read_splits(
     if found is None and os.path.isfile(file):
         if file.suffix.lower() == ".json":
             read_json(file, "caption file")  # A damaged one is named as such.
-        raise UserError(f"{file} is not recognised as captions: they are {KNOWN}")
+        raise UserError(f"{file} is not recognised as captions: they are {table.KNOWN}")
     collector = Collector(Problems() if problems is None else problems, check_files)
-    try:
-        READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
-    except UserError as error:
-        if format is None and found != "table" and os.path.isfile(file):
-            advice = "name its format (--format, in training data.format)"
-            raise UserError(f"{error}; if it is not {found or 'coco'}, {advice}") from None
-        raise
+    READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
     return collector.examples(splits)
 
 
@@ -128,8 +109,9 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
     folder_of = cache(partial(_image_folder, images))
     for split in splits if is_folder else [_split_of(annotations, splits)]:
-        names = [f"captions_{split}.json", f"annotations/captions_{split}.json"]
-        file = _first_file(annotations, names) if is_folder else annotations
+        file, name = annotations, f"captions_{split}.json"
+        if is_folder:
+            file = _first_file(annotations, name, f"annotations/{name}")
         content = read_json(file, "caption file")
         document = from_mapping(_CaptionFile, content, f"caption file {file}")
         named = _SPLIT.findall(file.name)
@@ -139,8 +121,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
             folder = folder_of(match and match.group(), split, *named)
             path = folder / image["file_name"]
             # Drawn splits do not depend on ids.
-            name = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
-            collector.add_image(image["id"], path, f"image {image['id']}", split, name)
+            drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
+            collector.add_image(image["id"], path, f"image {image['id']}", split, drawn_by)
         for entry in document.annotations:
             collector.add_caption(entry["image_id"], entry["caption"], f"annotation {entry['id']}")
 
@@ -174,8 +156,8 @@ class _SplitFile(Records):
 def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:
     """Read Karpathy's splits, a JSON file: train, val, test and, for COCO, restval.
 
-    "train" includes restval, the rest of COCO's validation set, unless that is asked for: 113,287
-    photos with it, 82,783 without. `image_id` is COCO's id, else the file name.
+    "train" includes restval, the rest of COCO's validation set, unless that is asked for.
+    `image_id` is COCO's id, else the file name.
     """
     where = collector.problems.source = f"split file {annotations}"
     document = from_mapping(_SplitFile, read_json(annotations, "split file"), where)
@@ -197,19 +179,17 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
 
     splits: a file with one image name a line; or train, val or test, with the list beside the token
         file (`Flickr_8k.trainImages.txt` or `train.txt`); None: every image.
-
-    Flickr8k's has captions of `2258277193_586949ec62.jpg.1`, which does not exist, in no split.
     """
     problems = collector.problems
     problems.source = f"token file {annotations}"
-    lines = numbered_lines(read_text(annotations, "token file"))
+    lines = table.numbered_lines(read_text(annotations, "token file"))
     for split in filter(None, splits):
         listed = Path(split)
         if split in _LISTS:
-            names = [f"Flickr_8k.{_LISTS[split]}Images.txt", f"{split}.txt"]
-            listed = _first_file(annotations.parent, names)
+            usual = f"Flickr_8k.{_LISTS[split]}Images.txt"
+            listed = _first_file(annotations.parent, usual, f"{split}.txt")
         problems.source += f" with split list {listed}"
-        for number, name in numbered_lines(read_text(listed, "split list")):
+        for number, name in table.numbered_lines(read_text(listed, "split list")):
             record = f"image {name.strip()} (line {number} of {listed})"
             collector.add_image(name.strip(), images / name.strip(), record, split)
     for number, line in lines:
@@ -225,7 +205,7 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
             collector.add_caption(name, match["caption"], record)
 
 
-def _first_file(folder: Path, names: Sequence[str]) -> Path:
+def _first_file(folder: Path, *names: str) -> Path:
     candidates = [folder / name for name in names]
     if found := next(filter(Path.is_file, candidates), None):
         return found
@@ -242,6 +222,6 @@ READERS: dict[str, Callable[[Path, Path, Splits, Collector], None]] = {
     "coco": read_coco,
     "karpathy": read_karpathy,
     "flickr8k": read_flickr8k,
-    "table": read_table,
+    "table": table.read_table,
 }
 """By format; each takes annotations, images and splits, and fills a `Collector`."""

@@ -29,15 +29,12 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "black": (30, 30, 30),
 }
 SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "star", "cross")
-
 GAP = 0.04  # Smallest distance between the boxes of two objects, as a share of the side.
 MARGIN = 0.12  # How much larger the distance must be that decides which relation is named.
 TILT = 10.0  # Largest rotation of an object in degrees, either way.
 UNSEEN_SEED = 1_000_003  # Of pictures to evaluate on, which no training set has.
-
 _SUPERSAMPLING = 4  # antialiasing
 _ATTEMPTS = 10_000  # random layouts tried before giving up
-
 Points = NDArray[np.float64]  # (N, 2): x to the right, y down.
 
 
@@ -49,9 +46,7 @@ class ShapesConfig(Config):
         (1, 2), strict=False, description="fewest and most objects in a picture, within 1 to 4"
     )
     object_size: tuple[float, float] = Field(
-        (0.22, 0.34),
-        strict=False,
-        description="smallest and largest longer side of an object's box, within 0.05 to 0.5",
+        (0.22, 0.34), strict=False, description="longer sides of boxes, within 0.05 to 0.5"
     )
 
     @model_validator(mode="after")
@@ -99,18 +94,18 @@ class ShapesExample:
         return " ".join(self.words)
 
     @property
-    def boxes(self) -> tuple[Box | None, ...]:
+    def boxes(self) -> list[Box | None]:
         """Those of the words."""
         return self.boxes_of(self.words)
 
-    def boxes_of(self, words: Sequence[str]) -> tuple[Box | None, ...]:
+    def boxes_of(self, words: Sequence[str]) -> list[Box | None]:
         """The boxes of any caption's words. A colour and a shape name the object of both."""
         box_of = {(item.colour, item.shape): item.box for item in self.objects}
         boxes: list[Box | None] = [None] * len(words)
         for place, pair in enumerate(itertools.pairwise(words)):
             if pair in box_of:
                 boxes[place] = boxes[place + 1] = box_of[pair]
-        return tuple(boxes)
+        return boxes
 
 
 def shapes_grounding(pictures: Mapping[ImageId, ShapesExample]) -> Grounding:
@@ -138,14 +133,13 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
     kinds = sorted(random.choice(len(COLOURS) * len(SHAPES), size=number, replace=False).tolist())
     for _ in range(_ATTEMPTS):
         drafts = [_draft(random, kind, config) for kind in kinds]
-        if _is_clear([item for item, _ in drafts], config):
-            break
-    else:
-        raise UserError(f"shapes objects of {config} find no room in the picture")
-    image = _background(random, config.image_size)
-    for item, outline in drafts:
-        _draw(image, item, outline, random)
-    return ShapesExample(image, tuple(item for item, _ in drafts))
+        objects = tuple(item for item, _ in drafts)
+        if _is_clear(objects, config):
+            image = _background(random, config.image_size)
+            for item, outline in drafts:
+                _draw(image, item, outline, random)
+            return ShapesExample(image, objects)
+    raise UserError(f"shapes objects of {config} find no room in the picture")
 
 
 def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
@@ -161,7 +155,11 @@ def _draft(
     colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
     share = random.uniform(*config.object_size)
     angle = math.radians(random.uniform(-TILT, TILT))
-    points = _outline(shape, angle, share * config.image_size)
+    x, y = np.array(_CORNERS[shape], dtype=np.float64).T  # (N,) each
+    cosine, sine = math.cos(angle), math.sin(angle)
+    turned = np.stack([x * cosine - y * sine, x * sine + y * cosine], axis=1)  # (N, 2)
+    moved = turned - turned.min(axis=0)  # It touches both axes.
+    points: Points = moved * (share * config.image_size / moved.max())
     width, height = points.max(axis=0).tolist()
     left = random.uniform(0, config.image_size - width)
     top = random.uniform(0, config.image_size - height)
@@ -171,14 +169,14 @@ def _draft(
 
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
-    gaps, margins = [math.inf], [math.inf]
     for first, second in itertools.combinations(objects, 2):
         (left, top, right, bottom), other = first.box, second.box
-        gaps.append(max(other[0] - right, left - other[2], other[1] - bottom, top - other[3]))
-    for item, following in itertools.pairwise(objects):
-        across, down = _distances(item.box, following.box)
-        margins.append(abs(abs(across) - abs(down)))
-    return min(gaps) >= GAP * config.image_size and min(margins) >= MARGIN * config.image_size
+        gap = max(other[0] - right, left - other[2], other[1] - bottom, top - other[3])
+        if gap < GAP * config.image_size:
+            return False
+    distances = (_distances(one.box, other.box) for one, other in itertools.pairwise(objects))
+    least = MARGIN * config.image_size
+    return all(abs(abs(across) - abs(down)) >= least for across, down in distances)
 
 
 def _distances(box: Box, other: Box) -> tuple[float, float]:
@@ -208,18 +206,8 @@ _CORNERS = {
 }
 
 
-def _outline(shape: str, angle: float, size: float) -> Points:
-    """Corners of a rotated shape that touches both axes; its longer side is `size` pixels."""
-    x, y = np.array(_CORNERS[shape], dtype=np.float64).T  # (N,) each
-    cosine, sine = math.cos(angle), math.sin(angle)
-    turned = np.stack([x * cosine - y * sine, x * sine + y * cosine], axis=1)  # (N, 2)
-    moved = turned - turned.min(axis=0)
-    scaled: Points = moved * (size / moved.max())
-    return scaled
-
-
 def _background(random: np.random.Generator, size: int) -> Image.Image:
-    """A pale canvas whose brightness and tint change a little from one side to the other."""
+    """A pale canvas whose brightness and tint change a little across it."""
     ends = random.uniform(222, 246) + random.uniform(-9, 9, size=(2, 3))  # (end, channel)
     angle = random.uniform(0, 2 * math.pi)
     y, x = np.mgrid[0:size, 0:size] / size - 0.5

@@ -15,24 +15,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioner.data.example import SPLIT_OF, Collector, Problems
-from captioner.data.photo_descriptions import photo_descriptions
+from captioner.data.xmp import photo_descriptions
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
 from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, photo_files
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
-KNOWN = (
+KNOWN = (  # Captions that are recognised by their content.
     "a folder of photos, shards (.tar, .parquet), CSV or TSV with a header, JSON lines, JSON with "
     "a list of rows or with captions by photo, JSON of COCO or Karpathy, or a token file of Flickr"
 )
-"""Captions that are recognised by their content."""
 
-# The texts beside photo.jpg: photo.txt, photo.caption, photo.jpg.txt and photo.jpg.caption.
-_TEXTS = (".txt", ".caption")
+_TEXTS = (".txt", ".caption")  # Beside photo.jpg: photo.txt, photo.jpg.txt and so on.
 
 # The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them.
 _METADATA = ("metadata.jsonl", "metadata.csv")
-
 _BY_CAPTIONER = {"log_probability", "model"}  # Columns of captioner's own captions.
 
 # The names of each column, in any case; the first that a table has is taken.
@@ -56,20 +53,16 @@ def read_table(
 ) -> None:
     """Read a table, a folder (see `_of_folder`) or a pattern of shards (see `read_shards`).
 
-    annotations: `text_records` says which files. `_COLUMNS` has the names of the columns. A caption
-        may be a list of them. Photos may lie in one folder below `images`, and lack their suffix.
-
-    `image_id` is the path in the table, with slashes for backslashes, or `ShardMember.image_id`.
+    annotations: `text_records` says which files. A caption may be a list of them. Photos may lie in
+        one folder below `images`, and lack their suffix.
     """
     problems = collector.problems
     kind = "shards" if annotations.suffix.lower() in SHARD_SUFFIXES else "table"
     kind, rows = ("folder", _of_folder) if os.path.isdir(annotations) else (kind, _rows)
     problems.source = f"{kind} {annotations}"
     is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
-    leftovers: list[str] = []
     for row in rows(annotations, problems):
-        if is_leftover(row.image):
-            leftovers.append(row.image)
+        if is_leftover(row.image):  # Of a system, such as @eaDir.
             continue
         if not is_added and not row.photo:
             images = _folder_of(images, row.image)
@@ -80,20 +73,16 @@ def read_table(
             is_added[key] = collector.add_image(row.image, path, record, row.split)
         for caption in row.captions if is_added[key] else ():
             collector.add_caption(row.image, caption, row.record)
-    if leftovers:
-        rows_of = f"left out {counted(len(leftovers), 'row')} of what systems leave in folders"
-        problems.notes.append(f"{problems.source}: {rows_of}, such as {leftovers[0]}")
 
 
 def _folder_of(images: Path, name: str) -> Path:
     """`images`, or the only folder in it with the photo, as Kaggle's `Images` beside a table."""
-    if os.path.exists(_with_suffix(images / name)):
-        return images
-    with suppress(OSError, ValueError):  # A name that no folder can have.
-        below = [images / each for each in os.listdir(images) if not is_leftover(each)]
-        found = [each for each in below if os.path.exists(_with_suffix(each / name))]
-        return found[0] if len(found) == 1 else images
-    return images
+    found: list[Path] = []
+    if not os.path.exists(_with_suffix(images / name)):
+        with suppress(OSError, ValueError):  # A name that no folder can have.
+            below = [images / each for each in os.listdir(images) if not is_leftover(each)]
+            found = [each for each in below if os.path.exists(_with_suffix(each / name))]
+    return found[0] if len(found) == 1 else images
 
 
 def _with_suffix(path: Path) -> Path:
@@ -114,36 +103,40 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     """
     takes_all, left_out = problems.by_captioner, 0
     rows_of: defaultdict[str, list[_Row]] = defaultdict(list)
-    table_of: dict[str, str] = {}
+    kind_of: dict[str, str] = {}
     photos = photo_files([folder])
-    for table in _tables_of(folder, photos):
-        for row in _rows(table, problems, skips_own=not takes_all):
+    lowest = {photo.parent for photo in photos}
+    parents = chain.from_iterable((each, *each.parents) for each in lowest)
+    for place in sorted({each for each in parents if folder in (each, *each.parents)}):
+        tables = [place / name for name in _METADATA if os.path.isfile(place / name)]
+        for row in _rows(tables[0], problems, skips_own=not takes_all) if tables else ():
             if row.captions:
-                path = existing_path(table.parent / row.image)
+                path = existing_path(place / row.image)
                 image = Path(os.path.relpath(path, folder)).as_posix()
                 rows_of[image].append(row._replace(image=image))
-                table_of[image] = table.name
-            left_out += not row.captions
+                kind_of[image] = f"in {tables[0].name}"
+            else:
+                left_out += 1
     counts: Counter[str] = Counter()
     for photo in photos:
         image = photo.relative_to(folder).as_posix()
         text, lines = _text_beside(photo)
         if lines:
-            kind, rows_of[image] = "with a text beside them", [_Row(f"{text}", image, lines)]
-        elif image in rows_of:
-            kind = f"in {table_of[image]}"
-        else:
-            kind, found = "without", []
+            kind_of[image] = "with a text beside them"
+            rows_of[image] = [_Row(f"{text}", image, lines)]
+        elif image not in rows_of:
+            found = []
             try:
                 found = list(photo_descriptions(photo))
             except UserError as error:
                 problems.add("unreadable description", str(error))
             usable = [each for each in found if takes_all or not each[2]]
-            left_out += bool(found) and not usable
             if usable:
-                kind, description, _ = usable[0]
+                kind_of[image], description, _ = usable[0]
                 rows_of[image] = [_Row(f"{photo}", image, [description])]
-        counts[kind] += 1
+            elif found:
+                left_out += 1
+        counts[kind_of.get(image, "without")] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
     own = f"; captions by captioner left out: {left_out:,}" if left_out else ""
     note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}{own}"
@@ -159,17 +152,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     return iter(rows)
 
 
-def _tables_of(folder: Path, photos: Sequence[Path]) -> list[Path]:
-    """The first of `_METADATA` in each folder from `folder` down to the photos."""
-    lowest = {photo.parent for photo in photos}
-    parents = chain.from_iterable((each, *each.parents) for each in lowest)
-    folders = sorted({each for each in parents if folder in (each, *each.parents)})
-    found = [[each / name for name in _METADATA if os.path.isfile(each / name)] for each in folders]
-    return [tables[0] for tables in found if tables]
-
-
 def _text_beside(photo: Path) -> tuple[Path, list[str]]:
-    """The text beside a photo, and its lines that are not empty."""
     for suffix in _TEXTS:
         for text in (photo.with_suffix(suffix), photo.with_name(photo.name + suffix)):
             if os.path.isfile(text) and (lines := numbered_lines(read_text(text))):
@@ -177,14 +160,8 @@ def _text_beside(photo: Path) -> tuple[Path, list[str]]:
     return photo, []
 
 
-def _records(file: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
-    """The name, for messages, and the cells by column of each row; None of one that has none."""
-    is_shard = file.suffix.lower() in SHARD_SUFFIXES
-    return _of_shards(file, problems) if is_shard else text_records(file, problems)
-
-
 def text_records(file: Path, problems: Problems, what: str = "table") -> Iterator[tuple[str, Any]]:
-    """The rows of a file, as `_records`, by its content.
+    """The name, for messages, and the cells by column of each row; None of one that has none.
 
     JSON with a list of rows, or with captions or rows by photo, as those of kohya's scripts; JSON
     lines, an object each; or a header and rows, separated by commas, semicolons, tabs or bars.
@@ -197,7 +174,10 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> Iterato
         if isinstance(document, list):
             yield from ((f"record {number}", record) for number, record in enumerate(document))
         elif is_captions_by_photo(document):
-            yield from ((f"photo {name!r}", _row_of(name, document[name])) for name in document)
+            for name, value in document.items():
+                row = value if isinstance(value, dict) else {"caption": value}
+                tags = {"caption": row["tags"]} if "tags" in row else {}  # Of kohya's scripts.
+                yield f"photo {name!r}", {**tags, **row, "image": name}
         else:
             raise UserError(f"{what} {file} is not a list of rows, and not captions by photo")
     else:
@@ -218,13 +198,6 @@ def is_captions_by_photo(document: Any) -> bool:
     captions = {*_COLUMNS["caption"], "tags"}
     are_rows = all(isinstance(each, dict) and captions & each.keys() for each in document.values())
     return are_rows or any(Path(name).suffix.lower() in PHOTO_SUFFIXES for name in document)
-
-
-def _row_of(name: str, value: Any) -> dict[str, Any]:
-    """A row of captions by photo; kohya's `tags` where there is no caption."""
-    row = value if isinstance(value, dict) else {"caption": value}
-    captions = {"caption": row["tags"]} if "tags" in row else {}
-    return {**captions, **row, "image": name}
 
 
 def has_header(text: str) -> bool:
@@ -259,7 +232,9 @@ def is_failed(record: Mapping[str, Any]) -> bool:
 def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_Row]:
     """The rows of a table. skips_own: those that captioner wrote are empty."""
     failed: list[str] = []
-    for where, record in _records(file, problems):
+    is_shard = file.suffix.lower() in SHARD_SUFFIXES
+    records = _of_shards if is_shard else text_records
+    for where, record in records(file, problems):
         if not isinstance(record, dict):
             problems.add("row without a JSON object", where)
             continue
@@ -297,11 +272,8 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
 def _columns(names: tuple[str, ...]) -> dict[str, str]:
     """The table's own names of the columns that it has."""
     own = {name.strip().lower(): name for name in names}
-    return {
-        column: next(own[name] for name in known if name in own)
-        for column, known in _COLUMNS.items()
-        if not own.keys().isdisjoint(known)
-    }
+    pairs = ((column, name) for column, known in _COLUMNS.items() for name in reversed(known))
+    return {column: own[name] for column, name in pairs if name in own}
 
 
 def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tuple[str, Any]]:

@@ -1,18 +1,28 @@
-"""XMP packets: reads descriptions, merges captions and keywords into those of other programs.
+"""Descriptions of a photo, inside and beside it: who wrote them; captions and keywords into XMP.
 
-Adobe, *XMP Specification Part 1* (ISO 16684-1).
+XMP (Adobe, *Specification Part 1*, ISO 16684-1), IPTC (*Information Interchange Model 4.2*, 2:120)
+and EXIF (*2.32*).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
 from itertools import product
+from os.path import isfile
+from pathlib import Path
 from typing import Any
 
 from lxml import etree
+from PIL import ExifTags
+from PIL.IptcImagePlugin import getiptcinfo
 
 from captioner.errors import UserError
+from captioner.files import read_text, refuse_os_errors
+from captioner.vision.images import opened
 
 _NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
@@ -31,10 +41,8 @@ _DESCRIBING = (
 )
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-
 _NO_TEXT = (_LANGUAGE, f"{_RDF}parseType", f"{_RDF}about")
 _BESIDE_ITEMS = ".//text()[not(ancestor::rdf:li)][normalize-space()]"
-
 _EMPTY = b"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
 <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>"""
 
@@ -79,10 +87,8 @@ class XmpPacket:
             for element in part.iterchildren(name):
                 items = sorted(element.iter(_ITEM), key=lambda each: _language(each) != "x-default")
                 found += map(_text, items or [element])
-                if items and (
-                    beside := "".join(element.xpath(_BESIDE_ITEMS, namespaces=_NAMESPACES))
-                ):
-                    found.append(beside)
+                if items:
+                    found.append("".join(element.xpath(_BESIDE_ITEMS, namespaces=_NAMESPACES)))
         return [text for text in dict.fromkeys(map(str.strip, found)) if text]
 
     def own_texts(self, name: str) -> list[str]:
@@ -115,14 +121,12 @@ class XmpPacket:
         """The packet as the content of an XMP file."""
         document = self._rdf.getroottree()
         etree.indent(document, space=" ")
-        content: bytes = etree.tostring(document, encoding="UTF-8", xml_declaration=True)
-        return content
+        return bytes(etree.tostring(document, encoding="UTF-8", xml_declaration=True))
 
     def as_block(self) -> bytes:
         """The packet as photos hold it."""
         root = self._rdf.getroottree().getroot()
-        content: str = etree.tostring(root, encoding="unicode", with_tail=False)
-        return _BLOCK % content.encode()
+        return _BLOCK % bytes(etree.tostring(root, encoding="UTF-8", with_tail=False))
 
     def _withdraw(self) -> None:
         """Remove the descriptions that captioner wrote."""
@@ -211,3 +215,83 @@ def _language(item: etree._Element) -> str:
 def _add(array: etree._Element, texts: Iterable[str]) -> None:
     for text in texts:
         etree.SubElement(array, _ITEM).text = text
+
+
+_CHARACTER_SETS = {b"UNICODE\0": "utf-16", b"JIS\0\0\0\0\0": "iso2022_jp"}  # Of a UserComment.
+
+
+def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
+    """Where the descriptions of a photo are, their texts, and whether captioner wrote them.
+
+    The first counts most; those that cameras write are left out. What is not understood is a text.
+    """
+    for sidecar in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
+        if isfile(sidecar):
+            with refuse_os_errors(f"cannot read {sidecar}"):
+                packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
+            yield from _described(packet, place="with an XMP sidecar")
+    block, texts = _read_inside(photo)
+    packet = XmpPacket(block, f"the XMP of {photo}")
+    yield from _described(packet, texts, "described inside")
+
+
+def words_of_person(photo: Path | XmpPacket, *others: str) -> str:
+    """The description by a person of a photo, or in a packet and other texts; "" if none."""
+    described = photo_descriptions(photo) if isinstance(photo, Path) else _described(photo, others)
+    return next((text for _, text, is_own in described if not is_own), "")
+
+
+def _described(
+    packet: XmpPacket, others: Sequence[str] = (), place: str = ""
+) -> Iterator[tuple[str, str, bool]]:
+    own_texts = packet.own_texts("description")
+    for text in map(str.strip, (*packet.descriptions, *others)):
+        if text and not any(fnmatchcase(text.lower(), each) for each in _camera_descriptions()):
+            yield place, text, text in own_texts
+
+
+def _read_inside(photo: Path) -> tuple[bytes | None, list[str]]:
+    """The XMP packet in a photo, and its texts in IPTC, EXIF and PNG; damage is left out."""
+    block, texts = None, []
+    with suppress(Exception), opened(photo) as image:
+        xmp = image.info.get("xmp")
+        block = xmp.rstrip(b"\0 ") if isinstance(xmp, bytes) and xmp.strip(b"\0 ") else None
+        with suppress(Exception):
+            iptc: Any = (getiptcinfo(image) or {}).get((2, 120), b"")
+            texts.append(_decoded(iptc if isinstance(iptc, bytes) else iptc[0]))
+        with suppress(Exception):
+            exif = image.getexif()
+            texts.append(_decoded(exif.get(ExifTags.Base.ImageDescription, "")))
+            texts.append(_decoded(exif.get(ExifTags.Base.XPComment, b""), "utf-16-le"))
+            comment = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment, b"")
+            texts.append(_user_comment(comment))
+        texts.append(str(image.info.get("Description", "")))
+    return block, texts
+
+
+def _user_comment(content: bytes | str) -> str:
+    """The text behind the eight bytes that name its character set."""
+    if isinstance(content, str):
+        return _decoded(content)
+    encoding = _CHARACTER_SETS.get(content[:8], "utf-8")
+    if encoding == "utf-16" and content[8:10] not in (b"\xff\xfe", b"\xfe\xff"):
+        # Without a mark: the byte that is 0 in Latin letters tells the order.
+        is_big = content[8::2].count(0) > content[9::2].count(0)
+        encoding = "utf-16-be" if is_big else "utf-16-le"
+    text = _decoded(content[8:], encoding)
+    return "" if any(ord(letter) < ord("\t") for letter in text) else text  # Data of a camera.
+
+
+def _decoded(content: bytes | str, encoding: str = "utf-8") -> str:
+    """Text in an encoding, or else in Latin-1, as which Pillow decodes EXIF."""
+    raw = content.encode("latin-1") if isinstance(content, str) else content
+    try:
+        return raw.decode(encoding).strip("\0 ")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1").strip("\0 ")
+
+
+@cache
+def _camera_descriptions() -> list[str]:
+    """Patterns of the descriptions by cameras and programs, in lower case."""
+    return read_text(Path(__file__).with_name("camera_descriptions.txt")).lower().split("\n")[:-1]

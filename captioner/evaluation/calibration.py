@@ -1,15 +1,15 @@
 """Calibrates a model's confidence on its own captions and measures it by cross-fitting.
 
-Each half of the validation photos is judged by a confidence fitted to the other half; the one that
-is kept is fitted to all. So are pictures of nothing, validation photos with their pixels shuffled,
-with a share of 0, so that their captions get a low confidence.
+Each half of the validation photos is judged by a confidence fitted to the other half. So are
+pictures of nothing, photos with their pixels shuffled, with a share of 0: their captions get a low
+confidence.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -20,32 +20,23 @@ from PIL import Image
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import (
-    Confidence,
-    fit_weights,
-    fit_word_weights,
-    regressors,
-)
+from captioner.caption.confidence import Confidence, fit_weights, fit_word_weights, regressors
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.score import caption_examples
-from captioner.evaluation.word_kinds import true_words
-from captioner.evaluation.word_precision import word_precision
+from captioner.evaluation.wording import true_words, word_precision
 from captioner.tables import Row, text_table
-from captioner.text.kinds import KINDS, word_kinds
+from captioner.text.languages import KINDS, word_kinds
 
-NOTHING_SHARE = 0.02
-"""Weight of all pictures of nothing, as a share of that of all photos."""
-
+Numbers = NDArray[Any]
+NOTHING_SHARE = 0.02  # Weight of all pictures of nothing, as a share of that of all photos.
 NOTHING_PICTURES = 16
-
-LEAST_CAPTIONS = 8
-"""Fewest captions of a split that a confidence is fitted to."""
+LEAST_CAPTIONS = 8  # Fewest captions of a split that a confidence is fitted to.
 
 
 class Observation(NamedTuple):
-    """A caption, its observed share of content words, and whether each of these is true."""
+    """A caption, its share of content words that a reference has, and which of these are true."""
 
     caption: Caption
     share: float
@@ -57,10 +48,7 @@ Observed = list[Observation]
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """How reliable a confidence is on each validation split, by name, as from `_reliability`.
-
-    nothing_unsure: the share of pictures of nothing that are unsure.
-    """
+    """How reliable a confidence is by split, and how many pictures of nothing are unsure."""
 
     splits: dict[str, dict[str, Any]]
     nothing_unsure: float
@@ -76,12 +64,10 @@ class CalibrationReport:
             rows.append((name, "expected", "observed", "photos"))
             for number, fifth in enumerate(found["fifths"], start=1):
                 rows.append((f"  fifth {number}", *fifth.values()))
-            rows += [
-                ("  all", found["expected"], found["observed"], found["photos"]),
-                *((f"  {words}", *each.values()) for words, each in found["words"].items()),
-                ("  unsure", found["unsure"]),
-                ("  sure, and no content word true", found["sure_without"]),
-            ]
+            rows.append(("  all", found["expected"], found["observed"], found["photos"]))
+            rows += [(f"  {words}", *each.values()) for words, each in found["words"].items()]
+            rows.append(("  unsure", found["unsure"]))
+            rows.append(("  sure, and no content word true", found["sure_without"]))
         return text_table([*rows, ("pictures of nothing: unsure", self.nothing_unsure)])
 
 
@@ -100,25 +86,16 @@ def calibrate(
     for name, examples in validation.items():
         shared = sorted({each.name for each in examples} & {each.name for each in training})
         if shared:
-            raise UserError(
-                f"{name} shares {counted(len(shared), 'photo')} with training, "
-                f"{shared[0]!r} among them"
-            )
-    groups = [
-        _observe(captioner, examples, name, batch_size) for name, examples in validation.items()
-    ]
+            photos = f"{counted(len(shared), 'photo')} with training, {shared[0]!r} among them"
+            raise UserError(f"{name} shares {photos}")
+    groups = [_observe(captioner, each, name, batch_size) for name, each in validation.items()]
     groups.append(_observe_nothing(captioner, next(iter(validation.values()))))
     generator = np.random.default_rng(0)
-    first_half, second_half = [], []
-    for group in groups:
-        rows = generator.permutation(len(group))
-        first_half.append([group[row] for row in rows[::2]])
-        second_half.append([group[row] for row in rows[1::2]])
-    of_first = _fit(first_half, unsure_below)
-    of_second = _fit(second_half, unsure_below)
+    shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
+    of_first = _fit([group[::2] for group in shuffled], unsure_below)
+    of_second = _fit([group[1::2] for group in shuffled], unsure_below)
     *splits, nothing = [
-        _reliability([(of_second, first), (of_first, second)])
-        for first, second in zip(first_half, second_half, strict=True)
+        _reliability([(of_second, group[::2]), (of_first, group[1::2])]) for group in shuffled
     ]
     captioner.confidence = _fit(groups, unsure_below)
     return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
@@ -132,17 +109,15 @@ def _observe(
     photos, captions = zip(*found, strict=True)
     corpus = Corpus([each.words for each in captions], [each.words for each in photos])
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
-    truths = [
-        [is_true for is_true in true_words(caption.words, each.words) if is_true is not None]
-        for caption, each in zip(captions, photos, strict=True)
-    ]
-    rows = map(Observation, captions, shares, truths)
-    observed = [each for each in rows if not math.isnan(each.share)]
+    observed = []
+    for photo, caption, share in zip(photos, captions, shares, strict=True):
+        truth = [each for each in true_words(caption.words, photo.words) if each is not None]
+        if truth:
+            observed.append(Observation(caption, share, truth))
     if len(observed) < LEAST_CAPTIONS:
-        raise UserError(
-            f"calibration needs {LEAST_CAPTIONS} captions with a content word, and the model wrote "
-            f"{len(observed)} for {name}, of {counted(len(examples), 'photo')}"
-        )
+        needed = f"calibration needs {LEAST_CAPTIONS} captions with a content word"
+        written = f"{len(observed)} for {name}, of {counted(len(examples), 'photo')}"
+        raise UserError(f"{needed}, and the model wrote {written}")
     return observed
 
 
@@ -170,70 +145,54 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     weights = [size / len(split) for split in splits for _ in split]
     weights += [NOTHING_SHARE * size * len(splits) / len(nothing)] * len(nothing)
     captions, shares, _ = zip(*chain.from_iterable(groups), strict=True)
-    fitted = fit_weights(
-        features=torch.from_numpy(regressors(captions)),
-        shares=torch.tensor(shares, dtype=torch.float64),
-        counts=torch.tensor(weights, dtype=torch.float64),
-    )
+    doubles = partial(torch.tensor, dtype=torch.float64)
+    features = torch.from_numpy(regressors(captions))
+    fitted = fit_weights(features, shares=doubles(shares), counts=doubles(weights))
     confidence = Confidence(weights=fitted, unsure_below=unsure_below)
     seen = list(chain.from_iterable(splits))
     counts = [weight for each, weight in zip(seen, weights, strict=False) for _ in each.truth]
-    words = fit_word_weights(
-        confidence.judge([each.caption for each in seen]),
-        truth=torch.tensor([*chain.from_iterable(each.truth for each in seen)]).double(),
-        counts=torch.tensor(counts, dtype=torch.float64),
-    )
+    judged = confidence.judge([each.caption for each in seen])
+    truth = [is_true for each in seen for is_true in each.truth]
+    words = fit_word_weights(judged, truth=doubles(truth), counts=doubles(counts))
     return confidence.replace(words=words)
 
 
 def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]:
     """Confidences held against the observed share of content words, by name.
 
-    expected, observed: means over all photos. fifths: the same of a fifth of the photos, by
-    confidence, the lowest first. words: of the content words by fifths, kinds and all. unsure:
-    share of photos whose caption is unsure. sure_without: share of photos whose caption is sure and
-    has no content word of a reference.
+    expected, observed: means over all photos. fifths: the same of a fifth of the photos, the least
+    confident first. words: of the content words by fifths, kinds and all. unsure: share of photos
+    whose caption is unsure. sure_without: of those with a sure caption that has no content word of
+    a reference.
     """
     seen = list(chain.from_iterable(part for _, part in parts))
-    judged = [
-        caption
-        for fitted, part in parts
-        for caption in fitted.judge([each.caption for each in part])
-    ]
+    judged: list[Caption] = []
+    for fitted, part in parts:
+        judged += fitted.judge([each.caption for each in part])
     scores = np.array([caption.confidence for caption in judged])  # (N,)
     shares = np.array([each.share for each in seen])  # (N,)
     sure = np.array([bool(caption.sure) for caption in judged])  # (N,)
-    rows = np.arange(len(seen))
+    word_judged = chain.from_iterable(caption.word_confidence or () for caption in judged)
+    word_scores = np.array([score for score in word_judged if score is not None])  # (W,)
+    truth = np.array([is_true for each in seen for is_true in each.truth])  # (W,)
+    kinds = np.array([kind for each in judged for kind in word_kinds(each.words) if kind])  # (W,)
+    groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(word_scores), 1)}
+    groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
+    groups["all words"] = np.arange(len(truth))
+    named = [(name, rows) for name, rows in groups.items() if len(rows)]
     return {
-        **_means(scores, shares, rows, "photos"),
+        **_means(scores, shares, np.arange(len(seen)), "photos"),
         "fifths": [_means(scores, shares, fifth, "photos") for fifth in _fifths(scores)],
-        "words": _word_reliability(judged, [is_true for each in seen for is_true in each.truth]),
+        "words": {name: _means(word_scores, truth, rows, "words") for name, rows in named},
         "unsure": float((~sure).mean()),
         "sure_without": float((sure & (shares == 0)).mean()),
     }
 
 
-def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> dict[str, Any]:
-    """Confidences of content words held against their truth: fifths of the words, kinds, all."""
-    kinds = np.array([kind for each in captions for kind in word_kinds(each.words) if kind])
-    judged = chain.from_iterable(each.word_confidence or () for each in captions)
-    scores = np.array([score for score in judged if score is not None])  # (W,)
-    groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(scores), 1)}
-    groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
-    groups["all words"] = np.arange(len(scores))
-    is_true = np.array(truth)
-    return {
-        name: _means(scores, is_true, rows, "words") for name, rows in groups.items() if len(rows)
-    }
-
-
-def _fifths(scores: NDArray[Any]) -> list[NDArray[Any]]:
-    """The places of each fifth of the scores (N,), the lowest first."""
+def _fifths(scores: Numbers) -> list[Numbers]:
     return np.array_split(scores.argsort(kind="stable"), 5)
 
 
-def _means(
-    scores: NDArray[Any], observed: NDArray[Any], rows: NDArray[Any], counted: str
-) -> dict[str, float]:
+def _means(scores: Numbers, observed: Numbers, rows: Numbers, counted: str) -> dict[str, float]:
     expected, found = float(scores[rows].mean()), float(observed[rows].mean())
     return {"expected": expected, "observed": found, counted: len(rows)}

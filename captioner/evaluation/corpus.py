@@ -11,14 +11,10 @@ from itertools import chain, count
 import numpy as np
 from numpy.typing import NDArray
 
-Tokens = Sequence[str]
-"""A tokenised caption."""
-
+Tokens = Sequence[str]  # A tokenised caption.
 IntArray = NDArray[np.integer]
 FloatArray = NDArray[np.float64]
-
-MAXIMUM_ORDER = 4
-"""The longest n-gram that BLEU and CIDEr count."""
+MAXIMUM_ORDER = 4  # The longest n-gram that BLEU and CIDEr count.
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,6 @@ class Metric:
     per_image: (I,), or (I, M): each image's own first score, or scores; NaN where it has none.
     terms: (I, C), what each image adds to the sum; (I, 0) for scores that cannot be resampled.
     of_totals: sums (..., C) over I images -> scores (..., M).
-    details: more of all captions together, by name.
     """
 
     names: tuple[str, ...]
@@ -54,7 +49,6 @@ class Corpus:
 
     S sentences, each image's caption before its references, with W words in all.
 
-    captions, references: their words, image by image.
     vocabulary: the V different words. A word may have white space in it ("22 3/4"): it is one word
         to ROUGE-L, and several in `split`, which the other metrics of the COCO evaluation take.
     words: (W,) the number in the vocabulary of every word of every sentence.
@@ -109,59 +103,38 @@ class Corpus:
             ngram_at[places] = ngram
             entry = np.flatnonzero(is_new | _changes(sentence))  # (E,)
             number = np.diff(entry, append=len(places)).astype(np.int32)
-            counted.append(
-                self._matched(
-                    order,
-                    examples=places[is_new],
-                    ngram=ngram[entry],
-                    sentence=sentence[entry],
-                    number=number,
-                )
-            )
+            ngram, sentence, examples = ngram[entry], sentence[entry], places[is_new]
+            # Captions are matched with their references.
+            image, of_reference = self.image_of[sentence], self.is_reference[sentence]
+            another = _changes(image) | _changes(ngram)
+            first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
+            own = number[first] * ~of_reference[first]  # (P,)
+            most = number * of_reference
+            if len(first):
+                most = np.maximum.reduceat(most, first)  # (P,)
+            matches = np.bincount(image[first], np.minimum(own, most), self.images)
+            images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
+            in_caption = own[np.cumsum(another) - 1]  # (E,)
+            found = Ngrams(order, sentence, ngram, number, in_caption, matches, images, examples)
+            counted.append(found)
         return counted
-
-    def _matched(
-        self,
-        order: int,
-        examples: IntArray,
-        ngram: IntArray,
-        sentence: IntArray,
-        number: IntArray,
-    ) -> Ngrams:
-        """Match captions with references, whose entries are those of `Ngrams`."""
-        image, of_reference = self.image_of[sentence], self.is_reference[sentence]
-        another = _changes(image) | _changes(ngram)
-        first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
-        own = number[first] * ~of_reference[first]  # (P,)
-        in_references = number * of_reference
-        most = np.maximum.reduceat(in_references, first) if len(first) else in_references  # (P,)
-        matches = np.bincount(image[first], np.minimum(own, most), self.images)
-        images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
-        in_caption = own[np.cumsum(another) - 1]  # (E,)
-        return Ngrams(order, sentence, ngram, number, in_caption, matches, images, examples)
 
 
 @dataclass(frozen=True)
 class Ngrams:
     """The n-grams of one length, G different ones, by sentence: E entries above 0.
 
-    sentence, ngram: (E,), sorted by n-gram, then by sentence; n-grams are numbered from 0.
-    number: (E,) how often the sentence has the n-gram. in_caption: (E,) how often its image's
-        caption has it.
-    matches: (I,) the n-grams of each caption that a reference has; one counts at most as often as
-        any one reference has it.
-    images: (G,) the number of images in whose references the n-gram occurs.
-    examples: (G,) a place in `Corpus.words` at which it begins.
+    The entries are sorted by n-gram, then by sentence; n-grams are numbered from 0.
     """
 
     order: int
-    sentence: IntArray
-    ngram: IntArray
-    number: IntArray
-    in_caption: IntArray
-    matches: IntArray
-    images: IntArray
-    examples: IntArray
+    sentence: IntArray  # (E,)
+    ngram: IntArray  # (E,)
+    number: IntArray  # (E,) How often the sentence has the n-gram.
+    in_caption: IntArray  # (E,) How often its image's caption has it.
+    matches: IntArray  # (I,) Of the caption, each at most as often as one reference has it.
+    images: IntArray  # (G,) Those in whose references the n-gram occurs.
+    examples: IntArray  # (G,) A place in `Corpus.words` at which it begins.
 
     def texts(self, corpus: Corpus) -> list[str]:
         """The n-grams (G,), words joined by a space."""

@@ -25,36 +25,27 @@ from captioner.vision.images import original_size
 if TYPE_CHECKING:
     from captioner.caption.captioner import Captioner
 
-CENTRE_PRIOR_WIDTH = 1 / 4
-"""Standard deviation of the centre prior, as a share of each side of the map."""
+CENTRE_PRIOR_WIDTH = 1 / 4  # Standard deviation, as a share of each side of the map.
 
+# Below this mean divergence, in bits, a model's maps do not move. Measured: untrained models have
+# at most 0.001, trained ones 0.06 (after one or two epochs) to 0.34.
 LEAST_DIVERGENCE = 0.02
-"""Below this mean divergence, in bits, a model's maps do not move.
 
-Measured: untrained models have at most 0.001, trained ones 0.06 (after one or two epochs) to 0.34.
-"""
-
-_TIE = 1e-6
-"""Two weights this close, as a share of the larger, are the same: the maps are float32."""
-
+_TIE = 1e-6  # Two weights this close, as a share of the larger, are the same: the maps are float32.
 Floats = NDArray[np.float64]
 
 
 def entropy(attention: ArrayLike) -> Floats:
-    """Entropy of each map (..., rows, columns), in nats: (...,); log L for even attention.
-
-    Its exponential is the effective number of places.
-    """
+    """Entropy of each map (..., rows, columns), in nats: (...,); log L for even attention."""
     maps = _normalised(attention)
-    logarithms = np.log(np.where(maps > 0, maps, 1.0))
-    return np.asarray(-(maps * logarithms).sum(axis=(-2, -1)))
+    return np.asarray(-(maps * np.log(np.where(maps > 0, maps, 1.0))).sum(axis=(-2, -1)))
 
 
 def divergences(attention: ArrayLike) -> Floats:
-    """The divergence of the maps (T, rows, columns) of every two words: (T * (T - 1) / 2,).
+    """The Jensen-Shannon divergence of the maps (T, rows, columns) of every two words, in bits.
 
-    Jensen-Shannon (Lin 1991, *Divergence Measures Based on the Shannon Entropy*), in bits: 0 for
-    equal maps, 1 for maps without a common place.
+    (T * (T - 1) / 2,): 0 for equal maps, 1 for maps without a common place (Lin 1991, *Divergence
+    Measures Based on the Shannon Entropy*).
     """
     maps = _normalised(attention)
     first, second = np.triu_indices(len(maps), k=1)
@@ -75,9 +66,7 @@ def mass_inside(attention: ArrayLike, coverage: ArrayLike) -> Floats:
     attention: (..., rows, columns), not negative, not all zero; a map need not sum to one.
     coverage: (..., rows, columns), the share of each cell in the target.
     """
-    weights = np.asarray(attention, dtype=np.float64)
-    inside = (weights * np.asarray(coverage)).sum(axis=(-2, -1))
-    return np.asarray(inside / weights.sum(axis=(-2, -1)))
+    return np.asarray((_normalised(attention) * np.asarray(coverage)).sum(axis=(-2, -1)))
 
 
 def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
@@ -94,25 +83,17 @@ def pointing(attention: ArrayLike, centres: ArrayLike) -> Floats:
 
 
 def centre_prior(rows: int, columns: int) -> Floats:
-    """The map (rows, columns) of always attending to the middle: a Gaussian, summing to one.
-
-    It is integrated over each cell and cut off at the edges.
-    """
+    """The map (rows, columns) of always attending to the middle: a Gaussian over the cells."""
 
     def bell(cells: int) -> Floats:
         edges = (np.arange(cells + 1) / cells - 0.5) / (CENTRE_PRIOR_WIDTH * math.sqrt(2))
         return np.diff([math.erf(edge) for edge in edges])
 
-    bells = np.outer(bell(rows), bell(columns))  # (rows, columns)
-    return np.asarray(bells / bells.sum())
+    return _normalised(np.outer(bell(rows), bell(columns)))
 
 
 class TargetCells(NamedTuple):
-    """A target on the grid of a map, (rows, columns).
-
-    coverage: the share of each cell's area, 0 to 1, that lies in the target.
-    centres: whether the cell's centre does.
-    """
+    """A target on the cells of a map: the share of each in it, and whether its centre is."""
 
     coverage: Floats
     centres: NDArray[np.bool_]
@@ -121,14 +102,12 @@ class TargetCells(NamedTuple):
 def target_cells(
     target: Target, photo_size: tuple[int, int], region: Box, map_shape: tuple[int, int]
 ) -> TargetCells | None:
-    """Lay a target on the cells of a map; None if it lies outside the map's region.
+    """Lay a target, exactly, on the cells of a map; None if it lies outside the map's region.
 
-    photo_size: width and height, in pixels, of the captioned photo. The target's own picture may
-        have another size and is stretched over the photo.
+    photo_size: width and height, in pixels, of the captioned photo, over which the target's own
+        picture is stretched.
     region: the part of the photo that the map covers, in its pixels, as `Caption.region`.
     map_shape: rows and columns of the map.
-
-    Exact: the union of the boxes and of the mask's square pixels.
     """
     shares, middles, centres = [], [], []
     for axis in (0, 1):  # x and y
@@ -145,27 +124,21 @@ def target_cells(
         share = np.zeros((len(edges) - 1, len(cell)))  # (cells, pieces), of each cell
         share[cell, np.arange(len(cell))] = np.diff(cuts) / np.diff(edges)[cell]
         shares.append(share)
-    coverage = (
-        shares[1] @ _inside(target, x=middles[0], y=middles[1]) @ shares[0].T
-    )  # (rows, columns)
+    coverage = shares[1] @ _inside(target, *middles) @ shares[0].T  # (rows, columns)
     if coverage.sum() <= 1e-9:
         return None
-    return TargetCells(
-        coverage=np.clip(coverage, 0.0, 1.0),
-        centres=_inside(target, x=centres[0], y=centres[1]),
-    )
+    return TargetCells(np.clip(coverage, 0.0, 1.0), _inside(target, *centres))
 
 
 def _inside(target: Target, x: Floats, y: Floats) -> NDArray[np.bool_]:
-    """Whether (y, x) points of the target's picture lie in the target."""
+    """Whether points (y, x) of the target's picture lie in the target."""
     inside = np.zeros((len(y), len(x)), dtype=bool)
     for left, top, right, bottom in target.boxes:
         inside |= np.outer((top <= y) & (y < bottom), (left <= x) & (x < right))
     if target.mask is not None:
-        row, column = (
-            np.clip(np.floor(each).astype(np.int64), 0, size - 1)
-            for each, size in zip((y, x), target.mask.shape, strict=True)
-        )
+        height, width = target.mask.shape
+        row = np.clip(np.floor(y).astype(np.int64), 0, height - 1)
+        column = np.clip(np.floor(x).astype(np.int64), 0, width - 1)
         inside |= target.mask[row[:, None], column]
     return inside
 
@@ -174,28 +147,22 @@ def _inside(target: Target, x: Floats, y: Floats) -> NDArray[np.bool_]:
 class WordMap:
     """One word of a caption and its map: a row of `captioner maps --csv`.
 
-    image: the photo's name. position: of the word, from 0. entropy: of the map, in nats.
-    target: "inside" or "outside" the part of the photo that the map covers, or "none". Without one
-        inside, the measures are None.
-    mass: inside the target, of the map; share: of even attention. pointing: the pointing game.
-    mass_one_word_early, mass_one_word_late: mass inside this target of the previous and of the next
-        word's map; None if there is no such word or it has the same target ("red" and "circle" of
-        "a red circle").
+    Without a target inside the part of the photo that the map covers, the measures are None.
     """
 
     image: ImageId
-    position: int
+    position: int  # From 0.
     word: str
-    entropy: float
-    mass: float | None = None
-    share: float | None = None
+    entropy: float  # In nats.
+    mass: float | None = None  # Inside the target.
+    share: float | None = None  # The mass of even attention.
     mass_centre_prior: float | None = None
-    pointing: float | None = None
+    pointing: float | None = None  # The pointing game.
     pointing_uniform: float | None = None
     pointing_centre_prior: float | None = None
-    mass_one_word_early: float | None = None
-    mass_one_word_late: float | None = None
-    target: str = "none"
+    mass_one_word_early: float | None = None  # Of the previous word's map, if its target differs.
+    mass_one_word_late: float | None = None  # Of the next word's.
+    target: str = "none"  # Or "inside", or "outside".
 
 
 def word_maps(
@@ -255,6 +222,11 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
     neighbour's (`shifted`), over the `words` words whose neighbour has another target. A map
     belongs to the step that emits its word, so `own` should be larger.
     """
+
+    def shift(field: str) -> dict[str, Any]:
+        kept = [word for word in found if getattr(word, field) is not None]
+        return {"words": len(kept), **_means(kept, own="mass", shifted=field)}
+
     found = [word for word in words if word.target == "inside"]
     return {
         "words": len(found),
@@ -265,14 +237,9 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
         "pointing_game": _means(
             found, attention="pointing", uniform="pointing_uniform", centre="pointing_centre_prior"
         ),
-        "one_word_early": _shift(found, "mass_one_word_early"),
-        "one_word_late": _shift(found, "mass_one_word_late"),
+        "one_word_early": shift("mass_one_word_early"),
+        "one_word_late": shift("mass_one_word_late"),
     }
-
-
-def _shift(words: Sequence[WordMap], field: str) -> dict[str, Any]:
-    kept = [word for word in words if getattr(word, field) is not None]
-    return {"words": len(kept), **_means(kept, own="mass", shifted=field)}
 
 
 def _means(words: Sequence[WordMap], **fields: str) -> dict[str, float | None]:
@@ -288,8 +255,7 @@ def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
     words: the number of maps. entropy: their mean, in nats. effective_places: the mean of the
     exponentials of their entropies, from 1 to `places`, the number of places L of a map.
     captions: of two words or more. divergence: the mean over these of the mean between any two of
-    their words, in bits, 0 to 1. moving: whether it is at least `LEAST_DIVERGENCE`. Both are None
-    without such captions.
+    their words, in bits. moving: whether it is at least `LEAST_DIVERGENCE`. Both may be None.
     """
     maps = [each for each in captions if len(each)]
     if not maps:
@@ -323,18 +289,13 @@ def spread_table(found: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Scores of attention maps; None for those not asked for.
-
-    photos: how many were captioned. words: every word of their captions, in order.
-    spread, grounded: as from `map_spread` and `grounded_maps`.
-    exact: the share of captions that equal one of the photo's.
-    """
+    """Scores of the maps of the words of captions; None for those not asked for."""
 
     photos: int
     words: list[WordMap]
-    spread: dict[str, Any]
-    grounded: dict[str, Any] | None
-    exact: float | None
+    spread: dict[str, Any]  # As from `map_spread`.
+    grounded: dict[str, Any] | None  # As from `grounded_maps`.
+    exact: float | None  # The share of captions that equal one of the photo's.
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, nested by kind."""
@@ -344,14 +305,12 @@ class MapScores:
         """The figures as text, a paragraph a kind."""
         exact = {} if self.exact is None else {"exact match": self.exact}
         own = figures_table({"photos": self.photos, "words": len(self.words), **exact})
-        parts = [f"{own}\n{spread_table(self.spread)}"]
-        if self.grounded is not None:
-            found = dict(self.grounded)
-            counts = {"words with a target": found.pop("words"), "in photos": found.pop("photos")}
-            if not counts["words with a target"]:
-                found = {name: each for name, each in found.items() if not isinstance(each, dict)}
-            parts.append(figures_table(counts | found))
-        return "\n\n".join(parts)
+        text = f"{own}\n{spread_table(self.spread)}"
+        if self.grounded is None:
+            return text
+        found = dict(self.grounded)
+        counts = {"words with a target": found.pop("words"), "in photos": found.pop("photos")}
+        return f"{text}\n\n{figures_table(counts | found)}"
 
     def rows(self) -> list[dict[str, Any]]:
         """A row a word, with the fields of `WordMap`."""
@@ -369,8 +328,7 @@ def score_maps(
     """Caption photos by free-running search and measure the captions' maps.
 
     grounding: where the things are that words name; None measures only what needs no boxes.
-    exact: report the share of captions that equal one of the photo's.
-    options: of `caption_examples`.
+    exact: as in `MapScores`. options: of `caption_examples`.
     """
     if grounding is not None and not any(each.image_id in grounding.images for each in examples):
         raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding.source}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from captioner.data.example import Example, ImageId, Problems
@@ -25,16 +25,18 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
         or decomposed, or else of the only one with a file so named.
     """
     names = {image.name for image in images}
-    by_letters = by_file = None  # Made for the first name that is not one of these.
+    alike: defaultdict[str, set[str]] = defaultdict(set)  # Names by their letters, and by files.
+    for each in images:
+        alike[_composed(each.name)].add(each.name)
+        alike[_composed(os.path.basename(f"{each.path}"))].add(each.name)
     source = f"results file {path}"
     problems, captions = Problems(source=source), dict[str, str]()
     for place, record in text_records(Path(path), problems, "results file"):
         where = f"{source}, {place}"
         fields = record if isinstance(record, dict) else {}
-        caption = fields.get("caption")
-        is_second = str(fields.get("rank") or 1) != "1"
-        if is_second or is_failed(fields):
+        if str(fields.get("rank") or 1) != "1" or is_failed(fields):
             continue
+        caption = fields.get("caption")
         image = next((fields[n] for n in ("image_id", *PATH_COLUMNS) if n in fields), None)
         if type(image) not in (int, str) or not isinstance(caption, str):
             raise UserError(
@@ -42,11 +44,8 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
             )
         name = str(image)
         if name not in names:
-            if by_letters is None or by_file is None:
-                by_letters = _by_key(images, lambda image: image.name)
-                by_file = _by_key(images, lambda image: os.path.basename(str(image.path)))
-            alike = by_letters[_composed(name)] or by_file[_composed(os.path.basename(name))]
-            name = min(alike) if len(alike) == 1 else name
+            found = alike[_composed(name)] or alike[_composed(os.path.basename(name))]
+            name = min(found) if len(found) == 1 else name
         if name in captions:
             raise UserError(f"{where}: image {image!r} already has a caption")
         captions[name] = caption
@@ -54,14 +53,6 @@ def read_results(path: str | os.PathLike[str], images: Sequence[Example] = ()) -
     if not captions:
         raise UserError(f"{source} is not a list of captions")
     return captions
-
-
-def _by_key(images: Sequence[Example], key: Callable[[Example], str]) -> defaultdict[str, set[str]]:
-    """The names of images by their composed key."""
-    names: defaultdict[str, set[str]] = defaultdict(set)
-    for image in images:
-        names[_composed(key(image))].add(image.name)
-    return names
 
 
 def _composed(name: str) -> str:

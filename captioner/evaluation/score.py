@@ -17,18 +17,10 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
-from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS
-from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS, coco_metrics, wording
 from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.hallucination import chair
-from captioner.evaluation.java_metrics import check_java_metric, meteor, spice
 from captioner.evaluation.results_file import read_results, write_results
-from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
-from captioner.evaluation.word_kinds import words_by_kind
-from captioner.evaluation.word_precision import word_precision
-from captioner.evaluation.wording import fluency, text_diversity
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.tables import Row, figures_table, text_table
@@ -41,37 +33,31 @@ if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.decoding.options import SearchOptions
 
 
+File = str | Path
+
+
 @dataclass(frozen=True)
 class CaptionScores:
     """The scores of I captions against their references.
 
-    image_ids: names. corpus: of the captions and their references.
-    metrics: in the order of `METRICS`.
     details: by name, in JSON beside the scores. Always the number of `images` and of further ones
-        with references, `references_without_caption`; of BLEU, lengths in words; if asked for,
-        `document_frequency` with its number of `images`, `diversity`, `fluency`, `hallucination`,
-        `words`, `intervals` and `comparison` with their `confidence`, and `exact match`, the share
-        of captions that equal a reference.
+        with references, `references_without_caption`; of BLEU, lengths in words; what a `Scorer`
+        was asked for; `exact match`, the share of captions that equal a reference.
     """
 
     image_ids: Sequence[ImageId]
     captions: Sequence[str]
-    corpus: Corpus
-    metrics: Sequence[Metric]
+    corpus: Corpus  # Of the captions and their references.
+    metrics: Sequence[Metric]  # In the order of `METRICS`.
     details: dict[str, Any]
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
-        scores: dict[str, float] = {}
-        for metric in self.metrics:
-            scores |= zip(metric.names, metric.scores.tolist(), strict=True)
-        return scores
+        pairs = (zip(each.names, each.scores.tolist(), strict=True) for each in self.metrics)
+        return dict(chain.from_iterable(pairs))
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row an image, in order: `image_id`, `caption`, and the scores by name.
-
-        None stands for the word precision of a caption without content words.
-        """
+        """A row an image, in order: `image_id`, `caption`, and the scores by name; None for NaN."""
         columns: dict[str, Any] = {"image_id": self.image_ids, "caption": self.captions}
         for metric in self.metrics:
             for name, scores in zip(metric.names, np.atleast_2d(metric.per_image.T), strict=False):
@@ -88,10 +74,11 @@ class CaptionScores:
         few, comparison = found.pop("too_few_images", False), found.pop("comparison", None)
         intervals, confidence = found.pop("intervals", {}), found.pop("confidence", None)
         if intervals:
+            found["in brackets"] = confidence
             about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
-            found["in brackets"], intervals = confidence, {**intervals, "in brackets": about}
+            intervals = {**intervals, "in brackets": about}
         sections = [found.pop(n) for n in ("diversity", "fluency", "hallucination") if n in found]
-        by_kind = found.pop("words", {})
+        by_kind = found.pop("words", None)
         parts = [figures_table(found, intervals), *map(figures_table, sections)]
         if by_kind:
             head: Row = ("content words", *by_kind["all"])
@@ -103,34 +90,27 @@ class CaptionScores:
             rows += [(name, *each.values()) for name, each in scores.items()]
             parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
         if few:
-            parts.append(
-                f"NOTE: {found['images']:,} images are too few for intervals and p values to be "
-                f"evidence: there should be {FEW_IMAGES} at least"
-            )
+            fault = f"NOTE: {found['images']:,} images are too few for intervals and p values to be"
+            parts.append(f"{fault} evidence: there should be {FEW_IMAGES} at least")
         return "\n\n".join(parts)
 
 
 def evaluate_captions(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    document_frequency: DocumentFrequency | None = None,
+    document_frequency: coco_metrics.DocumentFrequency | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     images: Sequence[ImageId] | None = None,
 ) -> CaptionScores:
-    """Score one caption an image against the image's references.
+    """Score one caption an image, which may be empty, against the image's references, in order.
 
-    hypotheses, references: in the same order of images. A caption may be empty; an image has at
-        least one reference.
     document_frequency: of CIDEr-D; by default counted over the references of these images.
-    metrics: some of `METRICS`.
-    images: names, by default numbers from 0.
+    metrics: some of `METRICS`. images: names, by default numbers from 0.
     """
     check_metrics(metrics)
     if not len(hypotheses) == len(references) > 0:
-        raise UserError(
-            f"there are {len(hypotheses)} captions and references for {len(references)} images; "
-            "give one image or more, and one caption an image"
-        )
+        counts = f"{len(hypotheses)} captions and references for {len(references)} images"
+        raise UserError(f"there are {counts}; give one image or more, and one caption an image")
     names = range(len(hypotheses)) if images is None else images
     for name, text, of_image in zip(names, hypotheses, references, strict=True):
         is_list = bool(of_image) and not isinstance(of_image, str)
@@ -138,18 +118,16 @@ def evaluate_captions(
             raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
     truth = (map(tokenize_unsplit, of_image) for of_image in references)
     corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
-    by_name: dict[str, Callable[[Corpus], Metric]] = {
-        "BLEU": bleu,
-        "ROUGE-L": rouge_l,
-        "CIDEr-D": partial(cider_d, document_frequency=document_frequency),
-        "word-precision": word_precision,
-        "METEOR": meteor,
-        "SPICE": spice,
+    scorers: dict[str, Callable[[Corpus], Metric]] = {
+        "BLEU": coco_metrics.bleu,
+        "ROUGE-L": coco_metrics.rouge_l,
+        "CIDEr-D": partial(coco_metrics.cider_d, document_frequency=document_frequency),
+        "word-precision": wording.word_precision,
+        "METEOR": coco_metrics.meteor,
+        "SPICE": coco_metrics.spice,
     }
-    found = [score(corpus) for name, score in by_name.items() if name in metrics]
-    details: dict[str, Any] = {}
-    for metric in found:
-        details |= metric.details
+    found = [score(corpus) for name, score in scorers.items() if name in metrics]
+    details: dict[str, Any] = dict(chain.from_iterable(each.details.items() for each in found))
     details |= {"images": len(names), "references_without_caption": 0}
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
@@ -162,39 +140,25 @@ def check_metrics(metrics: Sequence[str]) -> None:
         if metric not in METRICS:
             raise UserError(f"metric {metric!r} is not one of {', '.join(METRICS)}")
         if metric in ("METEOR", "SPICE"):
-            check_java_metric(metric)
+            coco_metrics.check_java_metric(metric)
 
 
 @dataclass
 class Scorer:
-    """Scores captions as its fields say.
-
-    metrics: some of `METRICS`.
-    format: of the files of captions; None for each file's own, by its fields.
-    document_frequency: a file of captions in `format`, all splits, over which CIDEr-D counts how
-        rare n-grams are; None counts over the references.
-    confidence: the share of the scores' confidence intervals; None for no intervals.
-    against: a results file of another system, to compare with.
-    training: the captions of training, a file in `format`; its split `train`, if it has splits.
-    instances: files of COCO instances, to find hallucinated things; none skips that.
-    synonyms: the word list for them; None for the packaged one.
-    fluency: a file of people's captions that the model has not learned from, one a line.
-    words: split the content words by kind, and say which are true.
-    on_problem: refuse or skip bad records of the files of captions; `problems` has them.
-    """
+    """Scores captions as its fields say."""
 
     metrics: Sequence[str] = DEFAULT_METRICS
-    document_frequency: str | Path | None = None
-    confidence: float | None = None
-    against: str | Path | None = None
-    training: str | Path | None = None
-    format: str | None = None
-    instances: Sequence[str | Path] = ()
-    synonyms: str | Path | None = None
-    fluency: str | Path | None = None
-    words: bool = False
-    on_problem: OnProblem = "refuse"
-    problems: list[Problems] = field(default_factory=list, init=False)
+    document_frequency: File | None = None  # Captions in which CIDEr-D counts; None: references.
+    confidence: float | None = None  # Of the scores' intervals; None for no intervals.
+    against: File | None = None  # A results file of another system, to compare with.
+    training: File | None = None  # Its captions; of its split `train`, if it has splits.
+    format: str | None = None  # Of the files of captions; None for each file's own.
+    instances: Sequence[File] = ()  # Of COCO, to find hallucinated things; none skips that.
+    synonyms: File | None = None  # The word list for them; None for the packaged one.
+    fluency: File | None = None  # People's captions, one a line, none the model learned from.
+    words: bool = False  # Split the content words by kind, and say which are true.
+    on_problem: OnProblem = "refuse"  # For bad records of the files of captions.
+    problems: list[Problems] = field(default_factory=list, init=False)  # Of the files read.
 
     def __post_init__(self) -> None:  # Fails before a model writes captions.
         check_metrics(self.metrics)
@@ -214,54 +178,50 @@ class Scorer:
         name: str,
         images: Sequence[Example] = (),
     ) -> CaptionScores:
-        """Score captions, by image, against the references of each.
-
-        name: of their system. images: those of `against`, where it names files.
-        """
+        """Score captions of the system `name`. images: those of `against`, where it names files."""
         frequency, training = None, None
         if self.document_frequency is not None:
             counted = self.read(self.document_frequency, None)
-            frequency = DocumentFrequency.from_references([each.words for each in counted])
+            frequency = coco_metrics.DocumentFrequency.from_references(
+                [each.words for each in counted]
+            )
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
-            texts = chain.from_iterable(each.captions for each in self.read(self.training, split))
-            training = map(tokenize_unsplit, texts)
+            learned = self.read(self.training, split)
+            training = (tokenize_unsplit(text) for each in learned for text in each.captions)
 
-        def scored(texts: Sequence[str]) -> CaptionScores:
-            return evaluate_captions(texts, references, frequency, self.metrics, list(captions))
-
-        scores = scored(list(captions.values()))
+        options: dict[str, Any] = {"document_frequency": frequency, "metrics": self.metrics}
+        texts, names = list(captions.values()), list(captions)
+        scores = evaluate_captions(texts, references, images=names, **options)
         found, words, truth = scores.details, scores.corpus.captions, scores.corpus.references
-        found["diversity"] = text_diversity(words, training)
+        found["diversity"] = wording.text_diversity(words, training)
         if self.people is not None:
-            found["fluency"] = fluency(words, truth, self.people)
+            found["fluency"] = wording.fluency(words, truth, self.people)
         if self.words:
-            found["words"] = words_by_kind(words, truth)
+            found["words"] = wording.words_by_kind(words, truth)
         if self.instances:
             instances, synonyms = CocoInstances(self.instances), read_synonyms(self.synonyms)
             categories = [instances.categories(image) for image in captions]
             known = instances.known_categories(synonyms)
-            found["hallucination"] = chair(words, truth, categories, synonyms, known)
+            found["hallucination"] = wording.chair(words, truth, categories, synonyms, known)
         confidence = CONFIDENCE if self.confidence is None else self.confidence
         if self.confidence is not None:
             found["intervals"] = confidence_intervals(scores.metrics, confidence)
         if self.against is not None:
             others = read_results(self.against, images)
             if differing := others.keys() ^ set(map(str, captions)):
-                raise UserError(
-                    f"only the same images can be compared: {name} and {self.against} differ in "
-                    f"{len(differing):,}, image {min(differing)} for one"
-                )
-            theirs = scored([others[str(image)] for image in captions])
+                fault = f"{name} and {self.against} differ in {len(differing):,}"
+                raise UserError(f"{fault}, image {min(differing)} for one, and cannot be compared")
+            texts = [others[str(image)] for image in captions]
+            theirs = evaluate_captions(texts, references, **options)
             compared = compare(scores.metrics, theirs.metrics, confidence)
-            by_name = {score: each._asdict() for score, each in compared.items()}
-            found["comparison"] = {"first": name, "second": str(self.against), "scores": by_name}
+            found["comparison"] = {"first": name, "second": str(self.against), "scores": compared}
         if self.confidence is not None or self.against is not None:
             found |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
         return scores
 
-    def read(self, file: str | Path, split: str | None) -> list[Example]:
+    def read(self, file: File, split: str | None) -> list[Example]:
         """The images and captions of a file in `format`; no photo needs to exist."""
         self.problems.append(Problems(self.on_problem))
         problems = self.problems[-1]
@@ -269,16 +229,11 @@ class Scorer:
 
 
 def score_results(
-    results: str | Path,
-    references: str | Path,
-    scorer: Scorer | None = None,
-    split: str | None = None,
+    results: File, references: File, scorer: Scorer | None = None, split: str | None = None
 ) -> CaptionScores:
     """Score captions in COCO's result format, or of `captioner caption`, against references.
 
-    Scores the images of the results only, as the COCO evaluation does. An image that is not named
-    as in the references has those of its file name, if it is the only one.
-
+    Scores the images of the results only, as the COCO evaluation does; see `read_results`.
     references: as the reader of the scorer's `format` takes its annotations, of the split `split`.
     """
     scorer = scorer or Scorer()
@@ -303,15 +258,14 @@ def score_model(
     captioner: Captioner,
     examples: Sequence[Example],
     *,
-    results: str | Path | None = None,
+    results: File | None = None,
     scorer: Scorer | None = None,
     exact: bool = False,
     **options: Any,
 ) -> CaptionScores:
     """Caption photos by free-running search and score the captions.
 
-    results: a file for the captions, written before they are scored, and with the captions so far
-        if an error ends the work early.
+    results: a file for the captions, also those before an error.
     exact: report the share of captions that equal one of the photo's.
     options: of `caption_examples`.
     """
@@ -339,9 +293,8 @@ def caption_examples(
     left_out: dict[str, str] | None = None,
     shown_as: str = "captioning",
 ) -> Iterator[tuple[Example, Caption]]:
-    """Yield photos and their best captions, in order.
+    """Yield photos and their best captions, in order. search: by default the captioner's own.
 
-    search: by default the captioner's own. shown_as: the name of the progress bar.
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
     options = (search or captioner.search).replace(n_best=1)

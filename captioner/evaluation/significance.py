@@ -4,14 +4,12 @@
   Jackknife*): images are drawn with replacement, as many as there are.
 - Paired bootstrap (Koehn 2004, *Statistical Significance Tests for Machine Translation
   Evaluation*, section 4): both systems are scored on the same drawn images.
-
-Corpus scores that are not means, such as BLEU, are recomputed from the sums of their terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,43 +17,17 @@ from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.corpus import FloatArray, Metric
 
-RESAMPLES = 1000
-"""Times that the images are drawn, by the same chance every time."""
-
+RESAMPLES = 1000  # Times that the images are drawn, by the same chance every time.
+# A comparison counts scores below this as 0. The COCO evaluation adds 1e-15 to the matches of BLEU,
+# so that captions without a match of four words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
 NOTHING = 2e-4
-"""A comparison counts scores below this as 0.
 
-The COCO evaluation adds 1e-15 to the matches of BLEU, so that captions without a match of four
-words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
-"""
-
+# Fewest images for intervals and p values to be evidence: if one system is better on all of n
+# images, an exact test gives p = 2 / 2^n, the paired bootstrap 0.
 FEW_IMAGES = 30
-"""Fewest images for intervals and p values to be evidence.
 
-With fewer the intervals are too narrow and p too small: if one system is better on all of n images,
-an exact test gives p = 2 / 2^n, the paired bootstrap 0.
-"""
-
-_TIE = 1e-12
-"""Differences this close are equal up to rounding."""
-
+_TIE = 1e-12  # Differences this close are equal up to rounding.
 Interval = tuple[float, float]
-
-
-class Comparison(NamedTuple):
-    """Two systems, scored on the same images by one metric.
-
-    difference: first less second, where scores below `NOTHING` count as 0.
-    interval: of the difference, by the paired bootstrap.
-    p_bootstrap: two-sided: twice Koehn's share of the resamples in which the better system is not
-        better, with one added to the count and to the number of resamples; at most 1.
-    """
-
-    first: float
-    second: float
-    difference: float
-    interval: Interval
-    p_bootstrap: float
 
 
 def confidence_intervals(
@@ -71,27 +43,29 @@ def confidence_intervals(
 
 def compare(
     first: Sequence[Metric], second: Sequence[Metric], confidence: float = CONFIDENCE
-) -> dict[str, Comparison]:
-    """Compare two systems by every score, by name.
+) -> dict[str, dict[str, Any]]:
+    """Compare two systems by every score, by name, of the same metrics and images.
 
-    first, second: the same metrics of the same images, in the same order.
+    first, second: their scores. difference: first less second, where scores below `NOTHING` count
+    as 0, with its interval by the paired bootstrap. p_bootstrap: two-sided: twice Koehn's share of
+    the resamples in which the better system is not better, with one added to both; at most 1.
     """
     found = {}
     for one, other in zip(first, second, strict=True):
         theirs = _resampled(other)
         for name, ours in _resampled(one).items():
-            pair = ours, theirs[name]
-            counted = [np.where(np.abs(scores) < NOTHING, 0.0, scores) for scores in pair]
-            differences = counted[0] - counted[1]  # (1 + R,)
+            pair = np.stack((ours, theirs[name]))  # (2, 1 + R)
+            counted = np.where(np.abs(pair) < NOTHING, 0.0, pair)
+            differences = counted[0] - counted[1]
             drawn = differences[1:]
             not_better = min(np.sum(drawn <= _TIE), np.sum(drawn >= -_TIE))
-            found[name] = Comparison(
-                first=float(ours[0]),
-                second=float(theirs[name][0]),
-                difference=float(differences[0]),
-                interval=_interval(drawn, confidence),
-                p_bootstrap=min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),
-            )
+            found[name] = {
+                "first": float(pair[0, 0]),
+                "second": float(pair[1, 0]),
+                "difference": float(differences[0]),
+                "interval": _interval(drawn, confidence),
+                "p_bootstrap": min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),
+            }
     return found
 
 

@@ -17,8 +17,8 @@ from captioner.tables import Row, figures_table, text_table
 from captioner.translate.sentences import SentenceTranslator
 from captioner.translate.translation import Translation
 
-WIDTH = 5
-"""Lengths in a bucket; the first one holds 0 too."""
+File = str | Path
+WIDTH = 5  # Lengths in a bucket; the first one holds 0 too.
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,24 @@ class TranslationScores:
 
     scores: by name, `BLEU` and `chrF` of sacrebleu, 0 to 100; `brevity_penalty`, 0 to 1, part of
         BLEU; `exact match`, the share of translations that equal their reference.
-    signatures: sacrebleu's record of how `BLEU` and `chrF` were computed.
-    lengths: as from `bleu_by_length`; empty without sources.
-    shortened: by line, from 1, the translations of too long sources, and those cut at the maximum.
+    lengths: for each bucket of lengths of sources with sentences, its first and last length in
+        words and the BLEU of its sentences as a corpus, as in Bahdanau et al. 2014, figure 2.
     """
 
     sentences: int
     scores: dict[str, float]
-    signatures: dict[str, str]
+    signatures: dict[str, str]  # sacrebleu's, of how `BLEU` and `chrF` were computed.
     lengths: list[dict[str, Any]]
-    shortened: dict[int, Translation] = field(default_factory=dict)
+    shortened: dict[int, Translation] = field(default_factory=dict)  # By line: source or end cut.
 
     def to_dict(self) -> dict[str, Any]:
         """The scores with their circumstances, for JSON."""
         plain = {"sentences": self.sentences, **self.scores, "signatures": self.signatures}
-        truncated = sum(each.truncated > 0 for each in self.shortened.values())
-        cut = sum(each.cut for each in self.shortened.values())
-        more = {"lengths": self.lengths, "truncated": truncated, "cut": cut}
+        more = {
+            "lengths": self.lengths,
+            "truncated": sum(each.truncated > 0 for each in self.shortened.values()),
+            "cut": sum(each.cut for each in self.shortened.values()),
+        }
         return plain | {name: value for name, value in more.items() if value}
 
     def table(self) -> str:
@@ -82,29 +83,15 @@ def evaluate_translations(
         "exact match": same / len(references),
     }
     signatures = {"BLEU": str(bleu.get_signature()), "chrF": str(chrf.get_signature())}
-    lengths = bleu_by_length(translations, references, sources, bleu) if sources else []
-    return TranslationScores(len(references), scores, signatures, lengths)
-
-
-def bleu_by_length(
-    translations: Sequence[str], references: Sequence[str], sources: Sequence[str], bleu: Any
-) -> list[dict[str, Any]]:
-    """BLEU by length of the source, by name, for each bucket that has sentences.
-
-    As in Bahdanau et al. 2014, figure 2, and Luong et al. 2015, figure 6. bleu: of sacrebleu.
-
-    words: the first and the last length, between white space, whatever the model's tokens.
-    sentences: their number. BLEU, brevity_penalty: of them as a corpus; noisy for few sentences.
-    """
     pairs: defaultdict[int, list[list[str]]] = defaultdict(list)
-    for source, *pair in zip(sources, translations, references, strict=True):
+    for source, *pair in zip(sources, translations, references, strict=bool(sources)):
         pairs[max(0, len(source.split()) - 1) // WIDTH].append(pair)
-    buckets = []
+    lengths = []
     for number, own in sorted(pairs.items()):
         score = bleu.corpus_score([one for one, _ in own], [[other for _, other in own]])
         bucket = {"words": [number * WIDTH + 1, (number + 1) * WIDTH], "sentences": len(own)}
-        buckets.append({**bucket, "BLEU": float(score.score), "brevity_penalty": float(score.bp)})
-    return buckets
+        lengths.append({**bucket, "BLEU": float(score.score), "brevity_penalty": float(score.bp)})
+    return TranslationScores(len(references), scores, signatures, lengths)
 
 
 def sacrebleu_metrics() -> Any:
@@ -115,62 +102,38 @@ def sacrebleu_metrics() -> Any:
 
 
 def score_hypotheses(
-    hypotheses: str | Path,
-    references: str | Path,
-    source: str | Path | None = None,
+    hypotheses: File,
+    references: File,
+    source: File | None = None,
     lower_case: bool = False,
     problems: Problems | None = None,
 ) -> TranslationScores:
-    """Score the lines of a file against those of another.
+    """Score the lines of a file against those of another; .gz is unpacked.
 
-    source: the text that was translated, for BLEU by its length. Files that end in .gz are
-        unpacked. A translation or a source may be empty; a reference may not.
+    source: the text that was translated, for BLEU by its length.
     problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
     files = [references, hypotheses, *([] if source is None else [source])]
-    wanted, found, *rest = zip(*_read_rows(files, problems).values(), strict=True)
+    wanted, found, *rest = zip(*read_rows(files, problems).values(), strict=True)
     return evaluate_translations(found, wanted, rest[0] if rest else (), lower_case)
 
 
 def score_translator(
     translator: SentenceTranslator,
-    source: str | Path,
-    references: str | Path,
+    source: File,
+    references: File,
     search: TranslationSearch | None = None,
     batch_size: int = 32,
     lower_case: bool = False,
     problems: Problems | None = None,
 ) -> TranslationScores:
-    """Translate the lines of a file and score them against those of another.
-
-    search: by default the model's own options. problems: as for `score_hypotheses`.
-    """
+    """Translate the lines of a file and score them; see `score_hypotheses`."""
     sacrebleu_metrics()  # Fails before the long translation if sacrebleu is missing.
-    rows = _read_rows([references, source], problems)
+    rows = read_rows([references, source], problems)
     wanted, sources = zip(*rows.values(), strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # The scores have the long sources.
         found = translator.translate(sources, search, batch_size=batch_size)
-    texts = [each.text.strip() for each in found]
-    scores = evaluate_translations(texts, wanted, sources, lower_case)
+    scores = evaluate_translations([t.text.strip() for t in found], wanted, sources, lower_case)
     by_line = zip(rows, found, strict=True)
-    shortened = {line: each for line, each in by_line if each.truncated or each.cut}
-    return replace(scores, shortened=shortened)
-
-
-def _read_rows(
-    files: Sequence[str | Path], problems: Problems | None
-) -> dict[int, tuple[str, ...]]:
-    """The lines of files, stripped, by their number from 1, where the first file has one."""
-    problems = Problems() if problems is None else problems
-    problems.source, problems.skipping = f"text file {files[0]}", "--on-problem skip"
-    rows = {}
-    for number, row in enumerate(read_rows(*files), start=1):
-        if row[0]:
-            rows[number] = row
-        else:
-            problems.add("empty sentence", f"line {number}")
-    problems.settle()
-    if not rows:
-        raise UserError(f"there is no sentence in {files[0]}")
-    return rows
+    return replace(scores, shortened={n: t for n, t in by_line if t.truncated or t.cut})

@@ -1,17 +1,167 @@
-"""How varied captions are, and whether they are sentences as people write them.
+"""What captions say and how: true words, things that are not there, variety, fluency.
 
-Devlin et al. 2015, *Language Models for Image Captioning: The Quirks and What Works*, section 4
-(captions that are unique, and captions seen in training); Shetty et al. 2017, *Speaking the Same
-Language*, section 5 (the vocabulary that captions use).
+Content words are compared by stem, so that "dogs" matches "dog": Porter's English stemmer in
+Snowball (https://snowballstem.org), through nltk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain, pairwise
+from typing import Any
 
-from captioner.evaluation.corpus import Tokens
+import numpy as np
+
+from captioner.data.instances import Synonyms, read_synonyms
+from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
+from captioner.text.languages import FUNCTION_WORDS, KINDS, word_kinds, word_paragraphs
 from captioner.text.ngrams import PeoplesNgrams
+
+
+def word_precision(corpus: Corpus) -> Metric:
+    """The share of each caption's content words that a reference of its image has.
+
+    The mean over captions that have content words, 0 where none has, in which a word that occurs
+    twice counts twice; and the share of all captions without a content word that a reference has.
+    """
+    shares = np.full(corpus.images, np.nan)  # (I,)
+    without_match = np.zeros(corpus.images)
+    for image, (caption, of_image) in enumerate(
+        zip(corpus.captions, corpus.references, strict=True)
+    ):
+        known = set(content_stems(chain.from_iterable(of_image)))
+        found = [stem in known for stem in content_stems(caption)]
+        if found:
+            shares[image] = sum(found) / len(found)
+        without_match[image] = not any(found)
+    has_content = ~np.isnan(shares)
+    terms = np.stack((np.nan_to_num(shares), has_content, without_match), axis=1)  # (I, 3)
+
+    def of_totals(totals: FloatArray) -> FloatArray:
+        precise, with_content, none_true = np.moveaxis(totals, -1, 0)
+        precision = precise / np.maximum(1, with_content)
+        return np.stack((precision, none_true / corpus.images), axis=-1)
+
+    return Metric(("word-precision", "captions with none"), shares, terms, of_totals)
+
+
+def content_stems(words: Iterable[str]) -> list[str]:
+    """The stems of the content words among tokenised words, in their order."""
+    return [_stem(word) for word in words if word not in FUNCTION_WORDS]
+
+
+@cache
+def _stem(word: str) -> str:
+    from nltk.stem.snowball import EnglishStemmer  # Imported here: it takes half a second.
+
+    return str(EnglishStemmer().stem(word))
+
+
+def true_words(words: Tokens, references: Iterable[Tokens]) -> list[bool | None]:
+    """Whether each word of a tokenised caption is true; None of function words.
+
+    True is a word that a reference says, by stem; or one that says the same: another name of one of
+    COCO's things, a word of `alike.txt`, or "person" where there is anybody.
+    """
+    said = set(chain.from_iterable(chain.from_iterable(map(_meanings, references))))
+    said |= {"anybody"} if "somebody" in said else set()
+    return [bool(said & each - {"somebody"}) if each else None for each in _meanings(words)]
+
+
+def words_by_kind(
+    captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]]
+) -> dict[str, dict[str, float | None]]:
+    """The content words of captions by kind, and of `all`: their number and shares.
+
+    said: the share that a reference says, by stem. true: those and words that say the same. None
+    of no words.
+    """
+    counts = Counter[tuple[str, str]]()
+    for words, of_image in zip(captions, references, strict=True):
+        stems = set(content_stems(chain.from_iterable(of_image)))
+        truth, kinds = true_words(words, of_image), word_kinds(words)
+        for word, is_true, kind in zip(words, truth, kinds, strict=True):
+            for name in (kind, "all") if kind else ():
+                is_said = not stems.isdisjoint(content_stems([word]))
+                counts.update({(name, "words"): 1, (name, "said"): is_said})
+                counts[name, "true"] += bool(is_true)
+    shares: dict[str, dict[str, float | None]] = {}
+    for name in (*KINDS, "all"):
+        number = counts[name, "words"]
+        found = {each: counts[name, each] / number if number else None for each in ("said", "true")}
+        shares[name] = {"words": number, **found}
+    return shares
+
+
+def _meanings(words: Tokens) -> Iterator[set[str]]:
+    """What each word says, by which it is compared; nothing of function words."""
+    things = [""] * len(words)
+    for first, last, category in _synonyms().mentions(words):
+        things[first:last] = [category] * (last - first)
+    for word, kind, thing in zip(words, word_kinds(words), things, strict=True):
+        meanings = set(content_stems([word]))
+        if word in _ALIKE:
+            meanings.add(f"as {_ALIKE[word]}")
+        if kind == "person":  # A man is no woman, but both are persons.
+            meanings |= {"somebody", "anybody"} if word in _ANYBODY else {"somebody"}
+        elif thing and meanings:
+            meanings.add(f"a {thing}")
+        yield meanings
+
+
+_synonyms = cache(read_synonyms)
+_GROUPS = word_paragraphs("alike")
+_ALIKE = {word: number for number, group in enumerate(_GROUPS) for word in group}
+_ANYBODY = next(group for group in _GROUPS if "person" in group)
+
+
+def chair(
+    captions: Sequence[Tokens],
+    references: Sequence[Sequence[Tokens]],
+    categories: Sequence[Collection[str]],
+    synonyms: Synonyms,
+    known: frozenset[str],
+) -> dict[str, Any]:
+    """CHAIR (Rohrbach et al. 2018, section 2.1): how often captions name what is not there.
+
+    categories: of each image, the annotated ones. In it are these and those that its references
+        name.
+    known: the categories that count, as `CocoInstances.known_categories`.
+
+    By name, fractions of one with their counts; a thing counts once a caption:
+    CHAIR-i: equation 1, the share of named things that are not there. CHAIR-s: equation 2, the
+    share of captions that name such a thing. recall: the share of the things in the photos that
+    captions name. None of no things. most_hallucinated: captions that hallucinate each category.
+    dropped_categories: those of the word list that the annotations lack.
+    """
+
+    def named(words: Tokens) -> frozenset[str]:
+        return known & {category for _, _, category in synonyms.mentions(words)}
+
+    present = [
+        (known & frozenset(annotated)).union(*map(named, of_image))
+        for annotated, of_image in zip(categories, references, strict=True)
+    ]
+    mentioned = list(map(named, captions))
+    absent = [each - there for each, there in zip(mentioned, present, strict=True)]
+    mentions, wrong, things = (sum(map(len, each)) for each in (mentioned, absent, present))
+    wrong_captions = sum(map(bool, absent))
+    by_category = Counter(sorted(chain.from_iterable(absent)))
+    return {
+        "CHAIR-i": wrong / mentions if mentions else None,
+        "CHAIR-s": wrong_captions / len(captions),
+        "recall": (mentions - wrong) / things if things else None,
+        "mentions": mentions,
+        "hallucinated_mentions": wrong,
+        "present": things,
+        "hallucinating_captions": wrong_captions,
+        "captions": len(captions),
+        "most_hallucinated": dict(by_category.most_common()),
+        "categories": len(known),
+        "dropped_categories": [name for name in synonyms.categories if name not in known],
+    }
 
 
 def text_diversity(
@@ -19,11 +169,11 @@ def text_diversity(
 ) -> dict[str, float]:
     """How varied C tokenised captions are, by name; shares are fractions of one.
 
-    captions: one or more, which may be empty.
-    training: the tokenised captions that the model learned from.
+    Devlin et al. 2015, *Language Models for Image Captioning*, section 4; Shetty et al. 2017,
+    *Speaking the Same Language*, section 5.
 
     distinct_captions: different captions, word for word. seen_in_training: the share of captions
-    that equal one of training, if given. vocabulary: different words. mean_length: in words.
+    that equal one of `training`, if given. vocabulary: different words. mean_length: in words.
     doubled_word: the share of captions with a word directly after itself ("a a"). repeated_2_words
     to repeated_4_words: with an n-gram that occurs twice in the caption.
     """
@@ -37,7 +187,9 @@ def text_diversity(
     doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
     repeated, left = {"doubled_word": doubled / count}, sentences
     for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
-        left = [words for words in left if _repeats(words, n)]
+        ngrams = [list(zip(*(words[first:] for first in range(n)), strict=False)) for words in left]
+        pairs = zip(left, ngrams, strict=True)
+        left = [words for words, own in pairs if len(set(own)) < len(own)]
         repeated[f"repeated_{n}_words"] = len(left) / count
     return {
         "distinct_captions": len(distinct),
@@ -49,25 +201,18 @@ def text_diversity(
     }
 
 
-def _repeats(words: tuple[str, ...], length: int) -> bool:
-    """Whether an n-gram of this length occurs twice, which may overlap."""
-    ngrams = list(zip(*(words[start:] for start in range(length)), strict=False))
-    return len(set(ngrams)) < len(ngrams)
-
-
 def fluency(
     captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]], people: PeoplesNgrams
 ) -> dict[str, float]:
-    """How fluent captions are, and people's captions of the same photos, by name.
+    """How fluent captions are, and people's captions of the same photos, the ceiling, by name.
 
-    people: of captions that the model has not learned from.
-    captions, references: tokenised, one or more. A reference that is itself in `people` does not
-    vouch for its own n-grams, but the trigram model has seen it.
+    people: of captions that the model has not learned from. A reference that is itself in `people`
+        does not vouch for its own n-grams, but the trigram model has seen it.
 
     fluent: the share of captions all of whose bigrams and trigrams people wrote. log_probability:
     the mean of `PeoplesNgrams.log_probability` over captions, in nats a word. misplaced_articles:
-    the share of captions with "a" before a plural or a mass noun. people_fluent and so on: the same
-    of the references, the ceiling.
+    the share of captions with "a" before a plural or a mass noun. people_fluent and so on: of
+    references.
     """
 
     def scores(sentences: Sequence[Tokens], leave_out: bool) -> dict[str, float]:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from captioner.caption.losses import SelfCriticalConfig
-from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.word_precision import content_stems
+from captioner.evaluation.wording import content_stems
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 

@@ -51,11 +51,11 @@ def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> st
     name = score if score in comparisons else "CIDEr-D"
     gain, words = comparisons[name], comparisons["word-precision"]
     is_few = len(references) < FEW_IMAGES
-    if gain.difference > 0 and gain.p_bootstrap < 1 - CONFIDENCE and not is_few:
+    if gain["difference"] > 0 and gain["p_bootstrap"] < 1 - CONFIDENCE and not is_few:
         return ""
-    evidence = "too few photos for a test" if is_few else f"p {gain.p_bootstrap:.2f}"
+    evidence = "too few photos for a test" if is_few else f"p {gain['p_bootstrap']:.2f}"
     return (
         f"nothing was gained that {counted(len(references), 'validation photo')} can show: "
-        f"{name} {gain.second:.3f} at the start and {gain.first:.3f} now ({evidence}), "
-        f"true words {words.second:.3f} and {words.first:.3f}"
+        f"{name} {gain['second']:.3f} at the start and {gain['first']:.3f} now ({evidence}), "
+        f"true words {words['second']:.3f} and {words['first']:.3f}"
     )

@@ -1,10 +1,11 @@
-"""Language tags, plain text, function words, and the nouns of English captions."""
+"""Language tags, plain text, and the words of English captions by kind."""
 
 from __future__ import annotations
 
 import html
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -40,7 +41,6 @@ def word_list(name: str) -> frozenset[str]:
 
 
 _FUNCTION_WORDS = {language: word_list(language) for language in ("en", "de", "fr")}
-
 FUNCTION_WORDS = _FUNCTION_WORDS[ENGLISH]
 """English function words, tokenised as by `tokenize`; all others are content words."""
 
@@ -56,9 +56,7 @@ def is_function_word(word: str, language: str) -> bool:
     """
     code = language.partition("-")[0]
     word = word.lower().rstrip(".,;:!?")
-    parts = [word]
-    if code == "fr":
-        parts = [part for part in re.split("['’]", word) if part]
+    parts = list(filter(None, re.split("['’]", word))) if code == "fr" else [word]
     return bool(parts) and _FUNCTION_WORDS.get(code, frozenset()).issuperset(parts)
 
 
@@ -72,8 +70,51 @@ def is_noun(word: str) -> bool:
     return len(word) > 1 and (word in _NOUNS or not word.endswith(("ing", "ed", "ly")))
 
 
+KINDS = ("thing", "person", "action", "quality", "place", "number")
+"""Of content words: nouns of things and of people; verbs and postures; adjectives and colours; the
+nouns of prepositions of place, and adverbs; numbers and quantities."""
+
+_QUANTITIES, _PARTS, _COLOURS, _ADJECTIVES, _ADVERBS, _VERBS = word_paragraphs("no_nouns")
+_PEOPLE, _GARMENTS, _MORE_VERBS, _MORE_ADJECTIVES, _PLACES, _DETERMINERS = word_paragraphs("kinds")
+_OF_WORD = {
+    **dict.fromkeys(_VERBS | _MORE_VERBS, "action"),
+    **dict.fromkeys(_COLOURS | _ADJECTIVES | _MORE_ADJECTIVES, "quality"),
+    **dict.fromkeys(_PARTS | _ADVERBS, "place"),
+    **dict.fromkeys(_QUANTITIES, "number"),
+    **dict.fromkeys(_PEOPLE, "person"),
+}
+# After these, "of" and "to" are prepositions of place: "in front of", "next to".
+_ENDED = {"of": _PARTS | {"front", "inside", "outside", "edge", "corner"}, "to": {"next", "close"}}
+_ARTICLES = ("a", "an", "the")
+
+
+def word_kinds(words: Sequence[str]) -> list[str | None]:
+    """The kind of each of a tokenised caption's words; None of function words."""
+    kinds: list[str | None] = []
+    place = False  # Whether a preposition of place governs the next noun.
+    for position, word in enumerate(words):
+        if word in FUNCTION_WORDS:
+            ends = word in _ENDED and position > 0 and words[position - 1] in _ENDED[word]
+            place = ends or word in _PLACES or (place and word in _DETERMINERS)
+            kinds.append(None)
+            continue
+        kind = _OF_WORD.get(word)
+        if kind == "action" and position and words[position - 1] in _ARTICLES:
+            kind = None  # "A boy goes down a slide".
+        if kind is None:
+            kind = "place" if place and word not in _GARMENTS else "thing"  # "In a red shirt".
+            if word.isdigit():
+                kind = "number"
+            elif not is_noun(word) and word.endswith(("ing", "ed")):
+                kind = "action"
+        if kind in ("action", "person"):
+            place = False
+        kinds.append(kind)
+    return kinds
+
+
+# The signs that mark a space in subwords and its absence in words.
 _SIGNS = str.maketrans({"\N{LOWER ONE EIGHTH BLOCK}": " ", "\N{HALFWIDTH BLACK SQUARE}": "\u25a0"})
-"""The signs that mark a space in subwords and its absence in words."""
 
 
 def is_valid_unicode(text: str) -> bool:
@@ -84,8 +125,7 @@ def is_valid_unicode(text: str) -> bool:
 def plain_text(text: str, case: str = "keep") -> str:
     """Text in Unicode's NFC with single spaces, none at the ends. case: only `lower` changes it.
 
-    The subword space mark and control characters become spaces, the word joiner a square, and lone
-    surrogates the replacement character.
+    The subword space mark and control characters become spaces, the word joiner a square.
     """
     valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if case == "lower":
@@ -99,9 +139,7 @@ def unescape_entities(text: str) -> str:
     return re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), text)
 
 
-Capitals = Literal["keep", "lines", "titles"]
-"""Which lines `as_sentence` rewrites."""
-
+Capitals = Literal["keep", "lines", "titles"]  # Which lines `as_sentence` rewrites.
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
@@ -120,22 +158,18 @@ def as_sentence(text: str, capitals: str = "titles") -> tuple[str, bool]:
     if plain.isupper() and (len(words) >= 2 or any(len(word[0]) >= 4 for word in words)):
         first = words[0].start() + 1
         return plain[:first] + plain[first:].lower(), True
-    if capitals == "titles" and _is_title([match[0] for match in words]):
+    capitalised = [word[0] for word in words if word[0][0].isupper()]
+    is_title = (
+        len(capitalised) >= max(3, 0.6 * len(words))
+        and all(word[0] in capitalised for word in words if len(word[0]) > 3)
+        and any(word[1:].islower() for word in capitalised)
+    )
+    if capitals == "titles" and is_title:
         first = words[0].end()
         return plain[:first] + _WORD.sub(_lower_word, plain[first:]), False
     return text, False
 
 
-def _is_title(words: list[str]) -> bool:
-    capitalised = [word for word in words if word[0].isupper()]
-    return (
-        len(capitalised) >= max(3, 0.6 * len(words))
-        and all(word[0].isupper() for word in words if len(word) > 3)
-        and any(word[1:].islower() for word in capitalised)
-    )
-
-
 def _lower_word(match: re.Match[str]) -> str:
-    """Lower-case a word if all letters after its first are lower case."""
     word = match[0]
     return word.lower() if word[1:] == word[1:].lower() else word

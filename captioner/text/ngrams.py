@@ -12,14 +12,12 @@ from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 _, START, END, _ = SPECIAL_WORDS  # Before the first word, and after the last.
 DISCOUNT = 0.75  # Subtracted from counts, for n-grams not seen (Chen and Goodman 1999).
-LEAST_COUNT = 20
-LEAST_SHARE = 0.03
-"""A noun that ends this many phrases, less than this share with "a", is a plural or a mass noun."""
+# A noun that ends so many phrases, less than this share with "a", is a plural or a mass noun.
+LEAST_COUNT, LEAST_SHARE = 20, 0.03
+# A preposition is a slip in less than this share of an article and noun's: "in the beach".
 RARE_SHARE = 0.02
-"""A preposition is a slip in less than this share of an article and noun's: "in the beach"."""
 _ARTICLES = ("a", "an", "the")
 _QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "dozen"}
-
 Ngram = tuple[str, ...]
 
 
@@ -64,22 +62,16 @@ class PeoplesNgrams:
         ]
 
     def misplaced_articles(self, words: Sequence[str]) -> list[str]:
-        """The plurals and mass nouns that a sentence has "a" or "an" before.
-
-        "a luggage", "a green eyes", "a black and white cows". They are learned from the captions.
-        """
-        return [
-            noun
-            for noun, at_end, has_article in _phrases(words)
-            if has_article and (noun, at_end) in self._plurals
-        ]
+        """The plurals and mass nouns with "a" or "an" before: "a luggage", "a green eyes"."""
+        with_article = (phrase[:2] for phrase in _phrases(words) if phrase[2])
+        return [noun for noun, at_end in with_article if (noun, at_end) in self._plurals]
 
     def token_ngrams(self, vocabulary: Vocabulary, order: int) -> list[tuple[int, ...]]:
-        """The n-grams of `order` tokens that people wrote, each once, in order.
+        """The n-grams of `order` tokens that people wrote, after `order` - 1 starts, each once.
 
-        `order` - 1 starts stand before the first word. Left out are n-grams with an unknown word,
-        with "and", a modifier and a plural ("and white cows", left by "a black and white cows"),
-        and with a preposition that is rare before its article and noun: see `RARE_SHARE`.
+        Left out are n-grams with an unknown word, with "and", a modifier and a plural ("and white
+        cows", left by "a black and white cows"), and with a preposition that is rare before its
+        article and noun: see `RARE_SHARE`.
         """
         after_prepositions = Counter[Ngram]()  # How often each pair follows any function word.
         for (word, *pair), count in self.counts[3].items():
@@ -116,10 +108,7 @@ class PeoplesNgrams:
         return sum(terms) / (len(words) + 1)
 
     def probability(self, ngram: Ngram) -> float:
-        """The probability of the last word after the up to two words before it.
-
-        Each count gives `DISCOUNT` to the n-gram without its first word.
-        """
+        """The probability of the last word after the up to two words before it."""
         history = ngram[:-1]
         if not history:
             known = len(self._before)

@@ -21,32 +21,22 @@ class PairExample(NamedTuple):
 
 
 class TranslationBatch(NamedTuple):
-    """Pairs of sentences, each side padded at the end to its longest.
+    """Pairs of sentences, each side padded at the end to its longest; masks are False there."""
 
-    source: (B, S) source tokens, `<end>` last. source_mask: (B, S) boolean, False at padding.
-    inputs: (B, T) decoder inputs, `<start>` first. targets: (B, T) target tokens, `<end>` last.
-    mask: (B, T) boolean, False at padding.
-    share: that of the step's target tokens; 0 of a fully masked dummy.
-    """
-
-    source: Tensor
-    source_mask: Tensor
-    inputs: Tensor
-    targets: Tensor
-    mask: Tensor
-    share: float = 1.0
+    source: Tensor  # (B, S), `<end>` last.
+    source_mask: Tensor  # (B, S) boolean.
+    inputs: Tensor  # (B, T) of the decoder, `<start>` first.
+    targets: Tensor  # (B, T), `<end>` last.
+    mask: Tensor  # (B, T) boolean.
+    share: float = 1.0  # Of the step's target tokens; 0 of a fully masked dummy.
 
     def to(self, device: torch.device | str) -> TranslationBatch:
-        """Copy the batch to another device, except the mask of the source.
-
-        Recurrent encoders read lengths from it, which waits for a GPU; models move it themselves.
-        """
-        return self._replace(
-            source=self.source.to(device, non_blocking=True),
-            inputs=self.inputs.to(device, non_blocking=True),
-            targets=self.targets.to(device, non_blocking=True),
-            mask=self.mask.to(device, non_blocking=True),
-        )
+        """Copy to another device, but for the source's mask, from which encoders read lengths."""
+        moved = {
+            name: getattr(self, name).to(device, non_blocking=True)
+            for name in ("source", "inputs", "targets", "mask")
+        }
+        return self._replace(**moved)
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -63,10 +53,9 @@ def decoder_inputs(targets: Tensor) -> Tensor:
 
 
 def collate_captions(captions: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch the word indices of one or more captions, padded to the longest.
+    """Batch the word indices of captions: (B, T) decoder inputs, targets and mask.
 
-    Returns the decoder's inputs (`<start>`, then the words), its targets (the words, then `<end>`),
-    and the mask, False at the padding: (B, T) each.
+    Inputs begin with `<start>`, targets end with `<end>`; the mask is False at the padding.
     """
     targets, mask = collate_sources(captions)
     return decoder_inputs(targets), targets, mask

@@ -118,20 +118,16 @@ def _token() -> re.Pattern[str]:
 def tokenize(caption: str) -> list[str]:
     """Split a caption into lower-case words without punctuation, as the COCO evaluation does.
 
-    Gives the words of `pycocoevalcap`'s tokeniser (Stanford's PTBTokenizer 3.4.1 with the rules of
-    the Penn Treebank, Marcus et al. 1993, then a list of punctuation to remove): "A man's dog
-    doesn't run." becomes `["a", "man", "'s", "dog", "does", "n't", "run"]`. Its oddities are kept:
-    brackets become words ("-lrb-"), emoji are dropped, a pound sign becomes "#", combining accents
-    are not composed. A text without words gives an empty list.
-
-    The Java program reads all captions as one text; here each is read as if one with "A" followed.
-    Here line ends are white space: there, some split a caption in two, and all captions after it
-    are scored against the wrong image.
+    Gives the words of `pycocoevalcap`'s tokeniser (Stanford's PTBTokenizer 3.4.1, after Marcus et
+    al. 1993, then a list of punctuation to remove): "A man's dog doesn't run." becomes `["a",
+    "man", "'s", "dog", "does", "n't", "run"]`, brackets become words ("-lrb-"), emoji are dropped.
+    Line ends are white space: there, some split a caption, and all after it are scored against the
+    wrong image.
 
     The words are equal for the 222,000 different captions of COCO's, Flickr8k's and Multi30k's
     English, German and French files in the tests. Known to differ: telephone numbers with spaces,
-    emoticons such as (^_^), "C++", names of files, HTML tags with attributes and entities other
-    than `&amp;` and its like, and compounds with combining accents.
+    emoticons such as (^_^), "C++", names of files, HTML tags with attributes, entities other than
+    `&amp;` and its like, and compounds with combining accents.
     """
     return [word for token in tokenize_unsplit(caption) for word in token.split()]
 

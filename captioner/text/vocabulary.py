@@ -21,14 +21,7 @@ from captioner.text.languages import is_valid_unicode, plain_text
 SPECIAL_WORDS: tuple[str, ...] = ("<pad>", "<start>", "<end>", "<unk>")
 """The words at indices 0 to 3 of every vocabulary."""
 
-_CONTROLS = re.compile(rf"{CONTROLS.pattern}|[\t\n]")
-
-
-def _check_printable(words: Iterable[str], source: str) -> None:
-    """Refuse words that would steer a terminal, or end a line."""
-    for index, word in enumerate(words):
-        if _CONTROLS.search(word):
-            raise UserError(f"{source}: word {index}, {word!r}, has a control character")
+_CONTROLS = re.compile(rf"{CONTROLS.pattern}|[\t\n]")  # They steer a terminal, or end a line.
 
 
 class Vocabulary:
@@ -42,20 +35,17 @@ class Vocabulary:
     def __init__(self, ordinary_words: Iterable[str], source: str = "vocabulary") -> None:
         self._index: dict[str, int] = {}
         for index, word in enumerate(ordinary_words, start=len(SPECIAL_WORDS)):
-            is_word = isinstance(word, str) and word and is_valid_unicode(word)
-            if not is_word or word in SPECIAL_WORDS or word in self._index:
-                reason = f"word {index}, {word!r}, is no word, special, or there twice"
-                raise UserError(f"{source}: {reason}")
+            is_text = isinstance(word, str) and word and is_valid_unicode(word)
+            is_word = is_text and word not in SPECIAL_WORDS and not _CONTROLS.search(word)
+            if not is_word or word in self._index:
+                reason = "is no word, special, there twice, or has a control character"
+                raise UserError(f"{source}: word {index}, {word!r}, {reason}")
             self._index[word] = index
         self.words = (*SPECIAL_WORDS, *self._index)
-        _check_printable(self.words, source)
 
     @classmethod
     def build(cls, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
-        """The words that occur at least `minimum_count` times, by falling count, then letters.
-
-        Without those that have control characters.
-        """
+        """The printable words that occur so many times, by falling count, then letters."""
         counts = Counter(chain.from_iterable(captions))
         frequent = (word for word, count in counts.items() if count >= minimum_count)
         kept = {word for word in frequent if not _CONTROLS.search(word)}
@@ -121,7 +111,6 @@ class Word(NamedTuple):
 class WordVocabulary:
     """Words of one or two languages with spaces between them, split by `split_words`.
 
-    vocabulary: most frequent words first.
     case: `keep`; `lower`; or `sentence`: the first word of a text is lower-cased if the vocabulary
     has it more often in lower case ("The", but not "Hans"), and joined texts are capitalised.
 
@@ -155,8 +144,7 @@ class WordVocabulary:
         """Split a text into tokens."""
         words = split_words(plain_text(text, self.case))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
-            small = words[0].lower()
-            unknown = Vocabulary.unknown
+            unknown, small = Vocabulary.unknown, words[0].lower()
             small_rank, rank = self.vocabulary.encode([small, words[0]])
             if small_rank != unknown and (rank == unknown or small_rank < rank):
                 words[0] = small
@@ -190,10 +178,9 @@ class WordVocabulary:
 
 
 def _case_of(value: dict[str, Any], source: str) -> str:
-    case = value.get("case")
-    if case not in ("keep", "lower", "sentence"):
+    if value.get("case") not in ("keep", "lower", "sentence"):
         raise UserError(f"{source}: field 'case' is none of 'keep', 'lower' and 'sentence'")
-    return str(case)
+    return str(value["case"])
 
 
 JOINER = "\N{HALFWIDTH BLACK SQUARE}"  # The side of a token without a space: "Look", "￭!".
@@ -246,9 +233,7 @@ def capitalise(text: str) -> str:
 
 
 def _is_capitalised(word: str) -> bool:
-    """Whether a word is `capitalise` of its lower case."""
-    small = word.lower()
-    return small != word and capitalise(small) == word
+    return word.lower() != word == capitalise(word.lower())
 
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -262,9 +247,7 @@ class SubwordVocabulary:
     `join(split(x))` is `plain_text(x, case)`, also by way of `indices` and `tokens`.
 
     Kudo and Richardson 2018, *SentencePiece*; Kudo 2018 (`unigram`), Sennrich et al. 2016 (`bpe`).
-
     model: a serialised sentencepiece model, whose special tokens are those of `Vocabulary`.
-    case: `keep` or `lower`.
     """
 
     kind: ClassVar[str] = "subwords"
@@ -282,10 +265,9 @@ class SubwordVocabulary:
     def learn(
         cls, texts: Iterable[str], size: int = 8000, case: str = "keep", method: str = "unigram"
     ) -> SubwordVocabulary:
-        """Learn pieces from texts, of two languages for a joint vocabulary. Deterministic.
+        """Learn `size` pieces at most from texts, of two languages for a joint vocabulary.
 
-        size: largest V, including the special tokens, 256 bytes and all letters.
-        method: `unigram` or `bpe`.
+        size: with the special tokens, 256 bytes and all letters. method: `unigram` or `bpe`.
         """
         from sentencepiece import SentencePieceTrainer  # Imported here: it takes time.
 
@@ -363,7 +345,8 @@ class SubwordVocabulary:
         try:
             model = base64.b64decode(value["model"], validate=True)
             vocabulary = cls(model, _case_of(value, source))
-            _check_printable(vocabulary.tokens(range(len(vocabulary))), source)
+            if any(map(_CONTROLS.search, vocabulary.tokens(range(len(vocabulary))))):
+                raise UserError(f"{source}: a piece has a control character")
             return vocabulary
         except (LookupError, RuntimeError, TypeError, ValueError):
             raise UserError(f'{source} has no "model" that sentencepiece can read') from None
@@ -382,9 +365,10 @@ def _kind(piece: str, text: str) -> str:
     spaces, or an apostrophe; a capital if a space is before it. piece: the first of the unit."""
     if piece in ("'", "\N{RIGHT SINGLE QUOTATION MARK}"):
         return "'"
-    kind = "b"
     if _UNSPACED.search(text):
         kind = "u"
-    elif text:  # Of punctuation and symbols only, or not.
-        kind = "s" if all(unicodedata.category(letter)[0] in "PSZ" for letter in text) else "l"
+    elif any(unicodedata.category(letter)[0] not in "PSZ" for letter in text):
+        kind = "l"
+    else:
+        kind = "s" if text else "b"
     return kind.upper() if piece.startswith(SPACE) else kind

@@ -34,23 +34,11 @@ class Position:
     totals: dict[str, float] = field(default_factory=dict)  # Sums of the epoch's reports.
     scaling: dict[str, float] = field(default_factory=dict)  # Of float16; see `Stepper`.
 
-    def count_step(self) -> None:
-        """Count a step that was made."""
-        self.step += 1
-        self.step_in_epoch += 1
-
-    def count_epoch(self) -> None:
-        """Count an epoch that ended."""
-        self.epoch += 1
-        self.step_in_epoch = 0
-
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
     """The states of this process's generators: the CPU's, and its GPU's."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
+    gpu = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    return {"cpu": torch.get_rng_state(), **gpu}
 
 
 def save_checkpoint(
@@ -71,11 +59,11 @@ def save_checkpoint(
     processes = str(len(random_states))
     header = {"format": FORMAT, "position": json.dumps(vars(position)), "processes": processes}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with atomic_path(path) as temporary:
-        try:
+    try:
+        with atomic_path(path) as temporary:
             save_file(tensors, temporary, metadata=header)
-        except SafetensorError as error:
-            raise UserError(f"cannot write {path}: {error}") from None
+    except SafetensorError as error:
+        raise UserError(f"cannot write {path}: {error}") from None
 
 
 def load_checkpoint(
@@ -92,18 +80,18 @@ def load_checkpoint(
     fill(model, tensors, other_model, "model.")
     fill(average, tensors, other_model, "average.")
     device = next(model.parameters()).device
-    parameters = list(chain.from_iterable(group["params"] for group in optimizer.param_groups))
+    groups = (group["params"] for group in optimizer.param_groups)
+    parameters = dict(enumerate(chain.from_iterable(groups)))
     for name, value in tensors.items():
         if name.startswith("optimizer."):
             _, index, kind = name.split(".")
-            if int(index) >= len(parameters):
-                raise UserError(f"{other_model}: state {name!r}")
-            parameter = parameters[int(index)]
-            if value.dim() and value.shape != parameter.shape:  # 0 of the number of steps.
+            parameter = parameters.get(int(index))
+            is_scalar = value.dim() == 0  # The number of steps.
+            if parameter is None or not (is_scalar or value.shape == parameter.shape):
                 raise UserError(f"{other_model}: state {name!r}")
             # Fused Adam needs the memory format of the parameter. A copy: Windows cannot replace a
             # file that is open.
-            like = parameter if value.dim() else value
+            like = value if is_scalar else parameter
             copied = torch.empty_like(like, dtype=value.dtype, device=device).copy_(value)
             optimizer.state[parameter][kind] = copied
     torch.set_rng_state(tensors[_random_name("cpu", rank)])
@@ -125,10 +113,8 @@ def read_checkpoint(path: Path, world_size: int = 1) -> tuple[Position, dict[str
     if header.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of a training run")
     if (made_by := header.get("processes", "1")) != str(world_size):
-        raise UserError(
-            f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}: resume it "
-            f"with {made_by}, or start another run from its model (start_from)"
-        )
+        fault = f"checkpoint {path} is of a run of {made_by} processes, not of {world_size}"
+        raise UserError(f"{fault}: resume it with {made_by}, or start another run from its model")
     return Position(**json.loads(header["position"])), tensors
 
 

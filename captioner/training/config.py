@@ -13,9 +13,8 @@ from captioner.schema import COUNT, Config, Fraction, Seed, Size
 class TrainingConfig(Config):
     """Settings of the training loop.
 
-    With `accumulate` and with several processes the gradient is that of the whole batch up to
-    rounding, except for random draws, for batch normalisation, which sees each part alone, and for
-    hard attention's baseline, which is updated after each part.
+    With parts or processes the gradient is that of the whole batch up to rounding, except for
+    random draws, batch normalisation and hard attention's baseline, which see each part alone.
     """
 
     epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")
@@ -31,9 +30,7 @@ class TrainingConfig(Config):
     weight_decay: float = Field(
         0.0, ge=0, le=1_000, description="AdamW's; none for biases, normalisation and embeddings"
     )
-    clip_norm: float = Field(
-        5.0, ge=0, le=1e9, description="maximum norm of the gradient; 0 for no clipping"
-    )
+    clip_norm: float = Field(5.0, ge=0, le=1e9, description="maximum gradient norm; 0: no clipping")
     schedule: Literal["constant", "cosine", "plateau", "inverse_square_root"] = Field(
         "plateau",
         description="learning rate: cosine falls to zero after the last step, plateau multiplies "
@@ -44,10 +41,7 @@ class TrainingConfig(Config):
     decay_factor: float = Field(0.5, gt=0, lt=1, description="for the schedule plateau")
     decay_patience: int = Field(2, ge=1, le=1_000_000, description="for the schedule plateau")
     patience: int = Field(
-        6,
-        ge=0,
-        le=1_000_000,
-        description="validations without a better score before early stopping; 0: never",
+        6, ge=0, le=1_000_000, description="fruitless validations before early stopping; 0: never"
     )
     validate_every: int = Field(1, ge=1, le=1_000_000, description="epochs between two validations")
     precision: Literal["float32", "bfloat16", "float16"] = Field(
@@ -59,9 +53,7 @@ class TrainingConfig(Config):
         0.0, description="decay of the moving average of weights; 0: none, 0.999: good"
     )
     seed: Seed = Field(0, description="for initial weights, batches and dropout")
-    checkpoint_seconds: float = Field(
-        300.0, ge=0, le=1e9, description="maximum time between two checkpoints"
-    )
+    checkpoint_seconds: float = Field(300.0, ge=0, le=1e9, description="between two checkpoints")
     tensorboard: bool = Field(
         False, description="also log to tensorboard/ of the run; needs the package tensorboard"
     )

@@ -26,8 +26,6 @@ class Engine:
     Without torchrun, this process alone, on the given device. Under torchrun, processes connect
     when an engine is made and disconnect when it is left; each takes the GPU of its local rank.
     All must call the collective methods, in the same order.
-
-    rank: of this process, from 0. world_size: all processes; local_world_size: on its machine.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
@@ -52,10 +50,8 @@ class Engine:
             distributed.init_process_group(backend, timeout=timedelta(days=1))
         except (KeyError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]  # Such as a GPU that is not there.
-            raise UserError(
-                f"this is one of {self.world_size} processes, which torchrun should start, no more "
-                f"than there are GPUs ({reason})"
-            ) from None
+            fault = f"this is one of {self.world_size} processes, which torchrun should start"
+            raise UserError(f"{fault}, no more than there are GPUs ({reason})") from None
 
     @property
     def is_main(self) -> bool:
@@ -77,9 +73,7 @@ class Engine:
         # gloo's threads outlive it where a module was wrapped. They need the interpreter to free
         # the tensors of their last work; if it ends before, the process aborts.
         time.sleep(0.2)
-        if isinstance(error, RuntimeError) and (
-            isinstance(error, distributed.DistError) or "gloo" in str(error)
-        ):
+        if isinstance(error, distributed.DistError) or "gloo" in str(error):
             raise SystemExit(2) from None
 
     def wrap(self, module: nn.Module) -> nn.Module:
@@ -108,10 +102,9 @@ class Engine:
 
     @contextmanager
     def fail_together(self) -> Iterator[None]:
-        """If one process fails in this block, all processes stop at its end.
+        """If one process fails in this block, which does not communicate, all stop at its end.
 
-        For a block without communication. The first process with a `UserError` raises it; the
-        others exit silently with code 2.
+        The first process with a `UserError` raises it; the others exit silently with code 2.
         """
         failure: UserError | None = None
         try:

@@ -22,13 +22,8 @@ from captioner.devices import has_bfloat16
 from captioner.errors import UserError, refuse_missing
 from captioner.files import read_text, refuse_os_errors, write_text
 from captioner.progress import progress_bar
-from captioner.training.checkpoint import (
-    CHECKPOINT,
-    Position,
-    load_checkpoint,
-    random_state,
-    save_checkpoint,
-)
+from captioner.training import checkpoint
+from captioner.training.checkpoint import CHECKPOINT, Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
@@ -49,17 +44,12 @@ class Validated:
 
 @dataclass(frozen=True)
 class Validation:
-    """Validation between epochs, in evaluation mode and without gradients.
+    """Validation between epochs, in evaluation mode and without gradients."""
 
-    run: all processes call it; the scores of process 0 count.
-    score: the deciding one; higher is better. before: also before the first step, as epoch 0.
-    save_best: saves the best model so far, given its epoch; process 0 calls it.
-    """
-
-    run: Callable[[], Validated]
-    score: str
-    save_best: Callable[[Validated, int], None]
-    before: bool = False
+    run: Callable[[], Validated]  # All processes call it; the scores of process 0 count.
+    score: str  # The deciding one; higher is better.
+    save_best: Callable[[Validated, int], None]  # Given its epoch; process 0 calls it.
+    before: bool = False  # Also before the first step, as epoch 0.
 
 
 class Interrupted(KeyboardInterrupt):
@@ -83,12 +73,10 @@ def train(
     resume: continue from the checkpoint, if there is one. The result is that of an uninterrupted
         run: bit for bit on a CPU with one or two processes, up to rounding with more.
     optimizer: in place of that of the config, over all parameters that require a gradient.
-    engine: the processes that train together, with the same model, data and config; default: this
-        one, on the model's device.
+    engine: the processes that train together; default: this one, on the model's device.
 
-    The caller seeds torch before making the model. Dropout draws from torch's global generator,
-    whose state is part of the checkpoint; each process has its own.
-    Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
+    The caller seeds torch before making the model. Each process has torch's generator in the
+    checkpoint. Raises `Interrupted` after Ctrl-C or SIGTERM at any process, with a new checkpoint.
     """
     engine = engine or Engine(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)
@@ -127,41 +115,27 @@ class _Run:
         with engine.fail_together():
             if len(self.data) == 0:
                 raise UserError("there is nothing to train on: the training set has no batches")
-            if config.precision == "float16" and engine.device.type == "mps":
-                raise UserError("training.precision float16 is for cuda, not for mps: set float32")
             if engine.world_size > 1:
                 torch.manual_seed(seed_of(config.seed, engine.rank) >> 1)  # dropout's
             logged_step = None
             if resume and os.path.exists(self.path):
-                logged_step = self._load()
+                average, rank, world_size = self.average.tensors, engine.rank, engine.world_size
+                self.position = checkpoint.load_checkpoint(
+                    self.path, self.model, self.optimizer, average, rank, world_size
+                )
+                logged_step, epoch = self.position.step, self.position.epoch
+                if self.position.step_in_epoch:  # Its record is written again with the epoch's.
+                    logged_step, epoch = logged_step - 1, epoch + 1
+                print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
             if engine.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
                 if config.precision == "bfloat16" and not has_bfloat16(engine.device):
-                    print(
-                        "this machine has no instructions for bfloat16, which is many times slower "
-                        "than float32 here: set training.precision=float32",
-                        file=sys.stderr,
-                    )
+                    slow = "this machine has no instructions for bfloat16, which is many times"
+                    advice = "slower than float32 here: set training.precision=float32"
+                    print(slow, advice, file=sys.stderr)
         self.stepper = Stepper(self.model, self.optimizer, config, engine, self.position)
         self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step
-
-    def _load(self) -> int:
-        """Load the checkpoint; returns the last step whose record the log keeps."""
-        self.position = load_checkpoint(
-            self.path,
-            model=self.model,
-            optimizer=self.optimizer,
-            average=self.average.tensors,
-            rank=self.engine.rank,
-            world_size=self.engine.world_size,
-        )
-        step, epoch = self.position.step, self.position.epoch
-        if self.position.step_in_epoch == 0:
-            print(f"going on after step {step} (epoch {epoch})", flush=True)
-            return step
-        print(f"going on after step {step} (epoch {epoch + 1})", flush=True)
-        return step - 1  # The record of this step is written again with the epoch's.
 
     def epoch(self) -> None:
         """Make the rest of an epoch's steps, validate, log and save a checkpoint."""
@@ -175,11 +149,15 @@ class _Run:
                 self._set_learning_rate(position.step)
                 self.stepper.make(parts)
                 self.average.update(position.step)
-                position.count_step()
+                position.step += 1
+                position.step_in_epoch += 1
                 progress.update()
-                self._log_loss()
+                if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
+                    record = {"steps/loss": float(self.stepper.last_loss), "step": position.step}
+                    self.log.write(record, to_file=False)
                 self._save_or_stop()
-            means = self._mean_reports()
+            steps = max(1, position.step_in_epoch)
+            means = {f"train_{name}": sum_ / steps for name, sum_ in self.stepper.sums().items()}
             progress.set_postfix_str(f"loss {means['train_loss']:.3f}", refresh=False)
         rate = self.optimizer.param_groups[0]["lr"]
         record = {"epoch": epoch, "step": position.step, "learning_rate": rate, **means}
@@ -187,8 +165,8 @@ class _Run:
         validation = self.validation if is_due else None
         if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
             self.save()
-        position.count_epoch()
-        self.stepper.begin_epoch()
+        position.epoch, position.step_in_epoch = epoch, 0
+        self.stepper.totals = {}
         if validation:
             record |= self.validate(validation)
         self.save(record)
@@ -236,11 +214,9 @@ class _Run:
                     raise UserError(f"the validation score {validation.score!r} is not a number")
                 if is_best and engine.is_main:
                     validation.save_best(validated, position.epoch)
-        if engine.is_main:
-            when = f"epoch {position.epoch}" if position.epoch else "before training"
-            listed = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()]
-            best = " (best)" if is_best else ""
-            print(f"{when}: {', '.join(listed)}{best}", flush=True)
+        when = f"epoch {position.epoch}" if position.epoch else "before training"
+        listed = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items()]
+        print(f"{when}: {', '.join(listed)}{' (best)' if is_best else ''}", flush=True)
         return scores
 
     def _batches(self) -> Generator[list[Any], None, None]:
@@ -252,16 +228,6 @@ class _Run:
             yield from self.data.batches(position.epoch, position.step_in_epoch, parts, part_count)
         except torch.OutOfMemoryError as error:  # An encoder computes the batches.
             raise self.stepper.explained(error) from None
-
-    def _log_loss(self) -> None:
-        step = self.position.step
-        if self.log and self.config.tensorboard and step % SCALAR_STEPS == 0:
-            self.log.write({"steps/loss": self.stepper.loss, "step": step}, to_file=False)
-
-    def _mean_reports(self) -> dict[str, float]:
-        steps = max(1, self.position.step_in_epoch)
-        sums = self.stepper.sums()
-        return {f"train_{name}": total / steps for name, total in sums.items()}
 
     def _save_or_stop(self) -> None:
         """Save a checkpoint if it is time, or stop with one if a process had a signal."""
@@ -284,29 +250,24 @@ class _Run:
 
     def save(self, record: dict[str, Any] | None = None) -> None:
         """Save a checkpoint; before, log the record of an epoch that ended."""
-        self.position.totals = self.stepper.sums()
-        self.position.scaling = self.stepper.scaling()
-        states = self.engine.gather(random_state(self.engine.device))
+        position, stepper = self.position, self.stepper
+        position.totals, position.scaling = stepper.sums(), stepper.scaler.state_dict()
+        states = self.engine.gather(checkpoint.random_state(self.engine.device))
         with self.engine.fail_together():
             if self.log is not None:
                 if record is not None:
                     self.log.write(record)
-                save_checkpoint(
-                    self.path,
-                    model=self.model,
-                    optimizer=self.optimizer,
-                    position=self.position,
-                    average=self.average.tensors,
-                    random_states=states,
+                average = self.average.tensors
+                checkpoint.save_checkpoint(
+                    self.path, self.model, self.optimizer, position, average, states
                 )
-        self.save_time, self.saved_step = time.monotonic(), self.position.step
+        self.save_time, self.saved_step = time.monotonic(), position.step
 
 
 class RunLog:
     """Appends records to `log.jsonl` and TensorBoard, each with the `step` it was written after.
 
-    resume_at: the step at which a run is resumed; later records are removed, and hidden in
-    TensorBoard, since they will be written again.
+    resume_at: later records, which will be written again, are removed, and hidden in TensorBoard.
     """
 
     def __init__(self, folder: Path, resume_at: int | None = None, tensorboard: bool = False):
@@ -326,11 +287,11 @@ class RunLog:
 
     def write(self, record: dict[str, Any], to_file: bool = True) -> None:
         """Append one record. to_file: not only for TensorBoard."""
-        if to_file:
-            with refuse_os_errors(f"cannot write {self._path}"), self._path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
-        if self._board is not None:
-            with refuse_os_errors(f"cannot write {self._path.parent / BOARD}"):
+        with refuse_os_errors(f"cannot write {self._path.parent}"):
+            if to_file:
+                with self._path.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+            if self._board is not None:
                 for name in record.keys() - {"step"}:
                     self._board.add_scalar(name, record[name], record["step"])
                 self._board.flush()

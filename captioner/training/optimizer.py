@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from captioner.training.config import TrainingConfig
@@ -22,14 +22,13 @@ def make_optimizer(
     groups: parameter groups, each with an optional `lr`; None for all in one.
 
     `adam`: Kingma and Ba 2015, with the decoupled weight decay of Loshchilov and Hutter 2019, of
-    matrices and convolutions only: not of biases, normalisation and embeddings; fused on CPU and
-    CUDA.
+    matrices and convolutions only: not of biases, normalisation and embeddings.
     `rmsprop`: that of Xu et al. 2015, in the form of Graves 2013, *Generating Sequences With
     Recurrent Neural Networks*, equations 38 to 45: divides by the gradient's variance in place of
     its mean square; decay 0.95, momentum 0.9.
     """
     groups = [
-        {**group, "params": [parameter for parameter in group["params"] if parameter.requires_grad]}
+        {**group, "params": [p for p in group["params"] if p.requires_grad]}
         for group in groups or [{"params": model.parameters()}]
     ]
     if config.optimizer == "rmsprop":
@@ -40,15 +39,12 @@ def make_optimizer(
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     if config.weight_decay > 0:
         tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-
-        def decays(parameter: Tensor) -> bool:
-            return parameter.dim() > 1 and id(parameter) not in tables
-
+        decayed = {id(p) for p in model.parameters() if p.dim() > 1} - tables
         groups = [
-            {**group, "params": params, "weight_decay": config.weight_decay if is_decayed else 0.0}
+            {**group, "params": params, "weight_decay": config.weight_decay if decays else 0.0}
             for group in groups
-            for is_decayed in (True, False)
-            if (params := [p for p in group["params"] if decays(p) == is_decayed])
+            for decays in (True, False)
+            if (params := [p for p in group["params"] if (id(p) in decayed) == decays])
         ]
     return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=0.0, fused=fused)
 
@@ -56,10 +52,7 @@ def make_optimizer(
 def learning_rate_factor(
     config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
 ) -> float:
-    """The factor of the learning rate at `step` (counted from 0), in [0, 1].
-
-    scores: validation scores so far, higher is better; only `plateau` uses them.
-    """
+    """The factor of the learning rate at `step` (from 0), in [0, 1], after validations' scores."""
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     if config.schedule == "cosine":
@@ -82,10 +75,8 @@ class Average:
     """The exponential moving average of a model's trained weights; none where `decay` is 0.
 
     After step t, counted from 0, with weights w: a = d a + (1 - d) w, where d is `decay`, or
-    (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Polyak and
-    Juditsky 1992, *Acceleration of Stochastic Approximation by Averaging*, weigh all equally.
-
-    Buffers (running means of batch normalisation) and frozen weights are not averaged.
+    (1 + t) / (10 + t) while that is less, so that the initial weights fade quickly. Buffers
+    (running means of batch normalisation) and frozen weights are not averaged.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:

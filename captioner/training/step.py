@@ -60,15 +60,16 @@ class _Loss(nn.Module):
 
 
 class Stepper:
-    """Makes steps, and sums their reports. position: read, to say where a step failed.
+    """Makes steps, and sums their reports since the epoch began (`totals`).
 
     The gradient of a step is that of the mean loss over its examples, however many parts and
     processes they are divided among. One that is not finite is an error: on a CPU before it changes
     a weight, elsewhere within `UNSEEN_STEPS`, since a GPU runs ahead of what is read from it.
 
-    In float16 gradients are scaled, so that small ones do not vanish (Micikevicius et al. 2018,
-    *Mixed Precision Training*). A step whose gradient overflows is left out and halves the scale;
-    below a scale of 1 it is a failure.
+    In float16 gradients are scaled (Micikevicius et al. 2018, *Mixed Precision Training*). A step
+    whose gradient overflows is left out and halves the scale; below a scale of 1 it is a failure.
+
+    position: read, to say where a step failed. last_loss: of this process's last part.
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class Stepper:
         self._device = self._parameters[0].device
         self.most_unseen = 0 if self._device.type == "cpu" else UNSEEN_STEPS
         is_scaled = config.precision == "float16"
-        self._scaler = torch.amp.GradScaler(self._device.type, enabled=is_scaled)
+        self.scaler = torch.amp.GradScaler(self._device.type, enabled=is_scaled)
         if position.scaling:
-            self._scaler.load_state_dict(position.scaling)
+            self.scaler.load_state_dict(position.scaling)
         # Those of a checkpoint are sums over all processes: one has them, the others zeros.
         totals = position.totals
-        self._sums = dict(totals) if engine.is_main else dict.fromkeys(totals, 0.0)
+        self.totals = dict(totals) if engine.is_main else dict.fromkeys(totals, 0.0)
         self._unseen: list[tuple[int, dict[str, Tensor], float]] = []  # Steps, reports, shares.
 
     def make(self, parts: Sequence[Any]) -> None:
@@ -101,7 +102,7 @@ class Stepper:
         """
         try:
             self.optimizer.zero_grad(set_to_none=True)
-            processes, scaler, step = self.engine.world_size, self._scaler, self.position.step
+            processes, scaler, step = self.engine.world_size, self.scaler, self.position.step
             for number, part in enumerate(parts, 1):
                 is_last = processes == 1 or number == len(parts)
                 share = getattr(part, "share", 1.0)
@@ -109,13 +110,12 @@ class Stepper:
                     report = self._wrapped(part.to(self._device), self._device)
                     # Gradients are averaged over processes; the sum is needed.
                     scaler.scale(report["loss"] * (share * processes)).backward()
-                seen_later = {name: value.detach() for name, value in report.items()}
-                self._unseen.append((step, seen_later, share))
-                self._last_loss = seen_later["loss"]
+                report = {name: value.detach() for name, value in report.items()}
+                self._unseen.append((step, report, share))
+                self.last_loss = report["loss"]
             scaler.unscale_(self.optimizer)
             norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
-            # All processes have the same norm.
-            self._unseen.append((step, {NORM: norm}, 1 / processes))
+            self._unseen.append((step, {NORM: norm}, 1 / processes))  # All have the same norm.
             is_due = step - self._unseen[0][0] >= self.most_unseen
             if is_due and (failure := self._see_reports()):
                 with self.engine.fail_together():
@@ -133,21 +133,12 @@ class Stepper:
             for name, value in report.items():
                 mean = float(value) * share if share > 0 else 0.0  # A dummy example may give NaN.
                 if name == NORM and not math.isfinite(mean):
-                    if not self._scaler.is_enabled() or self._scaler.get_scale() < 1:
+                    if not self.scaler.is_enabled() or self.scaler.get_scale() < 1:
                         reason = f"the norm of the gradient is {float(value)}"
                         failure = failure or self._lost(reason, step)
                     mean = 0.0  # The scaler leaves the step out.
-                self._sums[name] = self._sums.get(name, 0.0) + mean
+                self.totals[name] = self.totals.get(name, 0.0) + mean
         return failure
-
-    @property
-    def loss(self) -> float:
-        """The loss of the last part of this process, which a GPU is waited for."""
-        return float(self._last_loss)
-
-    def scaling(self) -> dict[str, float]:
-        """The state of the scale, for a checkpoint; empty but for float16."""
-        return self._scaler.state_dict()
 
     def sums(self) -> dict[str, float]:
         """The sums of the steps' reports over all processes, each step's a mean.
@@ -160,29 +151,24 @@ class Stepper:
                 failure = self._lost(f"a weight {_NOT_FINITE}", self.position.step - 1)
             if failure:
                 raise failure
-        values = torch.tensor(list(self._sums.values()), dtype=torch.float64)
-        return dict(zip(self._sums, self.engine.sum(values).tolist(), strict=True))
-
-    def begin_epoch(self) -> None:
-        """Begin the sums anew."""
-        self._sums = {}
+        values = torch.tensor(list(self.totals.values()), dtype=torch.float64)
+        return dict(zip(self.totals, self.engine.sum(values).tolist(), strict=True))
 
     def _has_sound_weights(self) -> bool:
-        largest = nn.utils.get_total_norm(self._parameters, math.inf)
-        return float(largest) <= LARGEST_WEIGHT  # False for NaN.
+        # False for NaN.
+        return float(nn.utils.get_total_norm(self._parameters, math.inf)) <= LARGEST_WEIGHT
 
     def explained(self, error: Exception) -> Exception:
         """The sentence for an error of memory or of NaN; else the error."""
-        text, is_ours = str(error), isinstance(error, UserError)
+        is_ours, step = isinstance(error, UserError), self.position.step
         if not is_ours and is_memory_error(error):
-            place = self._place(self.position.step)
             return UserError(
-                f"there is not enough memory on {self._device} for {place}: lower "
+                f"there is not enough memory on {self._device} for {self._place(step)}: lower "
                 "training.batch_size (data.batch_tokens of translation), or cut the steps into "
                 "parts by training.accumulate"
             )
-        if _NAN_ERROR in text or not (is_ours or self._has_sound_weights()):
-            return self._lost(f"the model's output {_NOT_FINITE}", self.position.step)
+        if _NAN_ERROR in str(error) or not (is_ours or self._has_sound_weights()):
+            return self._lost(f"the model's output {_NOT_FINITE}", step)
         return error
 
     def _lost(self, reason: str, step: int) -> UserError:

@@ -196,10 +196,10 @@ def test_empty_references_are_refused_or_skipped_empty_sources_translated(
     save_translator(make_translator(SOURCE + REFERENCES), "model")
     Path("source").write_text("\n".join(["", *SOURCE[1:]]))
     Path("references").write_text("\n".join([REFERENCES[0], "", REFERENCES[2]]))
-    assert "references has 1 empty sentence (line 2)" in refused(EVALUATE)
+    assert "references has 1 empty sentence (references, line 2)" in refused(EVALUATE)
     assert main([*EVALUATE, "--on-problem", "skip", "--maximum-length", "1"]) == 2
     said = capsys.readouterr().err
     assert "source, line 3, is too long" in said
-    assert "text file references: left out 1 empty sentence (line 2)" in said
+    assert "text file references: left out 1 empty sentence (references, line 2)" in said
     assert json.loads(Path("scores.json").read_text())["sentences"] == 2
     assert main(["score-translations", "found", "references", "--on-problem", "skip"]) == 2

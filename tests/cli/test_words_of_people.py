@@ -19,8 +19,7 @@ from captioner.caption.caption import Caption
 from captioner.cli.caption import output_options
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs
-from captioner.data.photo_descriptions import words_of_person
-from captioner.data.xmp import Description, XmpPacket
+from captioner.data.xmp import Description, XmpPacket, words_of_person
 
 MINE = "my own words"
 DESCRIBED = "<dc:description><rdf:Alt><rdf:li xml:lang='{}'>{}</rdf:li></rdf:Alt></dc:description>"

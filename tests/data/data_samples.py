@@ -7,8 +7,6 @@ from typing import Any
 from captioner.data.example import Example, OnProblem, Problems
 from captioner.data.readers import read_splits
 
-REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-
 
 def read(
     format: str | None,

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from pycocotools import mask as reference
 from pycocotools.coco import COCO
 
-from captioner.data.instances import CocoInstances, Synonyms, decode_run_lengths
+from captioner.data.instances import (
+    CocoInstances,
+    Synonyms,
+    decode_run_lengths,
+    plurals,
+    read_synonyms,
+)
 from captioner.errors import UserError
+from captioner.text.tokenizer import tokenize
 
 SYNONYMS = Synonyms(
     {("dog",): "dog", ("puppy",): "dog", ("hot", "dog"): "hot dog", ("man",): "person"}
@@ -137,13 +144,9 @@ def test_several_files_are_one(tmp_path: Path) -> None:
         CocoInstances(files)
 
 
-def test_runs_go_down_the_columns_and_begin_outside() -> None:
-    mask = decode_run_lengths([1, 2, 3], 2, 3, "it")
-    assert mask.tolist() == [[False, True, False], [True, False, False]]
-    assert decode_run_lengths([0, 6], 2, 3, "it").all()
+def test_runs_that_are_not_a_mask() -> None:
     for damaged in (None, [3, -1, 4], [2.5, 3.5], [2, 3], [2**40], "", "5 5", "ooooo", "23"):
-        with pytest.raises(UserError, match="it has no runs that add up to the 6 pixels of its"):
-            decode_run_lengths(damaged, 2, 3, "it")
+        assert decode_run_lengths(damaged, 2, 3) is None
 
 
 @given(
@@ -153,8 +156,79 @@ def test_runs_go_down_the_columns_and_begin_outside() -> None:
     st.integers(1, 4),
 )
 def test_any_counts_are_decoded_or_refused(counts: object, height: int, width: int) -> None:
-    try:
-        mask = decode_run_lengths(counts, height, width, "it")
-    except UserError:
-        return
-    assert mask.shape == (height, width)
+    mask = decode_run_lengths(counts, height, width)
+    assert mask is None or mask.shape == (height, width)
+
+
+# Word lists
+
+PACKAGED = read_synonyms()
+
+
+def named(synonyms: Synonyms, caption: str) -> list[tuple[str, str]]:
+    """What a caption names: the words and the category of each mention."""
+    words = tokenize(caption)
+    return [(" ".join(words[a:b]), category) for a, b, category in synonyms.mentions(words)]
+
+
+def test_the_longest_phrase_wins_from_left_to_right(tmp_path: Path) -> None:
+    lines = "# Animals\ndog: puppy, Bull  Dog   # and others\n\nhot dog:\n"
+    lines += "-: hot dog stand, dog house\ndog: hound\n"
+    (tmp_path / "words.txt").write_text(lines)
+    synonyms = read_synonyms(tmp_path / "words.txt")
+    assert synonyms.categories == ("dog", "hot dog")
+    words = ["two", "dogs", "and", "a", "hot", "dog", "by", "a", "hot", "dog", "stand"]
+    assert synonyms.mentions(words) == [(1, 2, "dog"), (4, 6, "hot dog")]
+    assert named(synonyms, "a bull dog in a dog house") == [("bull dog", "dog")]
+    assert named(synonyms, "puppies and hounds") == [("puppies", "dog"), ("hounds", "dog")]
+    assert named(synonyms, "hot hot dog hot") == [("hot dog", "hot dog")]
+
+
+@pytest.mark.parametrize(
+    ("text", "caption", "expected"),
+    [
+        ("dog: bull dog\n-: dog house", "bulldogs, a doghouse", [("bulldogs", "dog")]),
+        (  # What is listed comes before what is derived.
+            "fruit: orange, pears\ncolour: oranges\n-: pear",
+            "orange oranges pear pears",
+            [("orange", "fruit"), ("oranges", "colour"), ("pears", "fruit")],
+        ),
+        ("orange: tangerine\n-: orange", "an orange tangerine", [("tangerine", "orange")]),
+    ],
+)
+def test_derived_phrases_and_names_that_are_taken_away(
+    tmp_path: Path, text: str, caption: str, expected: list[tuple[str, str]]
+) -> None:
+    (tmp_path / "words.txt").write_text(text)
+    assert named(read_synonyms(tmp_path / "words.txt"), caption) == expected
+
+
+def test_the_packaged_list_has_the_categories_of_coco() -> None:
+    assert len(PACKAGED.categories) == 80
+    assert [plurals(word)[-1] for word in ("boy", "potato", "human")] == [
+        "boys",
+        "potatoes",
+        "humen",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        ("Two women and a fireman's children", ["person", "person", "person"]),
+        ("A man eats a hot dog near a dog", ["person", "hot dog", "dog"]),
+        ("A couple of zebras on a zebra crossing", ["zebra"]),
+        ("A cat wearing a bow tie", ["cat", "tie"]),
+        ("A television, a tv stand and a computer monitor", ["tv", "tv"]),
+        ("A cellphone, a smart phone, a phone booth", ["cell phone", "cell phone"]),
+        ("An orange cat eats oranges", ["cat", "orange"]),
+        ("A glass table with glasses of wine", ["dining table", "wine glass"]),
+        ("A man in glasses rides a motor bike in the bike lane", ["person", "motorcycle"]),
+        ("A baseball player swings a bat at the ball", ["person", "baseball bat", "sports ball"]),
+        ("An apple computer and an apple pie", []),
+        ("Knives, mice, geese, sheep and buses", ["knife", "mouse", "bird", "sheep", "bus"]),
+        ("A men's room with urinals", ["toilet"]),
+    ],
+)
+def test_the_packaged_list_reads_captions(caption: str, expected: list[str]) -> None:
+    assert [category for _, category in named(PACKAGED, caption)] == expected

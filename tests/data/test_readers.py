@@ -1,12 +1,14 @@
-"""COCO's caption files, Karpathy's splits and Flickr's token files; problems of all formats."""
+"""COCO's caption files, Karpathy's splits, Flickr's token files, parallel text; their problems."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
-from data_samples import REAL, captions, photos, read, write_json
+from data_samples import captions, photos, read, write_json
 
-from captioner.data.example import Collector, Problems
+from captioner.data.example import Problems
+from captioner.data.parallel import SentencePair, number_in_words, number_pairs, read_parallel
 from captioner.data.readers import format_of, read_splits
 from captioner.errors import UserError
 
@@ -151,39 +153,60 @@ def test_a_list_chooses_the_images_of_flickr_and_their_order(tmp_path: Path) -> 
         (tmp_path / name).unlink()
 
 
-def test_names_that_no_file_can_have_are_missing_images() -> None:
-    collected = Collector(Problems("skip", "source"))
-    for name in ("nul\0", "long" * 1000, "half\ud800"):
-        collected.add_image(name, Path(name), name)
-    with pytest.raises(UserError, match=r"^source: none of its 3 photos exists, .* nul"):
-        collected.examples()
-
-
 def test_problems_are_counted_in_one_sentence_with_the_first_few() -> None:
     problems = Problems("skip", "table t.csv")
-    assert problems.sentences == []
     for line in range(2, 14):
-        problems.add("line without a split", f"line {line} has none")
+        problems.add("line without a split", f"line {line}")
     problems.add("missing image", "image \ud800 has no file")
     assert len(problems) == 13
-    lines = "".join(f"line {line} has none; " for line in range(2, 5))
-    listed = f"12 lines without a split ({lines}and 9 more), "
+    listed = "12 lines without a split (line 2; line 3; line 4; and 9 more), "
     listed += "1 missing image (image \\ud800 has no file)"
     assert problems.sentences == [f"table t.csv: left out {listed}"]
     problems.settle()
     problems.on_problem = "refuse"
     with pytest.raises(UserError) as caught:
         problems.settle()
-    advice = "--on-problem skip leaves them out"
-    assert str(caught.value) == f"table t.csv has {listed} ({advice})"
+    assert str(caught.value) == f"table t.csv has {listed} (--on-problem skip leaves them out)"
 
 
-@pytest.mark.data
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real data are not in ../shared/data")
-def test_real_captions() -> None:
-    file = REAL / "coco" / "captions_val2017_subset.json"
-    images, _ = read("coco", file, REAL, check_files=False)
-    assert (len(images), sum(len(image.captions) for image in images)) == (4831, 24169)
-    folder = REAL / "flickr8k"
-    images, _ = read("flickr8k", folder / "Flickr8k.token.txt", folder / "images", "val")
-    assert [len(image.captions) for image in images] == [5] * 1000
+# Parallel text
+
+
+def test_two_files_line_by_line(tmp_path: Path) -> None:
+    english, german = tmp_path / "a.en", tmp_path / "a.de"
+    english.write_bytes("\ufeffA dog.\r\n A\u2028man\x0b! \n".encode())
+    german.write_bytes("Ein Hund.\nÄ".encode())
+    expected = [("A dog.", "Ein Hund.", 1), ("A\u2028man\x0b!", "Ä", 2)]
+    assert read_parallel(english, german)[0] == [SentencePair(*pair) for pair in expected]
+    english.write_bytes(b"a\n\n")
+    pairs, problems = read_parallel(english, german, on_problem="skip")
+    assert [pair.line for pair in pairs] == [1]
+    assert "left out 1 empty sentence" in problems.sentences[0]
+
+
+def test_packed_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"one\ntwo\n"))
+    assert [pair.target for pair in read_parallel(path, path)[0]] == ["one", "two"]
+    for damaged in (gzip.compress(b"one\ntwo\n" * 99)[:-12], b"plain"):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"text file .*a\.gz is not a whole gzip file"):
+            read_parallel(path, path)
+
+
+NUMBERS = {
+    20: "twenty",
+    117: "one hundred and seventeen",
+    4007: "four thousand and seven",
+    4700: "four thousand seven hundred",
+    999_999: "nine hundred and ninety nine thousand nine hundred and ninety nine",
+}
+
+
+def test_pairs_of_numbers() -> None:
+    assert {number: number_in_words(number) for number in NUMBERS} == NUMBERS
+    pairs = number_pairs(50, seed=3, largest=99)
+    assert len({pair.source for pair in pairs}) == 50
+    for pair in pairs:
+        assert number_in_words(int(pair.target.replace(" ", ""))) == pair.source
+    assert pairs == number_pairs(50, seed=3, largest=99) != number_pairs(50, seed=4, largest=99)

@@ -11,10 +11,6 @@ from captioner.data.shapes import COLOURS, GAP, MARGIN, SHAPES, ShapesConfig, ge
 THREE = ShapesConfig(objects=(3, 3), object_size=(0.2, 0.3))
 
 
-def pixels(image: Image.Image) -> np.ndarray:
-    return np.asarray(image).astype(int)
-
-
 def colour_named(rgb: np.ndarray) -> str:
     """The nearest of the colours, as one would name it by eye."""
     return min(COLOURS, key=lambda name: float(np.abs(rgb - np.array(COLOURS[name])).sum()))
@@ -29,7 +25,7 @@ def test_an_example_depends_on_its_seed_and_index_only() -> None:
 @pytest.mark.parametrize("config", [ShapesConfig(image_size=64), THREE])
 def test_boxes_hold_the_named_colour_and_nothing_lies_outside(config: ShapesConfig) -> None:
     for example in generate(25, seed=2, config=config):
-        image = pixels(example.image)
+        image = np.asarray(example.image).astype(int)
         assert example.image.mode == "RGB"
         assert image.shape == (config.image_size, config.image_size, 3)
         # Shapes differ from the pale ground by a dark channel, or for yellow by its blue one.
@@ -48,21 +44,6 @@ def test_boxes_hold_the_named_colour_and_nothing_lies_outside(config: ShapesConf
             assert colour_named(np.median(image[drawn & inside], axis=0)) == item.colour
             covered |= inside
         assert not (drawn & ~covered).any()
-
-
-def test_shapes_cover_their_share_of_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "TILT", 0.0)
-    config = ShapesConfig(image_size=256, objects=(1, 1))
-    shares = {"circle": np.pi / 4, "square": 1.0, "triangle": 0.5, "cross": 5 / 9}
-    examples = [e for e in generate(60, seed=3, config=config) if e.objects[0].shape in shares]
-    assert {example.objects[0].shape for example in examples} == shares.keys()
-    for example in examples:
-        values = pixels(example.image).min(axis=2)
-        drawn = values < (np.median(values) + values.min()) / 2  # more than half covered
-        left, top, right, bottom = example.objects[0].box
-        area = (right - left) * (bottom - top)
-        share = shares[example.objects[0].shape]
-        assert drawn.sum() / area == pytest.approx(share, abs=0.02)
 
 
 def test_captions_say_what_the_boxes_show() -> None:
@@ -89,10 +70,8 @@ def test_captions_say_what_the_boxes_show() -> None:
         of_objects = [box for item in example.objects for box in (item.box, item.box)]
         assert [box for box in example.boxes if box] == of_objects
         for item, other in itertools.combinations(example.objects, 2):
-            gaps = [
-                max(item.box[axis], other.box[axis]) - min(item.box[axis + 2], other.box[axis + 2])
-                for axis in (0, 1)
-            ]
+            (left, top, right, bottom), box = item.box, other.box
+            gaps = (box[0] - right, left - box[2], box[1] - bottom, top - box[3])
             assert max(gaps) >= GAP * config.image_size
         seen.update(example.words)
     assert seen == {*COLOURS, *SHAPES, "a", "above", "below", "left", "right", "of"}

@@ -25,18 +25,19 @@ def test_a_model_gets_its_confidence() -> None:
     splits = json.loads(json.dumps(report.to_dict()))["splits"]
     assert {name: found["photos"] for name, found in splits.items()} == {"dogs": 21, "men": 11}
     for found in splits.values():
-        fifths = found["fifths"]
-        assert sum(fifth["photos"] for fifth in fifths) == found["photos"]
-        assert fifths == sorted(fifths, key=lambda fifth: fifth["expected"])
-        shares = sum(fifth["observed"] * fifth["photos"] for fifth in fifths)
-        assert shares / found["photos"] == pytest.approx(found["observed"])
+        words = found["words"]
+        of_words = [words[f"words, fifth {number}"] for number in range(1, 6)]
+        for fifths, whole, unit in (
+            (found["fifths"], found, "photos"),
+            (of_words, words["all words"], "words"),
+        ):
+            assert sum(fifth[unit] for fifth in fifths) == whole[unit]
+            assert fifths == sorted(fifths, key=lambda fifth: fifth["expected"])
+            shares = sum(fifth["observed"] * fifth[unit] for fifth in fifths)
+            assert shares / whole[unit] == pytest.approx(whole["observed"])
         assert found["sure_without"] <= 1 - found["unsure"]
         # The intercept of a logistic regression sees to it, but for the pictures of nothing.
         assert found["expected"] == pytest.approx(found["observed"], abs=0.15)
-        words = found["words"]
-        fifths = [words[f"words, fifth {number}"] for number in range(1, 6)]
-        assert sum(fifth["words"] for fifth in fifths) == words["all words"]["words"]
-        assert fifths == sorted(fifths, key=lambda fifth: fifth["expected"])
     assert "pictures of nothing: unsure" in report.table()
     assert "words, fifth 5" in report.table()
     (caption,) = model.caption([photo(100)])
@@ -47,29 +48,27 @@ def test_a_model_gets_its_confidence() -> None:
 
 
 def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted: list[set[int]] = []
+    fitted: dict[int, set[int]] = {}
     judged: list[tuple[int, set[int]]] = []
     fit, reliability = calibration._fit, calibration._reliability
 
-    def seen(observed: Any) -> set[int]:
-        return {id(each.caption) for each in observed}
-
     def record_fit(groups: Any, limit: float) -> Confidence:
-        fitted.append(set().union(*map(seen, groups)))
-        found = fit(groups, limit)
-        numbers[id(found)] = len(fitted) - 1
-        return found
+        confidence = fit(groups, limit)
+        fitted[id(confidence)] = {id(each.caption) for group in groups for each in group}
+        kept.append(confidence)
+        return confidence
 
     def record_judged(parts: Any) -> Any:
-        judged.extend((numbers[id(found)], seen(observed)) for found, observed in parts)
+        judged.extend((id(of), {id(each.caption) for each in part}) for of, part in parts)
         return reliability(parts)
 
-    numbers: dict[int, int] = {}
+    kept: list[Confidence] = []  # No id is used twice.
     monkeypatch.setattr(calibration, "_fit", record_fit)
     monkeypatch.setattr(calibration, "_reliability", record_judged)
     calibrate(make_captioner(), examples(0, 24), {"all": examples(100, 20)})
     assert len(judged) == 4  # Two halves of the photos and of the pictures of nothing.
-    for number, captions in judged:
+    for confidence, captions in judged:
         assert captions
-        assert captions.isdisjoint(fitted[number])
-    assert fitted[2] == fitted[0] | fitted[1]
+        assert captions.isdisjoint(fitted[confidence])
+    first, second, final = fitted.values()
+    assert final == first | second

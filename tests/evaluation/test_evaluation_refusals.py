@@ -16,9 +16,8 @@ from samples import make_captioner, photo, write_captions, write_instances
 from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.calibration import calibrate
-from captioner.evaluation.cider import DocumentFrequency
+from captioner.evaluation.coco_metrics import DocumentFrequency, check_java_metric
 from captioner.evaluation.corpus import Metric
-from captioner.evaluation.java_metrics import check_java_metric
 from captioner.evaluation.maps import map_spread
 from captioner.evaluation.results_file import read_results
 from captioner.evaluation.score import Scorer, evaluate_captions, score_results
@@ -40,7 +39,6 @@ def scored(captions: Any, references: Any, metric: str = "BLEU") -> Callable[[],
     ("work", "sentence"),
     [
         (scored([None], [["a"]]), NO_STRINGS),
-        (scored(["a"], [None]), NO_STRINGS),
         (scored(["a"], ["a dog"]), NO_STRINGS),
         (scored(["a"], [[]]), NO_STRINGS),
         (scored(["a"], [["a"], ["b"]]), "1 captions and references for 2 images; give"),
@@ -64,10 +62,8 @@ def test_what_cannot_be_computed(work: Callable[[], object], sentence: str) -> N
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{}", "is not a list of rows"),
         ("[]", "is not a list of captions"),
         (f"[{ONE}, 3]", "record 1 does not have image_id, a whole"),
-        ('[{"caption": "a"}]', "record 0 does not have image_id"),
         ('[{"image_id": true, "caption": "a"}]', "record 0 does not have image_id"),
         ('[{"image_id": 1, "caption": null}]', "and caption, a string"),
         (f'[{ONE}, {{"image_id": "1", "caption": "b"}}]', "record 1: image '1' already has a"),

@@ -94,7 +94,7 @@ def test_centres_and_targets_beside_the_map() -> None:
         cells = maps.target_cells(Target(size, (box,)), size, (0.0, 0.0, 40.0, 20.0), (2, 4))
         assert cells is not None
         assert cells.centres.tolist() == [row, [False] * 4]
-    for box in ((0, 0, 10, 20), (-9, -9, -1, -1), (20, 3, 20, 9), (30, 9, 25, 12)):
+    for box in ((0, 0, 10, 20), (20, 3, 20, 9), (30, 9, 25, 12)):
         where = size, (20.0, 0.0, 40.0, 20.0), (2, 4)
         assert maps.target_cells(Target(size, (box,)), *where) is None
 
@@ -225,6 +225,7 @@ def scripted() -> Captioner:
 
 
 PHOTO = Image.effect_noise((80, 80), 60).convert("RGB")
+X = Example("x", PHOTO, (" ".join(WORDS),))
 
 
 def place_box(place: int) -> tuple[float, float, float, float]:
@@ -242,13 +243,9 @@ def each_its_place(image_id: ImageId, words: Any) -> list[Target | None]:
 OF_X = Grounding("the boxes of x", {"x"}, each_its_place)
 
 
-def one_photo(photo: Image.Image = PHOTO) -> list[Example]:
-    return [Example("x", photo, (" ".join(WORDS),))]
-
-
 def test_scores_are_those_of_the_word_s_own_map(scripted: Captioner, tmp_path: Path) -> None:
     """Decoded, measured: a map one word early or late would have nothing inside."""
-    scores = maps.score_maps(scripted, one_photo(), grounding=OF_X, exact=True)
+    scores = maps.score_maps(scripted, [X], grounding=OF_X, exact=True)
     assert [(word.word, word.mass) for word in scores.words] == [(word, 1.0) for word in WORDS]
     assert scores.exact == 1.0
     found = scores.grounded
@@ -280,7 +277,7 @@ def test_a_photo_is_measured_as_it_is_seen(scripted: Captioner) -> None:
         return [Target((80, 40), (box,)) for box in [*halves[:4], (0.0, 0.0, 20.0, 40.0)]]
 
     grounding = Grounding("the boxes of x", {"x"}, shifted)
-    found = maps.score_maps(scripted, one_photo(wide), grounding=grounding).grounded
+    found = maps.score_maps(scripted, [Example("x", wide)], grounding=grounding).grounded
     assert (found["words"], found["outside"]) == (4, 1)
     assert found["mass_inside"]["attention"] == pytest.approx(1.0)
 
@@ -290,7 +287,6 @@ def test_photos_that_are_not_annotated_are_refused_or_counted(scripted: Captione
     sentence = "^not one of 1 photos is annotated in the boxes of x$"
     with pytest.raises(UserError, match=sentence):  # And no photo was opened for it.
         maps.score_maps(scripted, [other], grounding=OF_X)
-    both = [Example("x", PHOTO), Example("y", PHOTO)]
-    for examples, count in ((both, 1), ([both[0], other], 0)):  # One that is left out is neither.
-        found = maps.score_maps(scripted, examples, grounding=OF_X, left_out={}).grounded
+    for second, count in ((Example("y", PHOTO), 1), (other, 0)):  # One left out is neither.
+        found = maps.score_maps(scripted, [X, second], grounding=OF_X, left_out={}).grounded
         assert found["not_annotated"] == count

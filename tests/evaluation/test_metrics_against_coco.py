@@ -1,12 +1,10 @@
-"""BLEU, ROUGE-L and CIDEr-D against the COCO evaluation's own scorers, to 1e-9.
-
-Of words, and of texts with its tokeniser, which needs Java.
-"""
+"""The scores of the COCO evaluation against its own scorers, to 1e-9; METEOR and SPICE by these."""
 
 import json
+import os
 import random
 import shutil
-from collections import defaultdict
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +14,19 @@ from hypothesis import strategies as st
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
-from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import DocumentFrequency, cider_d
-from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.rouge import rouge_l
-from captioner.evaluation.score import evaluate_captions
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-COCO = DATA / "coco" / "captions_val2017_subset.json"
+from captioner.errors import UserError
+from captioner.evaluation import coco_metrics
+from captioner.evaluation.coco_metrics import (
+    DocumentFrequency,
+    bleu,
+    cider_d,
+    meteor,
+    rouge_l,
+    spice,
+)
+from captioner.evaluation.corpus import Corpus, Metric
+from captioner.evaluation.score import Scorer
 
 Tokens = list[str]
 
@@ -61,34 +62,71 @@ def test_any_corpus(pairs: list[tuple[Tokens, list[Tokens]]]) -> None:
     assert_equal_to_coco([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
 
-NAMES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D")
+# METEOR and SPICE
+
+WORDS = [["a", "brown", "dog", "runs"], ["two", "cats", "sleep"], []]
+REFERENCES = [[["a", "dog", "runs"], ["the", "brown", "dog"]], [["two", "cats"]], [["a", "plane"]]]
+HOSTILE = [["a", "|||", "dog"], ["été"], ["a\ncat"]]
+HOSTILE_REFERENCES = [[["a", "dog"]], [["ètè"], ["x|||y"]], [["a", "cat"]]]
+PAIR = Corpus([["a", "dog"], ["a", "cat"]], [[["the", "dog"]], [["x"], ["one", "cat"]]])
 
 
 @pytest.mark.slow
 @pytest.mark.java
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
-@pytest.mark.data
-@pytest.mark.skipif(not COCO.exists(), reason="needs the real captions in ../shared/data/coco")
-def test_all_real_captions_scored_against_each_other() -> None:
-    """From text to scores, with the suite's tokeniser."""
-    by_image: dict[int, list[str]] = defaultdict(list)
-    for record in json.loads(COCO.read_text(encoding="utf-8"))["annotations"]:
-        by_image[record["image_id"]].append(record["caption"])
-    texts = [captions for captions in by_image.values() if len(captions) > 1]
-    assert len(texts) > 4800
-    captions, references = [own for own, *_ in texts], [others for _, *others in texts]
-    tokenizer = PTBTokenizer()
-    truth = tokenizer.tokenize(
-        {n: [{"caption": text} for text in of_image] for n, of_image in enumerate(references)}
-    )
-    results = tokenizer.tokenize({n: [{"caption": text}] for n, text in enumerate(captions)})
-    expected, columns = Bleu(4).compute_score(truth, results, verbose=0)
-    for scorer in (Rouge(), Cider()):
-        score, per_image = scorer.compute_score(truth, results)
-        expected.append(score)
-        columns.append(per_image)
-    found = evaluate_captions(captions, references)
-    by_image_found = found.rows()
-    for name, score, column in zip(NAMES, expected, columns, strict=True):
-        assert found.by_name()[name] == pytest.approx(score, abs=1e-9), name
-        assert [row[name] for row in by_image_found] == pytest.approx(list(column), abs=1e-9), name
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java runtime")
+def test_meteor_is_that_of_the_coco_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pycocoevalcap.meteor.meteor import Meteor
+
+    with monkeypatch.context() as patch:  # A decimal comma has pycocoevalcap wait for ever.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
+        scores = meteor(Corpus(WORDS, REFERENCES))
+        hostile = meteor(Corpus(HOSTILE, HOSTILE_REFERENCES))
+        assert os.environ["JAVA_TOOL_OPTIONS"].endswith("=DE")
+    texts = {index: [" ".join(tokens)] for index, tokens in enumerate(WORDS)}
+    truth = {index: [" ".join(tokens) for tokens in each] for index, each in enumerate(REFERENCES)}
+    scorer = Meteor()
+    expected, per_image = scorer.compute_score(truth, texts)
+    scorer.meteor_p.stdout.close()
+    scorer.meteor_p.stderr.close()
+    assert scores.per_image.tolist() == pytest.approx(per_image, abs=1e-12)
+    assert scores.scores[0] == pytest.approx(expected, abs=1e-12)
+    assert hostile.per_image.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_meteor_has_a_score_and_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Metric(("METEOR",), np.array([0.2, 0.6]), np.empty((2, 0)), lambda _: np.array([0.5]))
+    monkeypatch.setattr(coco_metrics, "check_java_metric", lambda _: None)
+    monkeypatch.setattr(coco_metrics, "meteor", lambda _: made)
+    texts = {1: "a dog", 2: "a cat"}, [["the dog"], ["the cat"]]
+    found = Scorer(("METEOR", "ROUGE-L"), confidence=0.9).score(*texts, "the captions")
+    assert found.by_name()["METEOR"] == 0.5
+    assert list(found.details["intervals"]) == ["ROUGE-L"]
+
+
+def test_spice_gets_the_words_and_gives_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pycocoevalcap.spice import spice as package
+
+    def run(command: list[str], cwd: str) -> None:
+        given = json.loads(Path(command[4]).read_text())
+        pairs = [(each["test"], each["refs"]) for each in given]
+        assert pairs == [("a dog", ["the dog"]), ("a cat", ["x", "one cat"])]
+        scores = [
+            {"image_id": each["image_id"], "scores": {"All": {"f": 0.25 + n / 2}}}
+            for n, each in enumerate(given)
+        ]
+        Path(command[command.index("-out") + 1]).write_text(json.dumps(scores))
+
+    monkeypatch.setattr(package, "get_stanford_models", lambda: None)
+    monkeypatch.setattr(package.subprocess, "check_call", run)
+    assert spice(PAIR).per_image.tolist() == [0.25, 0.75]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a script stands in for the program java")
+def test_a_program_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing waits for the lock that the package's class still holds."""
+    program = tmp_path / "java"
+    program.write_text(f"#!{sys.executable}\nimport sys\nsys.exit(1)\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="METEOR's Java program failed"):
+        meteor(PAIR)

@@ -10,16 +10,12 @@ from hypothesis import strategies as st
 from samples import make_captioner, save_photo, write_captions, write_instances
 
 from captioner.data.example import Example
-from captioner.data.readers import read_splits
 from captioner.errors import UserError
 from captioner.evaluation import score
-from captioner.evaluation.bleu import bleu
-from captioner.evaluation.cider import cider_d
+from captioner.evaluation.coco_metrics import bleu, cider_d, rouge_l
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.results_file import read_results, write_results
-from captioner.evaluation.rouge import rouge_l
 from captioner.evaluation.score import CaptionScores, Scorer
-from captioner.evaluation.significance import NOTHING
 from captioner.text.tokenizer import tokenize
 
 # Strings
@@ -47,7 +43,6 @@ def test_every_metric_by_name_for_all_and_image_by_image() -> None:
         "references_without_caption": 0,
     }
     lines = scores.table().splitlines()
-    assert lines[0] == f"BLEU-1                      {found['BLEU-1']:.4f}"
     assert [line[:27].strip() for line in lines] == [name.replace("_", " ") for name in found]
     first, second = score.evaluate_captions(HYPOTHESES, TEXTS, images=[7, "b.jpg"]).rows()
     names = ["image_id", "caption", *BLEU, "ROUGE-L", "CIDEr-D", "word-precision"]
@@ -61,21 +56,13 @@ def test_every_metric_by_name_for_all_and_image_by_image() -> None:
 # Models
 
 
-@pytest.fixture
-def examples(tmp_path: Path) -> list[Example]:
-    """Five photos, the fourth of which is not one."""
-    rows = ["image,caption"]
+def test_a_photo_that_cannot_be_read_is_left_out_on_request(tmp_path: Path) -> None:
+    examples = []
     for number in range(5):
-        save_photo(tmp_path / f"{number}.png", number)
-        rows += [f"{number}.png,a brown dog runs", f"{number}.png,two red dogs number {number}"]
+        path = save_photo(tmp_path / f"{number}.png", number)
+        captions = ("a brown dog runs", f"two red dogs number {number}")
+        examples.append(Example(path.name, path, captions))
     (tmp_path / "3.png").write_bytes(b"not a photo")
-    (tmp_path / "captions.csv").write_text("\n".join(rows))
-    return read_splits("table", tmp_path / "captions.csv")[0]
-
-
-def test_a_photo_that_cannot_be_read_is_left_out_on_request(
-    examples: list[Example], tmp_path: Path
-) -> None:
     kept = tmp_path / "kept.json"
     left_out: dict[str, str] = {}
     scores = score.score_model(
@@ -205,27 +192,6 @@ def test_an_empty_reference_is_left_out_on_request(results: Path, tmp_path: Path
     assert of_results == [f"image without references in {references}"]
 
 
-def test_intervals_and_a_comparison(results: Path, references: Path, tmp_path: Path) -> None:
-    turned = {4: "a man with a hat", 3: "birds", 2: "a cat", 1: "dog"}
-    other = saved(tmp_path / "other.json", turned)
-    scores = score.score_results(results, references, Scorer(confidence=0.9, against=other))
-    found, second = scores.to_dict(), scored(turned).by_name()
-    assert (found["confidence"], found["too_few_images"]) == (0.9, True)
-    assert list(found["intervals"]) == list(scores.by_name())
-    low, high = found["intervals"]["ROUGE-L"]
-    assert low < found["ROUGE-L"] < high
-    comparison = found["comparison"]
-    assert (comparison["first"], comparison["second"]) == (str(results), str(other))
-    for name, each in comparison["scores"].items():
-        assert (each["first"], each["second"]) == pytest.approx((found[name], second[name]))
-        assert each["difference"] == pytest.approx(found[name] - second[name], abs=NOTHING)
-        assert each["interval"][0] <= each["difference"] <= each["interval"][1]
-    table = scores.table()
-    assert f"ROUGE-L                     {found['ROUGE-L']:.4f}  [{low:.4f}, {high:.4f}]" in table
-    assert table.splitlines()[-1].startswith("NOTE: 4 images are too few for intervals and p")
-    json.dumps(found, allow_nan=False)
-
-
 def test_captions_seen_in_training(results: Path, references: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("image,caption,split\na.png,a dog runs,val\nb,a horse,train\n")
     coco = write_captions(tmp_path / "captions_val2014.json", {70: ["A dog runs!", "a dog"]})
@@ -241,10 +207,8 @@ def test_things_that_are_not_there(results: Path, references: Path, tmp_path: Pa
     found = scores.details["hallucination"]
     # Of dog, cat, bird and horse, all but the horse is annotated or in a reference.
     assert (found["mentions"], found["hallucinated_mentions"]) == (4, 1)
-    assert found["most_hallucinated"] == {"horse": 1}
     assert len(found["dropped_categories"]) == 80 - 4  # of the packaged word list
-    for line in ("CHAIR-i                 0.2500", "most hallucinated       horse 1"):
-        assert line in scores.table()
+    assert "most hallucinated       horse 1" in scores.table()
     words = tmp_path / "words.txt"
     words.write_text("dog: puppy\nlion: cub\n")
     options = Scorer(instances=[path], synonyms=words)

@@ -23,7 +23,7 @@ import captioner
 from captioner.caption.losses import SelfCriticalConfig
 from captioner.data.example import Example
 from captioner.errors import UserError
-from captioner.evaluation.cider import DocumentFrequency, cider_d
+from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.runs import caption_task
 from captioner.runs.captioning_recipe import DataConfig

@@ -13,6 +13,7 @@ from captioner.text.languages import (
     language_tag,
     plain_text,
     unescape_entities,
+    word_kinds,
 )
 from captioner.text.tokenizer import tokenize
 
@@ -105,3 +106,22 @@ def test_function_words_are_those_of_the_language(
 def test_nouns_of_a_caption(caption: str, expected: str) -> None:
     words = dict.fromkeys(tokenize(caption))
     assert [word for word in words if is_noun(word)] == expected.split()
+
+
+CASES = {
+    "a man in a red shirt rides a bike": "person quality thing action thing",
+    "two dogs run through the deep snow": "number thing action quality place",
+    "a woman standing next to a bench in front of a building": "person action place place",
+    "three players sit on top of the table": "number person action place place",
+    "a boy goes down a slide": "person action place",
+    "a black and white cat on a leather couch": "quality quality thing thing place",
+    "12 horses standing outdoors": "number thing action place",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES.items())
+def test_kinds_by_hand(text: str, expected: str) -> None:
+    kinds = word_kinds(text.split())
+    assert len(kinds) == len(text.split())
+    assert [kind for kind in kinds if kind is not None] == expected.split()

@@ -167,12 +167,9 @@ def test_words_hold_all_pieces_of_any_text(text: str) -> None:
     assert "".join(read.split()) == "".join(plain_text(text).split())
 
 
-def test_learning_is_deterministic_and_pairs_of_letters_make_words() -> None:
+def test_learning_is_deterministic_and_a_piece_of_a_line_end_ends_no_line() -> None:
     assert SubwordVocabulary.learn(TEXTS, 330) == KEPT
     assert LOWER.split("walking") == ["▁walking"]
-
-
-def test_a_piece_of_a_line_end_ends_no_line() -> None:
     assert KEPT.join(["▁a", "<0x0A>", "▁hat", "<0x0D>", "<0x09>"]) == "a hat"
     assert KEPT.join(["▁a", "<0xE2>", "<0x80>", "<0xA8>", "hat"]) == "a hat"  # U+2028
 
@@ -186,7 +183,7 @@ def test_no_word_has_control_characters() -> None:
     assert not [piece for piece in learned.tokens(range(len(learned))) if "\x1b" in piece]
     raw = learned.model.replace(b"\n\1Q", b"\n\1\a")  # The piece Q.
     value = SubwordVocabulary.to_json(SubwordVocabulary(raw))
-    with pytest.raises(UserError, match=r"v.json: word \d+, '\\x07', has a control character"):
+    with pytest.raises(UserError, match=r"v.json: a piece has a control character"):
         SubwordVocabulary.from_json(value, "v.json")
 
 
@@ -209,8 +206,8 @@ def words(*ordinary: object) -> dict[str, Any]:
         (load(Vocabulary, words("a", "b", "a")), "v.json: word 6, 'a', is no word, .* twice"),
         (load(Vocabulary, words("a", 7)), "v.json: word 5, 7, is no word"),
         (load(Vocabulary, words("<end>")), "word 4, '<end>', is no word, special"),
-        (load(Vocabulary, words("a", "a\x1b[2J")), r"v.json: word 5, 'a\\x1b\[2J', has a control"),
-        (load(WordVocabulary, words("a\nb")), r"v.json: word 4, 'a\\nb', has a control"),
+        (load(Vocabulary, words("a", "a\x1b[2J")), r"v.json: word 5, 'a\\x1b\[2J', .* a control"),
+        (load(WordVocabulary, words("a\nb")), r"v.json: word 4, 'a\\nb', .* or has a control"),
         (load(SubwordVocabulary, []), 'v.json has no "model" that sentencepiece can read'),
         (load(SubwordVocabulary, {"case": "keep", "model": "aaaa"}), 'no "model"'),
         (lambda: SubwordVocabulary.learn(TEXTS, 100), f"100 subwords: .* alone are {LETTERS}$"),

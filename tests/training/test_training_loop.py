@@ -136,11 +136,6 @@ def test_a_stopped_run_resumes_to_the_same_numbers_with_any_setting(
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
-def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, Data(lambda *_: (interrupt(), interrupt())))
-
-
 @pytest.mark.parametrize("factor", [math.nan, math.inf])
 @pytest.mark.parametrize("clip_norm", [0.0, 5.0])
 def test_a_gradient_that_is_no_number_stops_the_run_and_changes_no_weight(
@@ -157,6 +152,8 @@ def test_a_gradient_that_is_no_number_stops_the_run_and_changes_no_weight(
 
 
 def test_what_cannot_train_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):  # A second signal ends a run at once.
+        run(tmp_path, Data(lambda *_: (interrupt(), interrupt())))
     with pytest.raises(UserError, match="the validation score 'score' is not a number"):
         validated(tmp_path, [1.0, math.nan])
     with pytest.raises(UserError, match=r"belongs to another model: tensor 'average\.layers"):
