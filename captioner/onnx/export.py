@@ -14,7 +14,6 @@ a matrix and each kernel of a convolution, restored to float32 at loading.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -24,9 +23,8 @@ from contextlib import contextmanager
 from copy import deepcopy
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -44,19 +42,17 @@ from captioner.files import write_bytes
 from captioner.model_folders import WEIGHTS, kind_of
 from captioner.onnx import NGRAMS
 from captioner.onnx.graphs import ENCODER, MAP_SHAPE, MEMORY, NEXT, START, STEP, WEIGHTS_DIGEST
-from captioner.onnx.stored_weights import StoredWeights
+from captioner.onnx.stored_weights import Precision, StoredWeights, refer_to, store_weights
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate.transformer import Transformer
 from captioner.translate.translator import load_translator
 
-Precision = Literal["float32", "float16", "int8"]
 Sizes = list[dict[int, str]]
 """Names of the sizes of tensors that are not fixed, by axis."""
 
 OPSET = 18
 
-_LEAST_ELEMENTS = 4_096  # Smaller tensors stay float32, and so do biases.
-_MOST_BITS = 22  # Of the number of n-grams: four millions.
+_MOST_BITS = 22  # Of the number of n-grams.
 
 
 def add_graphs(folder: Path) -> None:
@@ -75,7 +71,7 @@ def add_graphs(folder: Path) -> None:
     except torch.onnx.OnnxExporterError as error:
         raise UserError(f"{folder} cannot be exported: {str(error).splitlines()[0]}") from None
     for name, graph in graphs.items():
-        _refer_to(weights, graph.graph)
+        refer_to(weights, graph.graph)
         _note(graph, WEIGHTS_DIGEST, weights.digest)
         write_bytes(folder / name, graph.SerializeToString())
 
@@ -87,7 +83,7 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
     (folder / NGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
     for name, graph in graphs.items():
         if precision != "float32":
-            _store_weights(graph.graph, precision)
+            store_weights(graph.graph, precision)
         write_bytes(folder / name, graph.SerializeToString())
     save_description(model, folder)
     if model.ngrams is not None:
@@ -99,6 +95,8 @@ def _of_captioner(model: Captioner) -> dict[str, Any]:
     if not isinstance(model.decoder, ShowAttendTellDecoder):
         kind = model.decoder.config.kind
         raise UserError(f"a decoder of kind {kind!r} cannot be exported, only 'lstm'")
+    if model.ngrams is not None and len(model.ngrams) > 2**_MOST_BITS:
+        raise UserError(f"a captioner of more than {2**_MOST_BITS:,} n-grams has no graphs")
     decoder = deepcopy(model.decoder).float().eval()
     encoder = model.encoder.for_inference(torch.float32)
     size = model.preprocessing.size
@@ -275,12 +273,20 @@ def _search_graphs(
     start_module = _Start(decoder, remember)
     start = _graph(start_module, inputs, names[: len(start_module(*inputs.values()))], start_sizes)
 
+    step = _step_graph(decoder, state, names, sizes, has_ngrams)
+    return {START: start, STEP: step}
+
+
+def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ngrams: bool) -> Any:
+    """The graph of a step. names, sizes: of the tensors of the state, which is an example."""
+    leaves = _leaves(state)
     rows = {0: "batch", 1: "beam"}
-    tokens = torch.ones(base["batch"], base["beam"], dtype=torch.long)
+    batch, width, *_ = next(leaf.tensor.shape for leaf in leaves if not leaf.is_memory)
+    tokens = torch.ones(batch, width, dtype=torch.long)
     step = decoder.step(tokens, state)
     flags = torch.zeros(step.logits.shape[-1], dtype=torch.bool)
     beam: dict[str, tuple[Tensor | None, dict[int, str]]] = {
-        "history": (tokens.unsqueeze(-1).repeat(1, 1, 1 + base["fed"]), {**rows, 2: "written"}),
+        "history": (tokens.unsqueeze(-1).repeat(1, 1, 3), {**rows, 2: "written"}),
         "totals": (torch.zeros(tokens.shape), rows),
         "live": (torch.ones_like(tokens, dtype=torch.bool), rows),
         "ended": (torch.zeros_like(tokens[:, :1]), {0: "batch"}),
@@ -305,7 +311,7 @@ def _search_graphs(
     step_inputs = {name: tensor for name, (tensor, _) in beam.items()}
     step_inputs.update((name, leaf.tensor) for name, leaf in zip(names, leaves, strict=True))
     step_sizes = [axes for _, axes in beam.values()]
-    return {START: start, STEP: _graph(module, step_inputs, outputs, [*step_sizes, *sizes])}
+    return _graph(module, step_inputs, outputs, [*step_sizes, *sizes])
 
 
 def _graph(
@@ -362,75 +368,6 @@ def _note(graph: Any, name: str, value: str) -> None:
     """Add to the metadata of a graph."""
     entry = graph.metadata_props.add()
     entry.key, entry.value = name, value
-
-
-def _store_weights(graph: Any, precision: Precision) -> None:
-    """Store the large weights of a graph in fewer bits, with the nodes that restore them."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    restoring = []
-    for tensor in list(graph.initializer):
-        weight = numpy_helper.to_array(tensor)
-        is_large = weight.ndim > 1 and weight.size >= _LEAST_ELEMENTS
-        if tensor.data_type != TensorProto.FLOAT or not is_large:
-            continue
-        graph.initializer.remove(tensor)
-        parts = quantised(weight) if precision == "int8" else [weight.astype(np.float16)]
-        casts = []
-        for number, values in enumerate(parts):
-            stored = f"{tensor.name}.{number}"
-            casts.append(f"{stored}.cast")
-            graph.initializer.append(numpy_helper.from_array(values, stored))
-            restoring.append(helper.make_node("Cast", [stored], casts[-1:], to=TensorProto.FLOAT))
-        operation = "Mul" if precision == "int8" else "Identity"
-        restoring.append(helper.make_node(operation, casts, [tensor.name]))
-    for node in reversed(restoring):
-        graph.node.insert(0, node)
-
-
-def _refer_to(weights: StoredWeights, graph: Any) -> None:
-    """Replace the weights of a graph, or their transposes, by references to those of a file."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    def key(values: np.ndarray[Any, Any]) -> tuple[Any, bytes]:
-        return values.shape, hashlib.sha256(values.tobytes()).digest()
-
-    names = {}  # The name of a weight, and whether to transpose.
-    for name in weights.names():
-        stored = weights.get(name)
-        if stored is not None and stored.dtype == np.float16:
-            values = stored.astype(np.float32)
-            if values.ndim == 2:
-                names[key(values.T)] = name, True
-            names[key(values)] = name, False
-    nodes = []
-    for tensor in list(graph.initializer):
-        values = numpy_helper.to_array(tensor)
-        if values.dtype != np.float32 or key(values) not in names:
-            continue
-        name, is_transposed = names[key(values)]
-        reference = f"{name}.stored"
-        graph.initializer.remove(tensor)
-        graph.initializer.append(weights.reference(name, reference))
-        restored = f"{reference}.restored" if is_transposed else tensor.name
-        nodes.append(helper.make_node("Cast", [reference], [restored], to=TensorProto.FLOAT))
-        if is_transposed:
-            nodes.append(helper.make_node("Transpose", [restored], [tensor.name], perm=[1, 0]))
-    for node in reversed(nodes):
-        graph.node.insert(0, node)
-
-
-def quantised(weight: np.ndarray[Any, Any]) -> tuple[Any, Any]:
-    """Weights (O, I) or (O, I, ...) -> int8, and the float16 scales that restore them.
-
-    A convolution's kernels have a scale each, (O, I, 1, 1): one for all of a channel would be as
-    coarse as the identity that dilated convolutions start from. Kernels of 1x1 share a row's.
-    """
-    axes = tuple(range(2 if weight[0, 0].size > 1 else 1, weight.ndim))
-    scale = np.abs(weight).max(axis=axes, keepdims=True) / 127
-    scale = np.where(scale > 1e-7, scale, 1).astype(np.float16)
-    numbers = np.rint(weight / scale.astype(np.float32)).clip(-127, 127)
-    return numbers.astype(np.int8), scale
 
 
 @contextmanager
