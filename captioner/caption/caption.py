@@ -11,10 +11,9 @@ import numpy as np
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.render.animation import save_gif
 from captioner.render.overlay import Region, scale_region
 from captioner.render.page import PageCaption, PageItem, phrases, save_html
-from captioner.render.panels import panels
+from captioner.render.panels import panels, save_gif
 from captioner.render.save import save_picture
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size

@@ -7,7 +7,6 @@ calling program.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,27 +25,19 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class OverlayStyle:
-    """The numbers of the overlay; the script of the web page gets the same ones.
+    """The numbers of the overlay; the script of the web page gets the same ones."""
 
-    flat_peak: lowest peak a map is scaled by, in units of 1 / L, so that a flat map looks flat.
-    readable_grey: mean grey that a darker photo, and what is under the light, is brightened to.
-    steepest: largest slope of that brightening, in black.
-    dimmed_light, dimmed_colour: brightness and saturation without attention, as fractions.
-    tint: red, green, blue in [0, 1], blended in where the attention is, by at most tint_share; on a
-        dark photo dimming alone would not show.
-    contour_level: fraction of the peak at which the contour line runs.
-    hatch_light: brightness of the hatch lines over the part the encoder did not see.
-    """
-
-    flat_peak: float = 3.0
-    readable_grey: float = 0.4
-    steepest: float = 6.0
-    dimmed_light: float = 0.12
+    flat_peak: float = 3.0  # Lowest peak to scale by, in units of 1 / L: flat maps look flat.
+    readable_grey: float = 0.4  # Mean grey to which darker photos and lit places are brightened.
+    steepest: float = 6.0  # Largest slope of that brightening, in black.
+    dimmed_light: float = 0.12  # Brightness without attention, and saturation, as fractions.
     dimmed_colour: float = 0.35
+    # Red, green, blue in [0, 1], blended in where the attention is, by at most `tint_share`: on a
+    # dark photo dimming alone would not show.
     tint: tuple[float, float, float] = (1.0, 0.72, 0.2)
     tint_share: float = 0.25
-    contour_level: float = 0.5
-    hatch_light: float = 0.1
+    contour_level: float = 0.5  # Fraction of the peak at which the contour line runs.
+    hatch_light: float = 0.1  # Brightness of hatch lines over what the encoder did not see.
 
 
 STYLE = OverlayStyle()
@@ -67,8 +58,12 @@ def overlay(
     A dark photo is brightened, and what is dark under the light as well. The map is scaled by its
     own peak, so that both wide and narrow maps are readable. A contour line is at half of the peak.
     """
-    (weights,) = check_maps(np.asarray(attention_map)[np.newaxis])
-    region = check_region(region, photo.size)
+    weights = check_map(attention_map)
+    left, top, right, bottom = region
+    across, down = (side + _EDGE_TOLERANCE for side in photo.size)
+    least = -_EDGE_TOLERANCE
+    if not (least <= left < right <= across and least <= top < bottom <= down):
+        raise ValueError(f"region {region!r} is not a rectangle inside a photo of {photo.size}")
     if not 0 <= strength <= 1:
         raise ValueError(f"strength {strength} is not between 0 and 1")
     pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
@@ -174,35 +169,14 @@ def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArr
     return spline[:, 1:-1]
 
 
-def check_maps(
-    attention: npt.ArrayLike, words: Sequence[str] | None = None
-) -> npt.NDArray[np.float64]:
-    """Attention maps (T, rows, columns) as float64, checked to be weights that sum to 1.
-
-    words: of the caption, T as well.
-    """
-    maps = np.asarray(attention, dtype=np.float64)
-    if maps.ndim != 3 or maps.size == 0:
-        raise ValueError(f"attention must have shape (T, rows, columns), not {maps.shape}")
-    for position, weights in enumerate(maps):
-        if not (weights >= 0).all() or abs(weights.sum() - 1) > _SUM_TOLERANCE:
-            raise ValueError(f"attention map {position} is not of weights >= 0 that sum to 1")
-    if words is not None and len(maps) != len(words):
-        raise ValueError(f"there are {len(words)} words but {len(maps)} attention maps")
-    return maps
-
-
-def check_region(region: Region, photo_size: tuple[int, int]) -> Region:
-    """The region clipped to a photo of `photo_size` (width, height); a part of a pixel at most."""
-    left, top, right, bottom = (float(edge) for edge in region)
-    width, height = photo_size
-    inside = (
-        -_EDGE_TOLERANCE <= left < right <= width + _EDGE_TOLERANCE
-        and -_EDGE_TOLERANCE <= top < bottom <= height + _EDGE_TOLERANCE
-    )
-    if not inside:
-        raise ValueError(f"region {region!r} is not a rectangle inside a {width}x{height} photo")
-    return (max(left, 0.0), max(top, 0.0), min(right, float(width)), min(bottom, float(height)))
+def check_map(attention_map: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """A map (rows, columns) as float64, checked to be weights that sum to 1."""
+    weights = np.asarray(attention_map, dtype=np.float64)
+    is_map = weights.ndim == 2 and (weights >= 0).all()
+    if not is_map or abs(weights.sum() - 1) > _SUM_TOLERANCE:
+        shape = weights.shape
+        raise ValueError(f"a map {shape} is not (rows, columns) of weights >= 0 that sum to 1")
+    return weights
 
 
 def _pixels(region: Region) -> tuple[slice, slice]:
@@ -218,7 +192,6 @@ def fit(
 
     The aspect ratio is kept to the nearest pixel. enlarge: False keeps a smaller photo's size.
     """
-    region = check_region(region, photo.size)
     rgb = photo if photo.mode == "RGB" else photo.convert("RGB")
     scale = longest_side / max(photo.size)
     scale = scale if enlarge else min(scale, 1.0)

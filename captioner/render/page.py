@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from captioner.files import write_text
-from captioner.render.overlay import STYLE, Region, check_maps, fit
+from captioner.render.overlay import STYLE, Region, check_map, fit
 from captioner.render.save import PAGE_SUFFIXES, check_suffix
 from captioner.render.typography import printable
 from captioner.text.languages import ENGLISH
@@ -37,7 +37,7 @@ class PageCaption:
     """One caption of a photo: T words and their maps (T, rows, columns)."""
 
     words: Sequence[str]
-    attention: npt.ArrayLike
+    attention: Any
     doubt: str = ""  # Shown below it, such as "not sure".
     language: str = "en"
     confidence: float | None = None  # Shown in colour.
@@ -71,7 +71,10 @@ class PageItem:
         """
         fitted, (left, top, right, bottom) = fit(photo, region, _LONGEST_SIDE, enlarge=False)
         width, height = fitted.size
-        maps = [check_maps(caption.attention, caption.words) for caption in captions]
+        maps = []
+        for caption in captions:
+            pairs = zip(caption.words, caption.attention, strict=True)
+            maps.append(np.array([check_map(weights) for _, weights in pairs]))
         whole = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int) for each in maps]
         data = {
             "region": [left / width, top / height, right / width, bottom / height],

@@ -1,23 +1,28 @@
-"""A caption as one picture: the photo, then one panel a word. Xu et al. 2015, figure 3."""
+"""A caption as one picture, a panel a word (Xu et al. 2015, figure 3), and as a GIF."""
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageOps
 
-from captioner.render.overlay import Region, check_maps, fit, overlay
+from captioner.files import write_bytes
+from captioner.render.overlay import Region, fit, overlay
 from captioner.render.page import DOUBTFUL, phrases
+from captioner.render.save import check_suffix
 from captioner.render.typography import (
     BACKGROUND,
     DOUBT_INK,
     INK,
+    LINE_HEIGHT,
     PALE_INK,
     Colour,
     Font,
+    Paragraph,
     font_for,
     lay_out,
     printable,
@@ -29,7 +34,12 @@ MARGIN, GAP = 24, 16
 NARROWEST_CELL, MOST_COLUMNS = 120, 5
 WORD_SIZE, SMALLEST_WORD_SIZE = 24, 14
 CAPTION_SIZE, DOUBT_SIZE, NOTE_SIZE = 30, 20, 15
-FLATTEST = 0.6  # Shorter side of a panel, of `panel_size`, at least, as far as the sheet allows.
+
+HIGHLIGHT = (255, 200, 87)
+FRAME_MARGIN = 16
+_FRAME_CAPTION, _FRAME_NOTE = 22, 16
+_NARROWEST_FRAME, _LONGEST_SIDE = 320, 480
+WORD_MILLISECONDS = 800
 
 
 class _Cell(NamedTuple):
@@ -45,7 +55,7 @@ class _Cell(NamedTuple):
 def panels(
     photo: Image.Image,
     words: Sequence[str],
-    attention: npt.ArrayLike,
+    attention: Any,
     region: Region,
     title: str = "",
     doubt: str = "",
@@ -56,8 +66,7 @@ def panels(
 ) -> Image.Image:
     """Draw the photo and, for each word, where the model looked; returns an RGB image.
 
-    Function words have panels of half the size. A sheet is as wide as five panels at most; those of
-    a panorama share its width.
+    Function words have panels of half the size. A sheet is as wide as five panels at most.
 
     words: the T words of the caption, which is also the line on top.
     attention: (T, rows, columns), the map of each word over the region.
@@ -67,13 +76,11 @@ def panels(
     panel_size: longer side of the photo in a panel, in pixels. strength: see `overlay`.
     language: of the words, a tag such as "de": which of them are function words, and the legend.
     """
-    maps = check_maps(attention, words)
-    side, columns = _panel(photo.size, panel_size)
-    large = fit(photo, region, side)
+    large = fit(photo, region, panel_size)
     half = max((large[0].width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.
-    small = fit(photo, region, max(1, side * half // (2 * half + GAP)))
+    small = fit(photo, region, max(1, panel_size * half // (2 * half + GAP)))
     cells = [_Cell(large[0], 2)]
-    for position, (word, weights) in enumerate(zip(words, maps, strict=True)):
+    for position, (word, weights) in enumerate(zip(words, attention, strict=True)):
         is_small = is_function_word(word, language)
         drawn, drawn_region = small if is_small else large
         picture = overlay(drawn, weights, drawn_region, strength)
@@ -81,7 +88,7 @@ def panels(
         note = "" if share is None else f"{share:.0%}"
         ink = PALE_INK if share is not None and share < DOUBTFUL else INK
         cells.append(_Cell(picture, 1 if is_small else 2, printable(word), note, ink))
-    rows = _rows(cells, 2 * columns)
+    rows = _rows(cells, 2 * MOST_COLUMNS)
     units = max(sum(cell.units for cell in row) for row in rows)
     width = 2 * MARGIN + units * half + (units - 1) * GAP
     sizes = range(WORD_SIZE, SMALLEST_WORD_SIZE - 1, -2)
@@ -99,20 +106,6 @@ def panels(
         *_lines(legend, NOTE_SIZE, PALE_INK, width),
     ]
     return ImageOps.expand(_stack(parts, GAP), (0, MARGIN), BACKGROUND)
-
-
-def _panel(size: tuple[int, int], panel_size: int) -> tuple[int, int]:
-    """Longer side of a panel in pixels, and how many fit side by side.
-
-    A panorama's are larger and fill the sheet; those of a tall photo are at most as high as two.
-    """
-    width, height = size
-    sheet = MOST_COLUMNS * (panel_size + GAP)  # The last gap is not drawn.
-    longest = max(panel_size, round(panel_size * FLATTEST * max(size) / min(size)))
-    if height > width:
-        return min(longest, 2 * panel_size), MOST_COLUMNS
-    columns = max(1, sheet // (longest + GAP))
-    return sheet // columns - GAP, columns
 
 
 def _rows(cells: Sequence[_Cell], most: int) -> list[list[_Cell]]:
@@ -167,3 +160,96 @@ def _stack(pictures: Sequence[Image.Image], gap: int = 0) -> Image.Image:
     for picture, top in zip(pictures, tops, strict=False):
         canvas.paste(picture, (0, top))
     return canvas
+
+
+def frames(
+    photo: Image.Image,
+    words: Sequence[str],
+    attention: Any,
+    region: Region,
+    strength: float = 0.8,
+    doubt: str = "",
+    probabilities: Sequence[float | None] | None = None,
+) -> list[Image.Image]:
+    """Draw one RGB frame a word, all of one size: the overlay, and the caption with the word lit.
+
+    Arguments are those of `panels`; a word's probability stands below the caption.
+    """
+    drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE)
+    width = max(drawn_photo.width, _NARROWEST_FRAME)
+    caption = lay_out(words, _FRAME_CAPTION, width - 2 * FRAME_MARGIN, centred=True)
+    drawn = []
+    for current, (word, weights) in enumerate(zip(words, attention, strict=True)):
+        lines = [(doubt, DOUBT_INK)] if doubt else []
+        if probabilities:
+            share = probabilities[current]
+            lines.append(("" if share is None else f"{word}: {share:.0%}", PALE_INK))
+        picture = overlay(drawn_photo, weights, drawn_region, strength)
+        drawn.append(_frame(picture, width, caption, lines, current))
+    return drawn
+
+
+def encode_gif(*drawing: Any, **options: Any) -> bytes:
+    """Encode `frames` as an endless GIF; all share 256 colours, so that nothing flickers."""
+    drawn = frames(*drawing, **options)
+    palette = _palette(drawn)
+    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
+    buffer = io.BytesIO()
+    first.save(
+        buffer,
+        format="GIF",
+        save_all=True,
+        append_images=others,
+        duration=WORD_MILLISECONDS,
+        loop=0,  # endless
+        optimize=False,
+        palette=palette.getpalette(),  # otherwise Pillow makes a palette for every frame
+    )
+    return buffer.getvalue()
+
+
+def save_gif(path: str | os.PathLike[str], *drawing: Any, **options: Any) -> None:
+    """Write `encode_gif` to a file that ends in .gif."""
+    check_suffix(path, (".gif",))
+    write_bytes(path, encode_gif(*drawing, **options))
+
+
+def _frame(
+    picture: Image.Image,
+    width: int,
+    caption: Paragraph,
+    lines: Sequence[tuple[str, Colour]],
+    current: int,
+) -> Image.Image:
+    """A frame. lines: below the caption, each with its ink."""
+    line_height = round(_FRAME_NOTE * LINE_HEIGHT)
+    height = picture.height + caption.height + len(lines) * line_height + 2 * FRAME_MARGIN
+    canvas = Image.new("RGB", (width, height), BACKGROUND)
+    canvas.paste(picture, ((width - picture.width) // 2, 0))
+    pen = ImageDraw.Draw(canvas)
+    top = picture.height + FRAME_MARGIN
+    for position, word in enumerate(caption.words):
+        left, line_top = FRAME_MARGIN + word.left, top + word.top
+        if position == current:
+            box = (left - 4, line_top, left + word.width + 4, line_top + caption.line_height - 2)
+            pen.rounded_rectangle(box, radius=5, fill=HIGHLIGHT)
+        ink = INK if position <= current else PALE_INK
+        baseline = (left, line_top + _FRAME_CAPTION)
+        pen.text(baseline, word.text, fill=ink, font=caption.font, anchor="ls")
+    top += caption.height
+    for text, ink in lines:
+        font = font_for(printable(text), _FRAME_NOTE)
+        line = shortened(printable(text), font, width - 2 * FRAME_MARGIN)
+        pen.text((width / 2, top), line, fill=ink, font=font, anchor="ma")
+        top += line_height
+    return canvas
+
+
+def _palette(drawn: list[Image.Image]) -> Image.Image:
+    """Choose 256 colours for all frames together, by every fourth row and column."""
+    width, height = (side // 4 for side in drawn[0].size)
+    sheet = Image.new("RGB", (width, height * len(drawn)))
+    for number, frame in enumerate(drawn):
+        sample = frame.resize((width, height), Image.Resampling.NEAREST)
+        sheet.paste(sample, (0, number * height))
+    return sheet.quantize(256)

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
 from PIL import Image
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
-from captioner.render.overlay import Region, check_maps, fit, overlay
+from captioner.render.overlay import Region, fit, overlay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +52,7 @@ def save_word_images(
     folder: str | os.PathLike[str],
     photo: Image.Image,
     words: Sequence[str],
-    attention: npt.ArrayLike,
+    attention: Any,
     region: Region,
     strength: float = 0.8,
 ) -> list[Path]:
@@ -62,12 +61,11 @@ def save_word_images(
     File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Files of other names
     in the folder stay. Other arguments are those of `panels`.
     """
-    maps = check_maps(attention, words)
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
     digits = max(2, len(str(len(words))))
     names = (f"{number:0{digits}}_{safe_name(word)}.jpg" for number, word in enumerate(words, 1))
     paths = [Path(folder) / name for name in names]
-    for path, weights in zip(paths, maps, strict=True):
+    for path, weights in zip(paths, attention, strict=True):
         save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
     return paths
 

@@ -53,9 +53,9 @@ class DrawnCaption(BaseModel):
     language: str | None = Field(None, max_length=100)
 
     def caption(self) -> Caption:
-        """Raises `ValueError` for another number of log-probabilities, and for ragged maps."""
+        """Raises `ValueError` for another number of maps or scores than words, and ragged maps."""
         terms = self.word_log_probabilities
-        for name in ("word_log_probabilities", "word_confidence"):
+        for name in ("maps", "word_log_probabilities", "word_confidence"):
             values = getattr(self, name)
             if values and len(values) != len(self.words):
                 raise ValueError(f"there are not as many {name} as words")

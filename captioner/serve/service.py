@@ -18,8 +18,8 @@ from captioner.caption.caption import Caption
 from captioner.caption.photos import Captioned, PhotoCaptioner, Prepared
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.errors import UserError
-from captioner.render.animation import encode_gif
 from captioner.render.page import html_page
+from captioner.render.panels import encode_gif
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
 from captioner.translate.sentences import SentenceTranslator

@@ -14,9 +14,8 @@ from PIL import Image, ImageSequence
 from render_samples import PHOTO, REGION, attention
 
 from captioner.render.alignment import Alignment, alignment_page, draw_heat_map, save_heat_map
-from captioner.render.animation import HIGHLIGHT, MARGIN, frames, save_gif
 from captioner.render.overlay import fit, overlay
-from captioner.render.panels import panels
+from captioner.render.panels import FRAME_MARGIN, HIGHLIGHT, frames, panels, save_gif
 from captioner.render.typography import DOUBT_INK
 
 WORDS = ["a", "dog", "runs"]
@@ -66,17 +65,6 @@ def test_function_words_of_the_language_have_small_panels() -> None:
 def test_rows_are_evenly_filled(count: int, columns: int) -> None:
     drawn = panels(PHOTO, ["word"] * count, attention(count), REGION)
     assert drawn.width == 2 * 24 + columns * 260 + (columns - 1) * 16
-
-
-@pytest.mark.parametrize(("width", "columns"), [(300, 5), (800, 2), (4000, 1)])
-def test_a_panorama_s_panels_fill_the_sheet(width: int, columns: int) -> None:
-    photo = Image.linear_gradient("L").resize((width, 200)).convert("RGB")
-    maps = attention(10)
-    drawn = panels(photo, ["word"] * 10, maps, (0, 0, width, 200))
-    assert drawn.width <= 2 * 24 + 5 * 260 + 4 * 16
-    across = (5 * 260 + 4 * 16 - (columns - 1) * 16) // columns
-    large, region = fit(photo, (0, 0, width, 200), across)
-    assert _find(drawn, overlay(large, maps[9], region))
 
 
 def test_words_no_font_has_and_very_long_ones_do_not_stop_it() -> None:
@@ -143,20 +131,12 @@ def test_highlight_walks_through_the_words() -> None:
     likely = [
         np.asarray(each) for each in frames(PHOTO, SIX, attention(6), REGION, probabilities=sure)
     ]
-    below = [each[drawn[0].height - MARGIN :] for each in likely]
+    below = [each[drawn[0].height - FRAME_MARGIN :] for each in likely]
     assert [(each < 200).any() for each in below] == [share is not None for share in sure]
     unsure = np.asarray(frames(PHOTO, SIX, attention(6), REGION, doubt="not sure")[0])
-    above = drawn[0].height - MARGIN
+    above = drawn[0].height - FRAME_MARGIN
     assert (np.asarray(drawn[0])[:above] == unsure[:above]).all()
     assert (unsure[above:] == DOUBT_INK).all(axis=2).any()
-
-
-@pytest.mark.parametrize(("width", "drawn"), [(1200, (480, 160)), (36_000, (960, 11))])
-def test_a_panorama_is_drawn_larger(width: int, drawn: tuple[int, int]) -> None:
-    photo = Image.new("RGB", (width, 400), "red")
-    frame = np.asarray(frames(photo, ["a"], attention(1), (0, 0, width, 400), strength=0)[0])
-    is_photo = (frame == (255, 0, 0)).all(axis=2)
-    assert (is_photo.any(axis=0).sum(), is_photo.any(axis=1).sum()) == drawn
 
 
 # Heat maps

@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 from render_samples import PHOTO, REGION, Floats, one_hot
 
-from captioner.render.overlay import STYLE, brightness, check_region, fit, overlay, place
+from captioner.render.overlay import STYLE, brightness, fit, overlay, place
 
 
 def _values(picture: Image.Image) -> Floats:
@@ -90,5 +90,4 @@ def test_fit_scales_photo_and_region_alike() -> None:
     assert (photo.size, photo.mode, region) == ((100, 50), "RGB", (25, 0, 75, 50))
     small = Image.new("RGB", (40, 20))
     assert fit(small, (0, 0, 40, 20), 100, enlarge=False) == (small, (0, 0, 40, 20))
-
-    assert check_region((-1e-6, 0, 10 + 1e-6, 5), (10, 5)) == (0, 0, 10, 5)  # Rounding.
+    overlay(small, one_hot(4, 4, 1, 1), (-1e-6, 0, 40 + 1e-6, 20))  # Rounding.

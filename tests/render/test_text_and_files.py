@@ -74,5 +74,5 @@ def test_every_name_is_safe(word: str) -> None:
 
 
 def test_room_loads_neither_torch_nor_matplotlib() -> None:
-    code = "from captioner.render import alignment, animation, page, panels"
+    code = "from captioner.render import alignment, page, panels"
     assert imported(code, "torch", "matplotlib", "torchvision") == []

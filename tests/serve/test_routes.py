@@ -27,8 +27,8 @@ from serve_samples import (
 
 from captioner.caption.caption import Caption
 from captioner.decoding.options import SAMPLING
-from captioner.render.animation import frames
 from captioner.render.page import PageCaption, PageItem, html_page
+from captioner.render.panels import frames
 from captioner.serve.messages import DrawnCaption, confidence_in_words
 from captioner.serve.service import UNDETERMINED, Service
 

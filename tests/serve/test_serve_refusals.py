@@ -39,7 +39,7 @@ CAPTIONS = [
     ({}, "captions[0] should be a valid list"),
     ([GOOD] * 21, "captions[0] should have at most 20 items"),
     ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
-    ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "2 words but 1 attention maps"),
+    ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "not as many maps as words"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "weights >= 0 that sum to 1"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "the maps differ in their rows or columns"),
     ([{**GOOD, "word_log_probabilities": [-1]}], "not as many"),
