@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from asyncio import wrap_future
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated, Any
 
 import fastapi_offline
-from fastapi import Depends, FastAPI, Response
+from fastapi import APIRouter, Depends, FastAPI, Form, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
 from pydantic import HttpUrl
@@ -19,14 +23,161 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from captioner import __version__
+from captioner.caption.photos import Captioned, Prepared
+from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
+from captioner.outcomes import Failed, with_results
 from captioner.render.page import viewer_script
-from captioner.serve.guard import BEARER, OwnHosts, answer_error, with_headers
-from captioner.serve.routes import router
-from captioner.serve.service import Service
+from captioner.render.typography import printable
+from captioner.serve.guard import BEARER, GuardedRoute, answer_error, guarded_app
+from captioner.serve.messages import (
+    CaptionForm,
+    CaptionsAnswer,
+    ModelsAnswer,
+    OverlayForm,
+    ProblemAnswer,
+    TranslationRequest,
+    TranslationsAnswer,
+    photo_answer,
+)
+from captioner.serve.service import Service, draw
+from captioner.text.languages import ENGLISH
 
 _STATIC = Path(__file__).parent / "static"
+_FORM = "multipart/form-data"
+_MEDIA_TYPES = {"png": "image/png", "gif": "image/gif", "html": "text/html"}
+
+_REFUSED: Any = {
+    "4XX": {"model": ProblemAnswer, "description": "The request is refused."},
+    503: {
+        "model": ProblemAnswer,
+        "description": "Busy; try again after as many seconds as Retry-After says.",
+        "headers": {"Retry-After": {"schema": {"type": "integer"}, "required": True}},
+    },
+}
+_CONTENT: Any = {kind: {} for kind in _MEDIA_TYPES.values()}
+
+router = APIRouter(prefix="/api", responses=_REFUSED, route_class=GuardedRoute)
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+OurService = Annotated[Service, Depends(_service)]
+
+
+@router.post("/caption", response_model=CaptionsAnswer)
+async def caption(
+    form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService
+) -> Response:
+    """Captions of photos, and where the model looked.
+
+    A photo that cannot be read has an error in its place; where none can, the status is 422.
+    """
+    captioned = await _captioned(form, service, drawn=form.preview)
+
+    def answer() -> str:
+        photos = [
+            photo if isinstance(photo, Failed) else photo_answer(photo, form.maps, form.preview)
+            for photo in captioned
+        ]
+        answer = CaptionsAnswer.model_validate({"photos": photos}, from_attributes=True)
+        return answer.model_dump_json(exclude_none=True)
+
+    # In a thread: many maps take a second, in which the server would answer nobody.
+    return Response(await asyncio.to_thread(answer), media_type="application/json")
+
+
+@router.post("/overlay", responses={200: {"content": _CONTENT}}, response_class=Response)
+async def overlay(
+    form: Annotated[OverlayForm, Form(media_type=_FORM)], service: OurService
+) -> Response:
+    """Maps drawn over photos: panels, an animation, or a page."""
+    if len(form.photo) > 1 and form.format != "html":
+        raise UserError(f"a {form.format} shows one photo, and field 'photo' has {len(form.photo)}")
+    if form.captions and len(form.captions) != len(form.photo):
+        raise UserError("field 'captions' is needed once for each photo, or not at all")
+    try:
+        captions = await asyncio.to_thread(form.sent_captions)
+        captioned: Any = await _captioned(form, service, drawn=True, captions=captions)
+        content = await asyncio.to_thread(draw, form.format, captioned, form.strength)
+    except ValueError as error:  # Maps that are none.
+        raise UserError(f"field 'captions': {error}") from None
+    headers = {"Content-Disposition": f'attachment; filename="captions.{form.format}"'}
+    return Response(content, 200, headers, _MEDIA_TYPES[form.format])
+
+
+@router.post("/translate", response_model=TranslationsAnswer, response_model_exclude_none=True)
+async def translate(asked: TranslationRequest, service: OurService) -> Any:
+    """Translations of sentences, and their alignments."""
+    if not service.translators:
+        raise HTTPException(404, "there is no translation model here")
+    language = _language(asked.language, service.translators)
+    options = asked.model_dump(include={*TranslationSearch.model_fields})
+    search = service.translators[language].search.override(**options)
+    best = await wrap_future(service.translations.submit(asked.sentences, search, language))
+    answers = []
+    for source, translation in zip(asked.sentences, best, strict=True):
+        versions = (translation, *translation.alternatives)
+        answers.append({"source": source, "translations": [each.to_dict() for each in versions]})
+    return {"translations": answers}
+
+
+@router.get("/health")
+async def health(request: Request) -> dict[str, str | int]:
+    """Whether the server answers, and how many requests are not yet answered."""
+    return {"status": "ok", "waiting": request.app.state.waiting}
+
+
+@router.get("/model", response_model=ModelsAnswer)
+async def model(service: OurService) -> Any:
+    """The models, and what the server accepts."""
+    return service
+
+
+def _language(asked: str | None, offered: Iterable[str]) -> str:
+    """The tag asked for, as it is offered; by default the first."""
+    tags = {tag.lower(): tag for tag in offered}
+    asked = next(iter(tags)) if asked is None else asked.lower()
+    if asked not in tags:
+        raise UserError(f"field 'language' should be {' or '.join(tags.values())}")
+    return tags[asked]
+
+
+async def _captioned(
+    form: CaptionForm | OverlayForm,
+    service: Service,
+    drawn: bool,
+    captions: Any = None,
+) -> list[Captioned | Failed]:
+    """The photos of a form with their captions. captions: of all, which must be readable."""
+    most = service.limits.photos
+    if len(form.photo) > most:
+        raise UserError(f"field 'photo' has {len(form.photo)} photos, and the limit is {most}")
+    options = form.model_dump(include={*SearchOptions.model_fields})
+    search = service.captioner.search.override(**options)
+    language = _language(form.language, [ENGLISH, *service.languages])
+
+    async def prepare(file: UploadFile, number: int) -> Prepared | Failed:
+        # On one line, without folders.
+        name = printable((file.filename or "").replace("\\", "/").rpartition("/")[2])
+        name = name[:100] or f"photo {number}"
+        try:
+            return await asyncio.to_thread(service.prepare, file.file, name, drawn)
+        except UserError as error:
+            return Failed(name, str(error))
+
+    read = await asyncio.gather(*map(prepare, form.photo, itertools.count(1)))
+    photos = [photo for photo in read if isinstance(photo, Prepared)]
+    if not photos or (captions is not None and len(photos) < len(read)):
+        raise UserError("; ".join(photo.reason for photo in read if isinstance(photo, Failed)))
+    if not captions:
+        pixels = [photo.pixels for photo in photos]
+        captions = await wrap_future(service.captions.submit(pixels, search, language))
+    return with_results(read, lambda photos: map(Prepared.captioned, photos, captions))
 
 
 def make_app(
@@ -63,14 +214,13 @@ def make_app(
         lifespan=lifespan,
         middleware=[
             Middleware(
-                CORSMiddleware,  # First: another site's page can read refusals as well.
+                CORSMiddleware,  # Another site's page can read refusals as well.
                 allow_origins=allowed,
                 allow_methods=["GET", "POST"],
                 allow_headers=["Authorization"],
                 allow_private_network=True,
                 expose_headers=["Retry-After"],
             ),
-            Middleware(OwnHosts, allowed_hosts=hosts),
         ],
         exception_handlers=dict.fromkeys(
             (RequestValidationError, HTTPException, UserError, Exception), answer_error
@@ -96,7 +246,7 @@ def make_app(
         packages=[("captioner", "render/static"), (fastapi_offline.__name__, "static")],
         html=True,
     )
-    return with_headers(app)
+    return guarded_app(app, hosts)
 
 
 def _origin(page: HttpUrl) -> str:

@@ -43,11 +43,19 @@ _HEADERS = {
 """File names and captions on the page come from outside: a browser runs only the page's scripts."""
 
 
-def with_headers(app: ASGIApp) -> ASGIApp:
-    """Adds headers to every answer, errors included, and answers HEAD as GET."""
+def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
+    """Refuses requests to other host names, adds headers to all answers, answers HEAD as GET.
+
+    allowed_hosts: names, and `*.` before a name.
+    """
+    names = "|".join(re.escape(name.lower()) for name in allowed_hosts)
+    any_below = names.replace(r"\*", r"[\w.-]+")
+    is_own = re.compile(rf"({any_below})(:\d*)?").fullmatch
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("method") == "HEAD":  # FastAPI refuses it; the server leaves out the content.
+        if scope["type"] != "http":
+            return await app(scope, receive, send)
+        if scope["method"] == "HEAD":  # FastAPI refuses it; the server leaves out the content.
             scope = {**scope, "method": "GET"}
 
         async def send_with_headers(message: Message) -> None:
@@ -58,29 +66,13 @@ def with_headers(app: ASGIApp) -> ASGIApp:
                 headers["Cache-Control"] = "no-store" if is_api else "no-cache"
             await send(message)
 
-        await app(scope, receive, send_with_headers)
+        inner, host = app, Headers(scope=scope).get("host", "")
+        if not is_own(host.lower()):
+            reason = f"host {host[:100]!r} is not one of this server's names"
+            inner = JSONResponse({"error": f"{reason}: --allow-host NAME adds one"}, 400)
+        await inner(scope, receive, send_with_headers)
 
     return answer
-
-
-class OwnHosts:
-    """Refuses requests to other host names. allowed_hosts: names, and `*.` before a name."""
-
-    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str]) -> None:
-        self._app = app
-        names = "|".join(re.escape(name.lower()) for name in allowed_hosts)
-        any_below = names.replace(r"\*", r"[\w.-]+")
-        self._is_own = re.compile(rf"({any_below})(:\d*)?").fullmatch
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass on."""
-        host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else None
-        if host is None or self._is_own(host.lower()):
-            await self._app(scope, receive, send)
-            return
-        reason = f"host {host[:100]!r} is not one of this server's names"
-        reason += ": --allow-host NAME adds one"
-        await JSONResponse({"error": reason}, 400)(scope, receive, send)
 
 
 class GuardedRoute(APIRoute):
