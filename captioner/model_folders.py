@@ -37,10 +37,7 @@ FILES = (WEIGHTS, CONFIG, "vocabulary.json", "source.json", "target.json", CARD,
 MODEL = "model"  # In a run's folder: the folder of the best model.
 SCORES_FILE = "scores.json"  # In the folder of the best model: its validation scores.
 
-FORMATS = {
-    "captioner": "captioner caption model 1",
-    "translator": "captioner translation model 1",
-}
+FORMATS = {"captioner": "captioner caption model 1", "translator": "captioner translation model 1"}
 """The field `format` of the config of each kind of model."""
 
 DEMO_PHOTO = Path(__file__).with_name("demo.jpg")

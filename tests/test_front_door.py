@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 import captioner
@@ -26,12 +25,6 @@ def test_a_pull_request_runs_the_quick_commands_of_contributing() -> None:
     assert commands_of("pull_request.yml", "tests") == expected
 
 
-def test_a_release_is_built_and_checked_as_contributing_says() -> None:
-    assert commands_of("release.yml", "build") == ['.ci/release dist "$RUNNER_TEMP/empty"']
-    assert "`.ci/release " in (ROOT / "CONTRIBUTING.md").read_text()
-    assert ".ci/release " in (ROOT / ".ci/run").read_text()
-
-
 def test_the_citation_has_the_version_of_the_package() -> None:
     citation: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == captioner.__version__
@@ -50,17 +43,6 @@ def test_contributing_gives_the_reason_of_each_dependency() -> None:
     assert [
         name for name in names if not re.search(rf"^\|.*\b{name}\b.*\|.*\|$", table, re.M)
     ] == []
-
-
-def test_names_of_tests_are_under_70_letters() -> None:
-    texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
-    names = re.findall(r"def (test_\w+)", "\n".join(texts))
-    assert [name for name in names if len(name) >= 70] == []
-
-
-@pytest.mark.parametrize("path", [*WORKFLOWS.glob("*.yml"), ROOT / ".pre-commit-config.yaml"])
-def test_yaml_of_tools_is_read(path: Path) -> None:
-    assert isinstance(yaml.safe_load(path.read_text()), dict)
 
 
 def test_the_changelog_has_a_line_a_change_of_a_released_version() -> None:

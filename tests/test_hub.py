@@ -10,11 +10,8 @@ from hub_server import TOKEN, HubServer, serving_hub
 from samples import Output, Patch, Refused
 
 import captioner
-from captioner.caption.folder import load_model
 from captioner.cli.main import main
 from captioner.model_folders import DEMO_PHOTO, model_folder
-from captioner.runs.read_recipe import read_any_recipe
-from captioner.vision.encoder_families import build_encoder
 
 pytest.importorskip("huggingface_hub", reason="huggingface_hub is missing")
 
@@ -95,20 +92,6 @@ def test_a_revision_stays_and_the_plain_address_is_the_newest(
         assert printed.out.startswith(f"revision       {revision}\nmodel folder ")
         assert printed.err == ""
         assert "\x1b" not in printed.out
-
-
-def test_training_starts_from_a_model_of_the_hub(
-    hub: HubServer, tiny_model: Path, capsys: Output, tmp_path: Path
-) -> None:
-    push(tiny_model, "ada/tiny", capsys)
-    (tmp_path / "mine.csv").write_text("image,caption\na.png,a dog\n")
-    recipe = read_any_recipe(tmp_path / "mine.csv", ["start_from=hf://ada/tiny"])
-    assert recipe.start_from == "hf://ada/tiny"
-    assert recipe.encoder.weights == str(model_folder("hf://ada/tiny"))
-    expected = load_model(tiny_model).encoder
-    weights = build_encoder(expected.config, "hf://ada/tiny").state_dict()
-    wrong = [n for n, each in expected.state_dict().items() if not torch.equal(weights[n], each)]
-    assert wrong == []
 
 
 def test_a_private_model_needs_its_owner(

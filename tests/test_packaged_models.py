@@ -98,9 +98,7 @@ def test_its_captions_of_validation_photos(model: captioner.Captioner) -> None:
     assert scores["captions with none"] < 0.09
 
 
-def test_the_translator_attends_to_the_word_it_translates(
-    translator: captioner.Translator,
-) -> None:
+def test_the_translator_attends_to_the_word_it_translates(translator: captioner.Translator) -> None:
     found = translator.translate("A brown dog runs through the tall grass.")
     source, target, weights = found.by_word()
     assert {"brauner", "Hund", "Gras"} <= set(target)

@@ -250,17 +250,6 @@ def test_every_page_of_docs_is_read() -> None:
     assert len(README.splitlines()) <= 220
 
 
-@pytest.mark.parametrize(
-    "page",
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
-def test_lines_are_under_120_characters(page: Path) -> None:
-    lines = page.read_text("utf-8").splitlines()
-    long = [line for line in lines if len(line) >= 120 and not line.startswith(("|", "!["))]
-    assert long == []  # But for tables and pictures, which are a line each.
-
-
 def test_the_extras_are_listed() -> None:
     section = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2]
     extras = re.findall(r"^(\w+) = \[", section.partition("\n[")[0], re.M)

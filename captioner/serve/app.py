@@ -148,10 +148,7 @@ def _language(asked: str | None, offered: Iterable[str]) -> str:
 
 
 async def _captioned(
-    form: CaptionForm | OverlayForm,
-    service: Service,
-    drawn: bool,
-    captions: Any = None,
+    form: CaptionForm | OverlayForm, service: Service, drawn: bool, captions: Any = None
 ) -> list[Captioned | Failed]:
     """The photos of a form with their captions. captions: of all, which must be readable."""
     most = service.limits.photos
@@ -220,7 +217,7 @@ def make_app(
                 allow_headers=["Authorization"],
                 allow_private_network=True,
                 expose_headers=["Retry-After"],
-            ),
+            )
         ],
         exception_handlers=dict.fromkeys(
             (RequestValidationError, HTTPException, UserError, Exception), answer_error

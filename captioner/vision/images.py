@@ -57,11 +57,6 @@ _FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM
 # The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
 
-# How zip, gzip, bzip2, xz, 7-Zip, RAR and Zstandard begin; the head of a tar has ustar.
-_ARCHIVE = re.compile(
-    rb"PK\x03\x04|\x1f\x8b|BZh|\xfd7zXZ|7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd|.{257}ustar", re.DOTALL
-)
-
 Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
 
 _PILLOWS_LIMIT = threading.Lock()
@@ -104,7 +99,13 @@ def load_image(
             size = image.size
             held = check_size(image, name, maximum_pixels, sufficient_side)
             if permit is None and is_heavy(image, file, held, size):
-                return _isolated(source, file, name, maximum_pixels, sufficient_side)
+                from captioner.vision.decoding_process import shared_pool
+
+                content: Any = file
+                if isinstance(source, (str, os.PathLike)):
+                    content = os.path.abspath(os.fsdecode(source))
+                options = {"maximum_pixels": maximum_pixels, "sufficient_side": sufficient_side}
+                return shared_pool(os.getpid()).load(content, name, **options)
             hold = permit or BUDGET.hold
             with hold(held + file.seek(0, os.SEEK_END)):
                 if image.format == "PNG":
@@ -118,21 +119,6 @@ def load_image(
     except Exception as error:  # Pillow's plugins raise many types of errors for damaged files.
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise UserError(f"cannot read {name}: {reason or type(error).__name__}") from None
-
-
-def _isolated(
-    source: Any, file: BinaryIO, name: str, maximum_pixels: int, sufficient_side: int | None
-) -> Image.Image:
-    """The photo, decoded in another process."""
-    from captioner.vision.decoding_process import shared_pool
-
-    is_path = isinstance(source, (str, os.PathLike))
-    return shared_pool(os.getpid()).load(
-        os.path.abspath(os.fsdecode(source)) if is_path else file,
-        name,
-        maximum_pixels=maximum_pixels,
-        sufficient_side=sufficient_side,
-    )
 
 
 def original_size(photo: Image.Image) -> tuple[int, int]:
@@ -198,10 +184,7 @@ def _identify(
         raise UserError(f"{name} is too large: {error}") from None
     except UnidentifiedImageError:
         file.seek(0)
-        head = file.read(512)
-        if _ARCHIVE.match(head):
-            advice = "unpack it and give its folder, or a .tar that is not compressed"
-            raise UserError(f"{name} is an archive: {advice}") from None
+        head = file.read(16)
         if head.startswith((b"II*\0", b"MM\0*")):
             fault = "is TIFF of bits or colours that are not read, or a raw file"
             raise UserError(f"{name} {fault}: save it as PNG or JPEG") from None
@@ -265,15 +248,13 @@ def photo_files(
     for path in paths:
         typed = os.fspath(path)
         matches = [typed]
-        if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
-            matches = sorted(glob.glob(typed, recursive=True))
-            if not is_leftover(typed):
-                matches = [match for match in matches if not is_leftover(match)]
+        if not os.path.lexists(typed) and glob.has_magic(typed):
+            found = sorted(glob.glob(typed, recursive=True))
+            matches = [match for match in found if is_leftover(typed) or not is_leftover(match)]
             if not matches:
                 report(f"{typed} matches no file")
         for match in map(existing_path, map(Path, matches)):
-            is_folder = os.path.isdir(match)
-            images += _photos_below(match, report, counts) if is_folder else [match]
+            images += _photos_below(match, report, counts) if os.path.isdir(match) else [match]
     return images
 
 
@@ -286,9 +267,8 @@ def _photos_below(folder: Path, report: Report, passed_over: Counter[str]) -> li
     errors: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=errors.append):
         folders[:] = filter(_is_shown, folders)
-        for inside in (Path(parent, name) for name in folders):
-            if inside.is_symlink():
-                report(f"folder {inside} is a symbolic link and was not entered")
+        for inside in filter(Path.is_symlink, (Path(parent, name) for name in folders)):
+            report(f"folder {inside} is a symbolic link and was not entered")
         for path in (Path(parent, name) for name in files if _is_shown(name)):
             suffix = path.suffix.lower()
             if suffix in PHOTO_SUFFIXES:

@@ -121,9 +121,7 @@ def test_no_upload_is_written_to_a_temporary_file(
     assert client.post("/api/overlay", files=sent).status_code == 200
 
 
-def test_the_page_names_files_that_exist_and_forbids_foreign_content(
-    client: httpx.Client,
-) -> None:
+def test_the_page_names_files_that_exist_and_forbids_foreign_content(client: httpx.Client) -> None:
     seen, wanted = set[str](), {"/", "/icon.svg", "/api/model", "/api/nothing", "/nothing"}
     while wanted:
         address = wanted.pop()

@@ -23,7 +23,7 @@ from chromium_samples import (
 from PIL import Image
 from playwright.sync_api import Browser, Dialog, expect
 from samples import photo_bytes, save_photo
-from serve_samples import Running, far, running
+from serve_samples import far, running
 
 from captioner.caption.folder import load_model
 from captioner.cli.main import main
@@ -328,14 +328,6 @@ def test_the_page_asks_for_the_token_once_and_an_allowed_site_sends_it(
             other.close()
         page.set_input_files("#files", [photo_file(1)])
         expect(page.locator("[data-state=failed] .state")).to_contain_text("still running?")
-
-
-def test_the_description_is_shown(open_page: Open, server: Running) -> None:
-    page = open_page()
-    page.goto(f"{server.address}docs")
-    expect(page.locator(".opblock-summary-path")).to_have_count(5)
-    page.get_by_text("/api/caption").first.click()
-    expect(page.get_by_text("image files", exact=True)).to_be_visible()
 
 
 def test_edits_of_a_written_page_are_a_table_that_training_reads(

@@ -44,9 +44,7 @@ def test_captions_are_those_of_the_captioner(client: httpx.Client) -> None:
         assert photo["region"] == pytest.approx(expected.region)
 
 
-def test_the_search_is_the_one_asked_for_and_a_seed_repeats_samples(
-    client: httpx.Client,
-) -> None:
+def test_the_search_is_the_one_asked_for_and_a_seed_repeats_samples(client: httpx.Client) -> None:
     model = make_captioner()
     (photo,) = caption(client, files(3), beam="4", n_best="2", maximum_length="4", maps="false")
     search: Any = {"beam": 4, "n_best": 2, "minimum_length": 2, "maximum_length": 4}
@@ -80,9 +78,7 @@ def test_captions_are_translated_and_keep_the_original(client: httpx.Client) -> 
     assert caption(client, files(0, 1), n_best="2", language="EN") == plain
 
 
-def test_a_large_photo_on_its_side_is_upright_and_has_its_own_pixels(
-    client: httpx.Client,
-) -> None:
+def test_a_large_photo_on_its_side_is_upright_and_has_its_own_pixels(client: httpx.Client) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # To be turned by a quarter.
     content = photo_bytes(0, (2400, 2200), "JPEG", exif=exif.tobytes())
