@@ -135,21 +135,17 @@ def _check_fit(
 ) -> None:
     """Refuse the first tensor that does not fit."""
     for name in sorted(expected.keys() | stored.keys()):
-        if problem := _misfit(expected.get(name), stored.get(name)):
+        wanted, found, problem = expected.get(name), stored.get(name), ""
+        if found is None:
+            problem = "is missing"
+        elif wanted is None:
+            problem = "does not belong to this model"
+        elif found.shape != wanted.shape:
+            problem = f"is {tuple(found.shape)}, not {tuple(wanted.shape)}"
+        elif not found.is_meta and found.is_floating_point() != wanted.is_floating_point():
+            problem = f"is of type {found.dtype}, not {wanted.dtype}"
+        if problem:
             raise UserError(f"{source}: tensor {prefix + name!r} {problem}")
-
-
-def _misfit(expected: Tensor | None, stored: Tensor | None) -> str:
-    """Why a tensor does not fit; "" if it does."""
-    if stored is None:
-        return "is missing"
-    if expected is None:
-        return "does not belong to this model"
-    if stored.shape != expected.shape:
-        return f"is {tuple(stored.shape)}, not {tuple(expected.shape)}"
-    if not stored.is_meta and stored.is_floating_point() != expected.is_floating_point():
-        return f"is of type {stored.dtype}, not {expected.dtype}"
-    return ""
 
 
 def _like(meta: Tensor, tensor: Tensor) -> Tensor:

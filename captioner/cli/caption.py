@@ -6,7 +6,6 @@ import argparse
 import io
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from captioner.cli import shared_options as shared
 from captioner.cli.program import on_a_line, report
 from captioner.decoding.options import SearchOptions
-from captioner.errors import UserError, counted
+from captioner.errors import UserError
 from captioner.files import UNMARKED_WIDE, as_utf8, decode_text
 from captioner.model_folders import DEMO_PHOTO, pinned
 from captioner.models import LANGUAGES
@@ -92,8 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = output_options(arguments)
     _check_options(arguments, options)
-    passed_over: Counter[str] = Counter()
-    photos, failures = find_photos(paths, passed_over)
+    photos, failures = find_photos(paths)
     if standard_input is not None:
         photos["-"] = standard_input
     options = replace(options, model=pinned(options.model))
@@ -102,8 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
     print_item = _printer(arguments, is_alone)
     failed = 0
     with opened_outputs(options, photos) as outputs:
-        if not arguments.quiet:
-            _report_left_out(passed_over, len(outputs.finished), len(photos))
+        if outputs.finished and not arguments.quiet:
+            report(f"{len(outputs.finished):,} of {len(photos):,} photos are captioned already")
         remaining = outputs.remaining
         captioned = _captioned(arguments, options, remaining)
         is_shown = len(remaining) > arguments.batch_size and not arguments.quiet
@@ -136,15 +134,6 @@ def _check_options(arguments: argparse.Namespace, options: OutputOptions) -> Non
         from captioner.tables import pyarrow_library
 
         pyarrow_library()
-
-
-def _report_left_out(passed_over: Counter[str], finished: int, photos: int) -> None:
-    """Report files that are no photos, and photos that are captioned already."""
-    if passed_over:
-        kinds = (counted(number, kind) for kind, number in passed_over.most_common())
-        report(f"not read: {', '.join(kinds)}")
-    if finished:
-        report(f"{finished:,} of {photos:,} photos are captioned already")
 
 
 def _captioned(

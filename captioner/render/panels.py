@@ -150,7 +150,9 @@ def _lines(text: str, size: int, ink: Colour, width: int, below: int = 0) -> lis
     if not paragraph.words:
         return []
     picture = Image.new("RGB", (width, paragraph.height + below), BACKGROUND)
-    paragraph.write(ImageDraw.Draw(picture), MARGIN, 0, ink)
+    pen = ImageDraw.Draw(picture)
+    for word in paragraph.words:
+        pen.text((MARGIN + word.left, word.top), word.text, fill=ink, font=paragraph.font)
     return [picture]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import distribution
 from typing import NamedTuple, TypeAlias
 
-from PIL import ImageDraw, ImageFont
+from PIL import ImageFont
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 Colour: TypeAlias = tuple[int, int, int]
@@ -63,12 +63,6 @@ class Paragraph(NamedTuple):
     font: Font
     line_height: int
     height: int
-
-    def write(self, pen: ImageDraw.ImageDraw, left: int, top: int, ink: Colour) -> None:
-        """Write the words on a picture."""
-        for word in self.words:
-            place = (left + word.left, top + word.top)
-            pen.text(place, word.text, fill=ink, font=self.font)
 
 
 def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) -> Paragraph:

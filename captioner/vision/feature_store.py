@@ -30,17 +30,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from captioner import files
 from captioner.errors import UserError
-from captioner.files import (
-    atomic_path,
-    flush_folder,
-    lock,
-    read_json,
-    refuse_os_errors,
-    remove_temporaries,
-    write_bytes,
-    write_json,
-)
 from captioner.schema import Config, flat, from_mapping, to_mapping
 
 RECORD = "record.json"
@@ -77,7 +68,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
     def __init__(self, folder: Path, record: StoreRecord, rank: int = 0, ranks: int = 1) -> None:
         """Create the store or go on with it."""
         if not os.path.exists(folder / RECORD):
-            with lock(folder / ".lock", f"feature store {folder}", wait=True):
+            with files.lock(folder / ".lock", f"feature store {folder}", wait=True):
                 if not os.path.exists(folder / RECORD):
                     _create_store(folder, record)
         _read_record(folder, record)
@@ -96,20 +87,20 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         path, now = self.folder / STATES, [list(state) for state in states]
         if not path.exists():
             with suppress(UserError):  # A finished store may lie where nothing can be written.
-                write_json(path, now, indent=None)
+                files.write_json(path, now, indent=None)
             return []
-        if read_json(path, "states of the photos") == now:
+        if files.read_json(path, "states of the photos") == now:
             return []
-        with lock(self.folder / ".lock", f"feature store {self.folder}", wait=True):
-            before = read_json(path, "states of the photos")
+        with files.lock(self.folder / ".lock", f"feature store {self.folder}", wait=True):
+            before = files.read_json(path, "states of the photos")
             rows = [row for row, state in enumerate(now) if before[row : row + 1] != [state]]
             for marks in self.folder.glob("done-*.bin") if rows else ():
                 done = np.fromfile(marks, np.uint8)
                 for first in range(0, self.record.rows, len(now)):  # Those mirrored, too.
                     done[[first + row for row in rows if first + row < len(done)]] = 0
-                write_bytes(marks, done.tobytes())
+                files.write_bytes(marks, done.tobytes())
             if rows:
-                write_json(path, now, indent=None)
+                files.write_json(path, now, indent=None)
         return [self.record.images[row] for row in rows]
 
     def missing(self, batch_size: int) -> list[list[int]]:
@@ -134,12 +125,12 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         if not self._pending:
             return
         done = self.folder / f"done-{self.rank}.bin"
-        files = (self.folder / ROWS, self._start, self._pending), (done, 0, self._marks)
+        written = (self.folder / ROWS, self._start, self._pending), (done, 0, self._marks)
         # Files, not a writable map: on a full disk a write to a map kills the process.
-        with refuse_os_errors(f"cannot write feature store {self.folder}"):
+        with files.refuse_os_errors(f"cannot write feature store {self.folder}"):
             done.touch()
-            flush_folder(self.folder)
-            for path, start, items in files:
+            files.flush_folder(self.folder)
+            for path, start, items in written:
                 with path.open("r+b") as file:
                     for row, content in items.items():
                         file.seek(start + row * len(content))
@@ -184,16 +175,16 @@ def _create_store(folder: Path, record: StoreRecord) -> None:
     size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
     if free < size:
         raise UserError(f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}")
-    remove_temporaries(folder, age=0)  # Only who holds the lock writes them.
-    with atomic_path(folder / ROWS) as path:
+    files.remove_temporaries(folder, age=0)  # Only who holds the lock writes them.
+    with files.atomic_path(folder / ROWS) as path:
         np.lib.format.open_memmap(path, "w+", np.float16, shape)
-    write_json(folder / RECORD, to_mapping(record), indent=None)
+    files.write_json(folder / RECORD, to_mapping(record), indent=None)
 
 
 def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
     """The record of a store. Raises `UserError` naming the things in which it is not as wanted."""
     path = folder / RECORD
-    record = from_mapping(StoreRecord, read_json(path, "feature store record"), str(path))
+    record = from_mapping(StoreRecord, files.read_json(path, "feature store record"), str(path))
     stored = flat(to_mapping(record))
     expected = flat(to_mapping(wanted or record))
     names = stored.keys() | expected.keys()

@@ -7,7 +7,6 @@ import io
 import os
 import re
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -209,19 +208,6 @@ def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> Imag
             Image.MAX_IMAGE_PIXELS = limit
 
 
-# The kinds of files beside photos that are not read.
-_KINDS = {
-    "video": ".3gp .avi .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .webm .wmv",
-    "raw file": ".3fr .arw .cr2 .cr3 .crw .dng .erf .fff .iiq .kdc .mef .mos .mrw .nef .nrw .orf "
-    ".pef .raf .raw .rw2 .rwl .sr2 .srf .srw .x3f",
-    "archive": ".7z .bz2 .gz .rar .tar .tgz .xz .zip .zst",
-    "other picture": ".ai .blp .bw .cur .dcx .dds .emf .eps .exr .fit .fits .flc .fli .ftu .gbr "
-    ".hdr .icb .icns .ico .im .jxl .jxr .msp .pam .pcd .psb .psd .pxr .qoi .ras .rgb .rgba .sgi "
-    ".svg .tga .vda .vst .wmf .xbm .xcf .xpm",
-}
-_KIND_OF = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
-
-
 def refuse(sentence: str) -> None:
     """Raise `UserError`."""
     raise UserError(sentence)
@@ -235,15 +221,13 @@ def is_leftover(path: str | os.PathLike[str]) -> bool:
 def photo_files(
     paths: Iterable[str | os.PathLike[str]],
     report: Report = refuse,
-    passed_over: Counter[str] | None = None,
 ) -> list[Path]:
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
     in `PHOTO_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
-    Other paths are returned, also those that do not exist. passed_over: counts other files.
+    Other paths are returned, also those that do not exist.
     """
-    counts = Counter() if passed_over is None else passed_over
     images: list[Path] = []
     for path in paths:
         typed = os.fspath(path)
@@ -254,27 +238,24 @@ def photo_files(
             if not matches:
                 report(f"{typed} matches no file")
         for match in map(existing_path, map(Path, matches)):
-            images += _photos_below(match, report, counts) if os.path.isdir(match) else [match]
+            images += _photos_below(match, report) if os.path.isdir(match) else [match]
     return images
 
 
-def _is_shown(name: str) -> bool:
-    return not name.startswith(".") and not is_leftover(name)
+def _photos_below(folder: Path, report: Report) -> list[Path]:
+    def is_shown(name: str) -> bool:
+        return not name.startswith(".") and not is_leftover(name)
 
-
-def _photos_below(folder: Path, report: Report, passed_over: Counter[str]) -> list[Path]:
     images: list[Path] = []
     errors: list[OSError] = []
     for parent, folders, files in os.walk(folder, onerror=errors.append):
-        folders[:] = filter(_is_shown, folders)
+        folders[:] = filter(is_shown, folders)
         for inside in filter(Path.is_symlink, (Path(parent, name) for name in folders)):
             report(f"folder {inside} is a symbolic link and was not entered")
-        for path in (Path(parent, name) for name in files if _is_shown(name)):
+        for path in (Path(parent, name) for name in files if is_shown(name)):
             suffix = path.suffix.lower()
             if suffix in PHOTO_SUFFIXES:
                 images.append(path)
-            elif suffix in _KIND_OF:
-                passed_over[_KIND_OF[suffix]] += 1
             elif not suffix:
                 with suppress(UserError, OSError), opened(path):  # It begins as a photo does.
                     images.append(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,9 +120,7 @@ def read_shards(pattern: str | os.PathLike[str], report: Report) -> Iterator[tup
         yield from read(path, report)
 
 
-def find_photos(
-    paths: Sequence[str], passed_over: Counter[str] | None = None
-) -> tuple[dict[str, ImageSource], list[Failed]]:
+def find_photos(paths: Sequence[str]) -> tuple[dict[str, ImageSource], list[Failed]]:
     """The photos of files, folders, patterns and shards, by name; and names without a photo."""
     photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
@@ -135,7 +133,7 @@ def find_photos(
             failed.append(Failed(path, f"{path} {images.IS_ADDRESS}"))
         else:
             problems: list[str] = []
-            for file in map(os.fspath, photo_files(numbered(path), problems.append, passed_over)):
+            for file in map(os.fspath, photo_files(numbered(path), problems.append)):
                 if not file.lower().endswith(SHARD_SUFFIXES):
                     photos[file] = file
                     continue

@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -310,16 +309,6 @@ def test_problems_are_reported_and_the_rest_is_found(here: Path, path: str, prob
     assert reports[0].startswith(problem)
     with pytest.raises(UserError, match=r"^(folder |cannot |missing|photos)"):
         photo_files([path])
-
-
-def test_files_of_other_kinds_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "below").mkdir()
-    files = "a.mov below/b.MP4 below/c.webm d.cr2 g.NEF e.psd .hidden.mp4 f.txt photo.jpg"
-    for name in files.split():
-        (tmp_path / name).touch()
-    counts: Counter[str] = Counter()
-    photo_files([tmp_path, tmp_path / "a.mov"], passed_over=counts)
-    assert counts == {"video": 3, "raw file": 2, "other picture": 1}
 
 
 def test_what_systems_leave_in_folders_is_no_photo(tmp_path: Path) -> None:
