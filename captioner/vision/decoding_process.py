@@ -24,7 +24,7 @@ from typing import IO, Any, BinaryIO
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.vision.images import Permit, load_image, original_size
+from captioner.vision.images import load_image, original_size
 from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
 
 MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
@@ -177,24 +177,19 @@ def answer_requests() -> None:
     for line in requests:
         request = json.loads(line)
         _limit("RLIMIT_CPU", time.process_time() + request["seconds"] * (os.cpu_count() or 1) + 1)
-        answer, pixels = _decoded(request, requests, permit)
-        _send(answers, answer)
-        answers.write(pixels)
+        options = request["options"]
+        longest = options.pop("thumbnail", None)
+        content = request["path"] if "path" in request else requests.read(request["bytes"])
+        try:
+            photo = load_image(content, permit=permit, **options)
+        except UserError as error:
+            _send(answers, {"error": str(error)})
+            continue
+        if longest is not None:
+            photo.thumbnail((longest, longest))
+        _send(answers, {"size": photo.size, "original_size": original_size(photo)})
+        answers.write(photo.tobytes())
         answers.flush()
-
-
-def _decoded(request: Any, requests: BinaryIO, permit: Permit) -> tuple[Any, bytes]:
-    """The answer to a request, and the pixels."""
-    options = request["options"]
-    longest = options.pop("thumbnail", None)
-    content = request["path"] if "path" in request else requests.read(request["bytes"])
-    try:
-        photo = load_image(content, permit=permit, **options)
-    except UserError as error:
-        return {"error": str(error)}, b""
-    if longest is not None:
-        photo.thumbnail((longest, longest))
-    return {"size": photo.size, "original_size": original_size(photo)}, photo.tobytes()
 
 
 def limit_memory() -> None:

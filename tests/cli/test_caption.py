@@ -52,7 +52,7 @@ def test_standard_input_is_a_photo_or_a_list_of_names(
     assert "standard input is empty: it should be a photo or a list" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_a_list_of_wide_characters_needs_its_mark(
     folder: Path, give: Give, capsys: Output, encoding: str
 ) -> None:

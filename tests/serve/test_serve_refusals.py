@@ -33,27 +33,19 @@ FIELDS = [
     ({"format": "svg"}, "format 'svg' is not one of png, gif, html"),
     ({"maps": "true"}, "unknown field 'maps'"),
     ({"captions": [json.dumps([GOOD])] * 2}, "once for each photo"),
-    ({"captions": "[[["}, "captions[0] invalid JSON"),
 ]
 CAPTIONS = [
-    ({}, "captions[0] should be a valid list"),
     ([GOOD] * 21, "captions[0] should have at most 20 items"),
     ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
     ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "not as many maps as words"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "weights >= 0 that sum to 1"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "the maps differ in their rows or columns"),
-    ([{**GOOD, "word_log_probabilities": [-1]}], "not as many"),
     ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "should be a finite number"),
 ]
 CONTENTS = [
     ("caption", b"{}", JSON, 422, "'photo' is missing"),
-    ("caption", b"\xff\xd8=", "application/x-www-form-urlencoded", 422, "'photo' is missing"),
     ("caption", b"", "multipart/form-data", 400, "boundary"),
-    ("caption", b"--x\r\n\r\nvalue\r\n--x--", FORM, 400, "must be provided"),
-    ("caption", b"a&" * 9_000, "application/x-www-form-urlencoded", 422, "'photo' is missing"),
-    ("translate", b"", JSON, 422, "a JSON object"),
     ("translate", b"[" + b"[]" * 300_000, JSON, 413, "larger than 524,288 bytes"),
-    ("translate", b"{", JSON, 422, "a JSON object"),
     ("translate", b"[" * 5000, JSON, 400, "error parsing the body"),
     ("translate", b"{}", JSON, 422, "'sentences' is missing"),
     ("translate", b'{"sentences": ["\\ud800"]}', JSON, 422, "sentences[0] should be"),
@@ -66,7 +58,6 @@ ADDRESSES = [
     ("GET", "/api/nothing", 404),
     ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
     ("GET", "/api/caption", 405),
-    ("POST", "/api/health", 405),
 ]
 
 
