@@ -1,12 +1,9 @@
 from collections.abc import Callable
-from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
 
-import captioner
-from captioner.caption.captioner import Captioner
 from captioner.devices import choose_device, fast_device, use_fast_kernels
 from captioner.errors import UserError
 from captioner.training.distributed import Engine
@@ -39,19 +36,6 @@ def test_other_devices_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, r
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UserError, match=f"device '{name}' {reason}"):
         choose_device(name)
-
-
-def test_loading_a_model_leaves_the_settings_of_a_host_program_alone(
-    monkeypatch: pytest.MonkeyPatch, tiny_model: Path
-) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(Captioner, "to", lambda model, device: model)
-    set_precision = mock.Mock()
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", set_precision)
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
-    captioner.load(tiny_model, "cuda")
-    assert set_precision.mock_calls == []
-    assert not torch.backends.cudnn.benchmark
 
 
 @pytest.mark.parametrize("use", [use_fast_kernels, fast_device, Engine])

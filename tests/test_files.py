@@ -18,7 +18,6 @@ from captioner.files import (
     as_utf8,
     atomic_path,
     existing_path,
-    file_lock,
     lock,
     read_json,
     read_text,
@@ -205,12 +204,3 @@ def test_names_are_found_composed_and_decomposed(tmp_path: Path) -> None:
     assert existing_path(tmp_path / "F\xfcr" / "Caf\xe9.jpg") == decomposed
     assert existing_path(decomposed) == decomposed
     assert existing_path(tmp_path / "Caf\xe9.jpg") == tmp_path / "Caf\xe9.jpg"
-
-
-def test_a_lock_that_cannot_be_made_is_not_in_use(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for path in (tmp_path / ("a" * 300), Path("/proc/x.lock")):
-        with pytest.raises(UserError, match="cannot write captions: "), lock(path, "captions"):
-            pass
-        with pytest.raises(UserError, match="cannot write "), file_lock(path):
-            pass

@@ -127,12 +127,8 @@ class Service:
     @property
     def languages(self) -> list[str]:
         """Tags of the languages into which captions are translated: their translators attend."""
-        others = (UNDETERMINED, ENGLISH)
-        return [
-            tag
-            for tag, translator in self.translators.items()
-            if translator.attends and tag not in others
-        ]
+        attending = [tag for tag, translator in self.translators.items() if translator.attends]
+        return [tag for tag in attending if tag not in (UNDETERMINED, ENGLISH)]
 
     def prepare(self, file: BinaryIO, name: str, drawn: bool) -> Prepared:
         """Decode a file in memory, in another process. drawn: with up to 1000 pixels a side."""

@@ -108,18 +108,14 @@ class TimmEncoder(NetworkEncoder):
         network = self._create(pretrained=False)
         if not hasattr(network, "forward_intermediates"):
             raise UserError(f"{self.config.name} has no spatial feature map")
-        has_norm = hasattr(network, "norm")
-        last = network.prune_intermediate_layers([-1], prune_norm=not has_norm)
-        self._options = {
-            "indices": last,
-            "norm": has_norm,
-            "intermediates_only": True,
-            "output_fmt": "NCHW",
-        }
+        self._has_norm = hasattr(network, "norm")
+        self._last = network.prune_intermediate_layers([-1], prune_norm=not self._has_norm)
         return network
 
     def _feature_map(self, images: Tensor) -> Tensor:
-        maps: list[Tensor] = self.network.forward_intermediates(images, **self._options)
+        maps: list[Tensor] = self.network.forward_intermediates(
+            images, self._last, norm=self._has_norm, output_fmt="NCHW", intermediates_only=True
+        )
         return maps[0]
 
     @classmethod

@@ -11,12 +11,6 @@ def _values(picture: Image.Image) -> Floats:
     return np.asarray(picture, dtype=np.float64)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 200), (300, 2), (37, 53)])
-def test_keeps_the_size_of_the_photo_whatever_its_shape(size: tuple[int, int]) -> None:
-    drawn = overlay(Image.new("L", size, 100), one_hot(14, 14, 3, 3), (0, 0, *size))
-    assert (drawn.size, drawn.mode) == (size, "RGB")
-
-
 def test_strength_zero_leaves_the_photo_as_it_is() -> None:
     before = PHOTO.copy()
     drawn = overlay(PHOTO, one_hot(14, 14, 2, 3), REGION, strength=0)
