@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from captioner.errors import UserError
-from captioner.files import write_json
 from captioner.schema import to_mapping
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 
@@ -122,10 +121,21 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert_whole(tmp_path)
 
 
-def test_a_store_of_before_fits_photos_of_any_state(tmp_path: Path) -> None:
-    fill(tmp_path)
-    changed = RECORD.replace(states="b")
-    FeatureStore(tmp_path, changed)
-    write_json(tmp_path / "record.json", to_mapping(RECORD.replace(states="a")))
-    with pytest.raises(UserError, match=r"differs from this run in states; set another"):
-        FeatureStore(tmp_path, changed)
+def test_rows_of_changed_photos_are_written_again(tmp_path: Path) -> None:
+    """Also those mirrored; temporary files of a killed run go."""
+    (tmp_path / ".captioner-0123.npy").write_bytes(b"")
+    record, states = RECORD.replace(mirrored=True), [(number, 1) for number in range(20)]
+
+    def rows_written(states: list[tuple[int, int]]) -> tuple[list[str], list[int]]:
+        with StoreWriter(tmp_path, record) as writer:
+            changed, batches = writer.forget_changed(states), writer.missing(4)
+            for rows in batches:
+                writer.write(rows, vectors(rows))
+        return changed, [row for rows in batches for row in rows]
+
+    assert rows_written(states) == ([], list(range(40)))
+    assert not list(tmp_path.glob(".captioner-*"))
+    assert rows_written(states) == ([], [])
+    states[3], states[17] = (3, 2), (5, 1)
+    assert rows_written(states) == (["3.jpg", "17.jpg"], [3, 17, 23, 37])
+    assert rows_written(states) == ([], [])
