@@ -17,7 +17,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from captioner.errors import UserError, refuse_missing
 from captioner.files import existing_path
-from captioner.vision.pixels import BUDGET, ORIGINAL_SIZE, check_size, decode, is_heavy
+from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +55,8 @@ _FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM
 
 # The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
+
+_CODESTREAM = b"\xff\x4f\xff\x51"  # How that of JPEG 2000 begins.
 
 Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
 
@@ -110,6 +112,8 @@ def load_image(
                 if image.format == "PNG":
                     image.verify()  # Decoding does not check sums: lost pixels would be black.
                     image = _identify(file, name, maximum_pixels)
+                if image.format == "JPEG2000":
+                    _check_depth(image, file, name)
                 return decode(image, size, sufficient_side)
     except UserError:
         raise
@@ -194,6 +198,24 @@ def _identify(
         from pillow_heif import register_heif_opener
     register_heif_opener()
     return _open(file, ("HEIF",), maximum_pixels)
+
+
+def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
+    """Note the bits of each channel of JPEG 2000; refuse colour of more than 8.
+
+    Pillow reads greys of any depth, but rounds a colour of 16 bits to (value + 128) >> 8 in 8 bits:
+    65,408 and more become black.
+    """
+    place = file.tell()
+    file.seek(0)
+    _, start, head = file.read(1 << 20).partition(_CODESTREAM)
+    file.seek(place)
+    count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
+    depths = [(each & 127) + 1 for each in head[38 : 38 + 3 * count : 3]]
+    if start and max(depths, default=0) > 8 and image.mode[0] != "I":
+        fault = "is JPEG 2000 of more than 8 bits a colour, whose brightest values would be read"
+        raise UserError(f"{name} {fault} black: save it as PNG, TIFF or JPEG")
+    image.info[DEPTHS] = depths
 
 
 def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> ImageFile.ImageFile:

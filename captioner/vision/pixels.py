@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
 import numpy as np
-from PIL import ExifTags, Image
+from PIL import ExifTags, Image, ImageOps
+from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPLEFORMAT
 
 from captioner.errors import UserError
 from captioner.outcomes import Budget
@@ -22,6 +24,11 @@ LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100
 """Limits on the longer side and on its ratio to the shorter, as decoded."""
 
 ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
+
+DEPTHS = "bits of each channel"  # In `Image.info`, of JPEG 2000.
+
+# By sample format and bits: types of TIFF greys that Pillow reads with the other sign.
+_TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
 
 _BAND = 1_000_000  # Pixels of a photo that are converted at a time.
 _LIGHT = 100_000_000  # Bytes, and a quarter of the pixels of all scans, decoded in this process.
@@ -87,6 +94,14 @@ def is_heavy(image: Image.Image, file: BinaryIO, held: int, size: tuple[int, int
     if file.tell() > _LIGHT:
         return True
     file.seek(0)
+    if image.format == "JPEG" and not image.info.get("progressive"):
+        # Of a first scan with all channels, the decoder reads no other: nor is the file read here.
+        head = file.read(place)
+        counts = [n for n in range(1, 5) if head[-6 - 2 * n :][:3] == bytes([0, 6 + 2 * n, n])]
+        if counts[:1] == [len(image.getbands())]:
+            file.seek(place)
+            return False
+        file.seek(0)
     scans = file.read().count(b"\xff\xda")  # Each is decoded, whatever it holds.
     file.seek(place)
     return scans * size[0] * size[1] > 4 * _LIGHT
@@ -97,6 +112,7 @@ def decode(
 ) -> Image.Image:
     """The photo as `load_image` gives it. size: in the file, before `check_size`."""
     image.load()
+    tags = dict(getattr(image, "tag_v2", {}))
     orientation = 1
     with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
@@ -108,9 +124,7 @@ def decode(
     if sufficient_side:
         longest = 16 * sufficient_side
         divisor = max(1, min(image.size) // sufficient_side, -(-max(image.size) // longest))
-    if image.mode[0] in "IF":
-        image = _scaled(image)
-    photo = _upright(image, orientation, divisor)
+    photo = _upright(_to_8_bits(image, tags), orientation, divisor)
     photo.info = {ORIGINAL_SIZE: size}  # Pillow copies it when it reduces.
     return photo
 
@@ -148,8 +162,31 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     return page
 
 
-def _scaled(image: Image.Image) -> Image.Image:
-    """Greys of more than 8 bits and floats, as 8 bits.
+def _to_8_bits(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
+    """The image, scaled if it has more bits, fewer or a sign. tags: of a TIFF file."""
+    depths = image.info.get(DEPTHS, ())
+    if len(depths) == len(image.getbands()) and min(depths) < 8:
+        return _spread(image, depths)
+    kind = tuple(tags.get(tag, (1,))[0] for tag in (SAMPLEFORMAT, BITSPERSAMPLE))
+    if image.mode[0] not in "IF" and kind not in _TIFF_TYPES:
+        return image
+    image = _scaled(image, _TIFF_TYPES.get(kind))
+    if tags.get(PHOTOMETRIC_INTERPRETATION) == 0:  # White is 0; Pillow inverts 8 bits only.
+        image = ImageOps.invert(image)
+    return image
+
+
+def _spread(image: Image.Image, depths: Sequence[int]) -> Image.Image:
+    """White as 255, and indices of a palette as they are: Pillow shifts fewer bits to the left."""
+    table: list[int] = []
+    for bits in depths:
+        step = 1 if image.mode == "P" else 255 / (2**bits - 1)
+        table += [round((value >> (8 - bits)) * step) for value in range(256)]
+    return image.point(table)
+
+
+def _scaled(image: Image.Image, dtype: str | None) -> Image.Image:
+    """Greys of more than 8 bits, signed ones and floats, as 8 bits. dtype: the values' own.
 
     White is the least of 1, 255, 4095 and 65535 that no value exceeds, if the brightest is a
     sixteenth of it; otherwise the brightest. Black is 0, or the darkest of negative values.
@@ -157,7 +194,7 @@ def _scaled(image: Image.Image) -> Image.Image:
     values: Any = np.asarray(image)  # (height, width)
     scaled = np.empty(values.shape, np.uint8)
     count = -(-values.size // _BAND)
-    bands = np.array_split(values, count)
+    bands = np.array_split(values.view(dtype or values.dtype), count)
     black = white = 0.0
     for band in bands:
         finite = band[np.isfinite(band)].astype(np.float32)

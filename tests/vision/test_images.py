@@ -2,6 +2,7 @@
 
 import io
 import os
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,13 @@ def palette() -> Image.Image:
     return image
 
 
+def retagged(image: Image.Image, tag: int, value: int) -> bytes:
+    """A TIFF file with another value of a tag."""
+    content = bytearray(encoded(image, "TIFF"))
+    content[content.index(struct.pack("<HHI", tag, 3, 1)) + 8] = value
+    return bytes(content)
+
+
 # 51 / 255 is a fifth: 0.2 * 100 + 0.8 * 255 = 224, and a fifth of blue on white (204, 204, 255).
 # Greys of 16 bits are scaled by 255 / 65535 = 1 / 257.
 MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
@@ -143,6 +151,12 @@ MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
     (row([0, 0.5, 2.5], "float32"), "TIFF", {}, [0, 51, 255]),  # Brighter than white.
     (row([NAN, -INFINITE, 0.2, 1, INFINITE], "float32"), "TIFF", {}, [0, 0, 51, 255, 255]),
     (row([0, 0], "float32"), "TIFF", {}, [0, 0]),
+    # White is 0 (tag 262); signed 8 bits and unsigned 32 bits (tag 339).
+    (retagged(row([0, 1606, 4095], "uint16"), 262, 0), None, {}, [255, 155, 0]),
+    (retagged(row([0, 0.2, 1], "float32"), 262, 0), None, {}, [255, 204, 0]),
+    (retagged(row([0, 51, 255]), 262, 0), None, {}, [255, 204, 0]),
+    (row([156, 0, 127]), "TIFF", {"tiffinfo": {339: 2}}, [0, 112, 255]),  # -100, 0, 127
+    (retagged(row([0, 2**30, -(2**31), -1], "int32"), 339, 1), None, {}, [0, 64, 128, 255]),
 ]
 
 
@@ -183,7 +197,6 @@ PNG = encoded(smooth_photo(200, 200), "PNG")
         ("https://x.org/a.jpg", "https://x.org/a.jpg is an address; photos are not fetched, only"),
         (io.StringIO("words"), "cannot read the image: a bytes-like object is required"),
         (None, "the image is of the type NoneType, not a path, bytes, "),
-        (b"II*\0", "the image is TIFF of bits or colours that are not read, or a raw file: save"),
         (b"", "the image is not an image that can be read (JPEG, PNG, "),
         # Pillow would start another program for an EPS file.
         (encoded(smooth_photo(), "EPS"), "the image is not an image that can be read"),

@@ -49,6 +49,23 @@ def test_bands_change_no_pixel(
     assert np.array_equal(loaded, expected.convert("RGB").reduce(3))
 
 
+def test_scans_are_counted_unless_the_first_has_all_channels() -> None:
+    whole = bomb("RGB", 2_000, 2_000, "JPEG")
+    place = whole.index(b"\xff\xda")
+    scan = b"\xff\xda\0\x08\1\1\0\0\x3f\0"  # Of the first channel.
+    disguise = (
+        b"\xff\xfe\0\x08" + whole[place + 2 : place + 8]
+    )  # A comment that ends as a scan begins.
+    for content, heavy in (
+        (whole + scan * 200, False),
+        (whole[:place] + scan * 200, True),
+        (whole[:place] + disguise + scan * 200, True),
+    ):
+        file = io.BytesIO(content)
+        image = Image.open(file)
+        assert pixels.is_heavy(image, file, 0, image.size) is heavy
+
+
 def test_many_scans_are_decoded_elsewhere_and_end_at_the_limit_of_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
