@@ -39,11 +39,18 @@ UNMARKED_WIDE = re.compile(rb"(?:[ -~]\0){2}|(?:\0[ -~]){2}")
 
 @contextlib.contextmanager
 def refuse_os_errors(problem: str) -> Iterator[None]:
-    """Raise `UserError` with the problem, "cannot write x", and the reason of an `OSError`."""
+    """Raise `UserError` with the problem, "cannot write x", and the reason of an `OSError`.
+
+    Also for a name with a NUL, which Python refuses with a `ValueError`.
+    """
     try:
         yield
     except OSError as error:
         raise UserError(f"{problem}: {error.strerror or error}") from None
+    except ValueError as error:
+        if "embedded null" not in str(error):
+            raise
+        raise UserError(f"{problem}: {error}") from None
 
 
 def temporary_path(folder: Path, suffix: str = "") -> Path:
@@ -277,4 +284,7 @@ def write_each(
 
 def real_path(path: str | os.PathLike[str]) -> str:
     """The path with links resolved."""
-    return os.path.normcase(os.path.realpath(path))
+    try:
+        return os.path.normcase(os.path.realpath(path))
+    except ValueError:  # A name that no file can have.
+        return os.fspath(path)

@@ -178,7 +178,7 @@ def test_texts_are_decoded_by_their_mark_or_refused(tmp_path: Path, encoding: st
         assert as_utf8(path.read_bytes(), "list") == "é.jpg\r\nb.jpg\n".encode()
 
 
-@pytest.mark.parametrize("name", ["a" * 300, "file/a", ".", "pipe", "/dev/zero", "large"])
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "file/a", ".", "pipe", "/dev/zero", "large"])
 def test_only_files_of_a_size_are_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")

@@ -254,7 +254,7 @@ def photo_files(
     for path in paths:
         typed = os.fspath(path)
         matches = [typed]
-        if not os.path.lexists(typed) and glob.has_magic(typed):
+        if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
             found = sorted(glob.glob(typed, recursive=True))
             matches = [match for match in found if is_leftover(typed) or not is_leftover(match)]
             if not matches:

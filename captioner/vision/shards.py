@@ -19,8 +19,14 @@ from typing import Any
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 from captioner.tables import pyarrow_library
-from captioner.vision import images
-from captioner.vision.images import ImageSource, Report, is_leftover, photo_files
+from captioner.vision.images import (
+    IS_ADDRESS,
+    PHOTO_SUFFIXES,
+    ImageSource,
+    Report,
+    is_leftover,
+    photo_files,
+)
 
 SHARD_SUFFIXES = (".tar", ".parquet")
 
@@ -116,6 +122,9 @@ def read_shards(pattern: str | os.PathLike[str], report: Report) -> Iterator[tup
     are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
     for path in map(os.fspath, photo_files(numbered(os.fspath(pattern)), report)):
+        if os.path.exists(path) and not os.path.isfile(path):
+            report(f"{path} is a pipe or a device, not a file")
+            continue
         read = _of_tar if path.lower().endswith(".tar") else _of_parquet
         yield from read(path, report)
 
@@ -130,7 +139,7 @@ def find_photos(paths: Sequence[str]) -> tuple[dict[str, ImageSource], list[Fail
         elif path == "-":  # Standard input; a file of that name is ./-.
             photos[path] = path
         elif "://" in path and not os.path.lexists(path):
-            failed.append(Failed(path, f"{path} {images.IS_ADDRESS}"))
+            failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
         else:
             problems: list[str] = []
             for file in map(os.fspath, photo_files(numbered(path), problems.append)):
@@ -178,9 +187,12 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
             tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
             if is_leftover(info.name):
                 continue
+            if info.issparse():
+                report(f"{path}/{info.name} is a sparse file, which is not read")
+                continue
             member = ShardMember(path, info.name, (info.offset_data, info.size))
             stem, suffix = os.path.splitext(info.name)
-            if info.isfile() and suffix.lower() in images.PHOTO_SUFFIXES:
+            if info.isfile() and suffix.lower() in PHOTO_SUFFIXES:
                 photos[info.name] = member  # The last of a name counts, as to tar.
             elif info.isfile() and suffix in (".txt", ".json"):
                 texts[stem][suffix] = member

@@ -121,6 +121,13 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert_whole(tmp_path)
 
 
+def test_marks_without_a_record_are_not_taken_for_this_store(tmp_path: Path) -> None:
+    fill(tmp_path, encode=lambda rows: torch.zeros(len(rows), *SHAPE))
+    (tmp_path / "record.json").unlink()
+    assert fill(tmp_path) == list(range(20))
+    assert_whole(tmp_path)
+
+
 def test_rows_of_changed_photos_are_written_again(tmp_path: Path) -> None:
     """Also those mirrored; temporary files of a killed run go."""
     (tmp_path / ".captioner-0123.npy").write_bytes(b"")
