@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from samples import CAPTION, Output, Patch, save_photo
@@ -27,10 +26,14 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
 COMMAND = ["calibrate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
 
 
-@pytest.fixture
-def extremes(folder: Path, capsys: Output) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The records of the least and the most sure photo, of which the first is then not sure."""
-    assert main([*COMMAND]) == 0
+def test_lines_and_records_say_which_captions_a_calibrated_model_is_not_sure_of(
+    folder: Path, capsys: Output
+) -> None:
+    assert main([*COMMAND, "--json", "report.json"]) == 0
+    printed = capsys.readouterr().out
+    assert "fifth 5" in printed
+    assert printed.splitlines()[-1] == "written into tiny-model"
+    assert json.loads(Path("report.json").read_text())["splits"]["val"]["photos"] == 40
     assert main([*CAPTION, "photos", "--quiet", "--json", "before.json"]) == 0
     records = json.loads(Path("before.json").read_text())
     low, *_, high = sorted(records, key=lambda record: record["confidence"])
@@ -38,35 +41,14 @@ def extremes(folder: Path, capsys: Output) -> tuple[dict[str, Any], dict[str, An
     assert main([*COMMAND, "--unsure-below", str(limit)]) == 0
     assert main(["info", "tiny-model"]) == 0
     assert f"unsure_below: {limit}" in capsys.readouterr().out
-    return low, high
-
-
-def test_a_model_is_calibrated(folder: Path, capsys: Output) -> None:
-    assert main([*COMMAND, "--json", "report.json"]) == 0
-    printed = capsys.readouterr().out
-    assert "fifth 5" in printed
-    assert printed.splitlines()[-1] == "written into tiny-model"
-    assert json.loads(Path("report.json").read_text())["splits"]["val"]["photos"] == 40
-
-
-def test_lines_and_records_say_which_captions_are_not_sure(
-    extremes: tuple[dict[str, Any], dict[str, Any]], capsys: Output
-) -> None:
-    low, high = extremes
-    both = [*CAPTION, low["image"], high["image"]]
-    assert main([*both, "--json", "out.json"]) == 0
+    alone = [*CAPTION, low["image"]]
+    assert main([*alone, high["image"], "--json", "out.json"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{low['image']}: {low['caption']}  (not sure)",
         f"{high['image']}: {high['caption']}",
     ]
     assert [each["sure"] for each in json.loads(Path("out.json").read_text())] == [False, True]
-
-
-def test_the_sentence_of_one_photo_stands_alone(
-    extremes: tuple[dict[str, Any], dict[str, Any]], capsys: Output
-) -> None:
-    low, _ = extremes
-    alone = [*CAPTION, low["image"]]
+    # The sentence of one photo stands alone.
     assert main(alone) == 0
     doubt = f"captioner: {low['image']}: not sure\n"
     assert capsys.readouterr() == (f"{low['caption']}\n", doubt)

@@ -107,13 +107,11 @@ def model(family: str, **fields: Any) -> TranslationModelConfig:
 
 
 MODELS = {
-    "without attention": model("sequence_to_sequence", cell="gru"),
-    "without attention, lstm": model("sequence_to_sequence", cell="lstm"),
+    "without attention": model("sequence_to_sequence", cell="lstm"),
     "bahdanau": model("bahdanau"),
     "dot": model("luong", score="dot"),
-    "general": model("luong", score="general"),
-    "concat": model("luong", score="concat"),
     "general, not fed": model("luong", score="general", input_feeding=False),
+    "concat": model("luong", score="concat"),
     "local, monotonic": model("luong", attention="local-m"),
     "local, predictive": model("luong", attention="local-p"),
     "gnmt": model("gnmt"),
