@@ -127,7 +127,7 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
         "confidence": [
             *("-m", "captioner", "calibrate", str(split / "model")),
             *("--format", "table", "--annotations", str(people)),
-            *("--split", "flickr", "everyday", "--unsure-below", "0.61"),
+            *("--split", "flickr", "everyday", "--unsure-below", "0.60"),
             *("--json", str(out / "confidence" / "calibration.json"), "--overwrite"),
         ],
     }
