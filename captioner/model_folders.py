@@ -31,7 +31,16 @@ from captioner.schema import flat
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
-FILES = (WEIGHTS, CONFIG, "vocabulary.json", "source.json", "target.json", CARD, *GRAPHS)
+FILES = (
+    WEIGHTS,
+    CONFIG,
+    "vocabulary.json",
+    "source.json",
+    "target.json",
+    CARD,
+    *GRAPHS,
+    "ngrams.bin",
+)
 """No other file is downloaded or uploaded."""
 
 MODEL = "model"  # In a run's folder: the folder of the best model.
@@ -80,6 +89,9 @@ def complete_folder(folder: str | Path) -> Path:
 
 
 def _replace_by(saved: Path) -> None:
+    for name in GRAPHS:
+        if not (saved / name).exists():  # They are of the model before.
+            (saved.parent / name).unlink(missing_ok=True)
     for file in saved.iterdir():
         with atomic_path(saved.parent / file.name) as temporary:
             shutil.copyfile(file, temporary)
@@ -144,11 +156,15 @@ def read_model_config(folder: Path, kind: str) -> Any:
 def has_graphs(folder: Path) -> bool:
     """Whether a model folder holds graphs, and they are of its weights."""
     folder = complete_folder(folder)
-    step = folder / GRAPHS[-1]
-    if not step.is_file():
+    names = GRAPHS[1:] if kind_of(folder) == "translator" else GRAPHS
+    graphs = [folder / name for name in names]
+    if not all(map(os.path.isfile, graphs)):
         return False
     weights = folder / WEIGHTS
-    return not weights.is_file() or (weights_digest(weights) or "-").encode() in step.read_bytes()
+    if not os.path.isfile(weights):
+        return True  # They hold their own, if any.
+    digest = weights_digest(weights)
+    return digest is not None and all(digest.encode() in path.read_bytes() for path in graphs)
 
 
 def weights_digest(path: Path) -> str | None:

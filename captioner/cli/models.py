@@ -40,7 +40,7 @@ Writes a captioner as ONNX graphs, which run without torch.
   captioner export default onnx/                              float32, 63 MB
   captioner export default page/ --precision int8 --page      a web page, 30 MB
 
-In Python: captioner.onnx.load("onnx/").caption("photo.jpg"). The page needs a
+In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
 web server for its files alone: photos stay in the browser.
 """
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, NoReturn, TypeVar
 
 from captioner.cli.program import on_a_line, report
@@ -155,14 +156,19 @@ def add_machine(
 def machine(arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `load` that the options of `add_machine` give.
 
-    A GPU, which only torch has, is set to its fast kernels.
+    Sampling and other alignments take torch, if it is there. A GPU, which only torch has, is set to
+    its fast kernels.
     """
-    device = arguments.device
-    if arguments.engine != "graphs" and may_have_gpu(device):
+    device, engine = arguments.device, arguments.engine
+    needs_torch = any(getattr(arguments, name, None) for name in ("sample", "head"))
+    needs_torch = needs_torch or getattr(arguments, "layer", None) is not None
+    if engine == "auto" and needs_torch and find_spec("torch") is not None:
+        engine = "torch"
+    if engine != "graphs" and may_have_gpu(device):
         from captioner.devices import fast_device
 
         device = fast_device(device)
-    return {"device": device, "precision": arguments.precision, "engine": arguments.engine}
+    return {"device": device, "precision": arguments.precision, "engine": engine}
 
 
 def add_search(

@@ -160,11 +160,13 @@ def advance(
     is_end = live & (tokens == rules.end)
     live = live & ~is_end
     if strategy.drops_finished:
-        places = torch.arange(live.shape[1], device=live.device)
-        order = (places + len(places) * ~live).argsort(dim=1)  # (B, K'), live rows first
-        parents, tokens, live, is_end = (
-            rows.gather(1, order) for rows in (parents, tokens, live, is_end)
-        )
+        width = live.shape[1]  # K'; `len` would make it a constant of an exported graph.
+        places = torch.arange(width, device=live.device)
+        order = torch.where(live, places, places + width).argsort(dim=1)  # (B, K')
+        parents = parents.gather(1, order)  # Live rows first, so that `narrow` is a slice.
+        tokens = tokens.gather(1, order)
+        live = live.gather(1, order)
+        is_end = is_end.gather(1, order)
     chosen = parents * log_probabilities.shape[-1] + tokens  # into K * V
     terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
     totals = beam.totals.gather(1, parents) + terms

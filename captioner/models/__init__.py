@@ -124,15 +124,20 @@ def _takes_graphs(folder: Path, device: object, precision: str, engine: Engine) 
     """Whether the networks of a model are computed by graphs."""
     if engine not in get_args(Engine):
         raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(Engine))}")
+    is_plain = str(device) in ("auto", "cpu") and precision == "float32"
+    if engine == "graphs" and not is_plain:
+        raise UserError(f"graphs run on a CPU in float32, not on {device} in {precision}")
     if engine != "auto":
         return engine == "graphs"
     if find_spec("torch") is None:
-        if str(device) not in ("auto", "cpu") or precision != "float32":
+        if not is_plain:
             raise UserError(f"device {device} in {precision} needs torch: {INSTALL}")
         if not has_graphs(folder):
-            raise UserError(f"the model {folder} has no graphs and needs torch: {INSTALL}")
+            raise UserError(
+                f"the model {folder} has no graphs of its weights and needs torch: {INSTALL}"
+            )
         return True
-    if precision != "float32" or not has_graphs(folder):
+    if not is_plain or not has_graphs(folder):
         return False
     if str(device) == "auto" and may_have_gpu("auto"):
         from captioner.devices import choose_device

@@ -67,6 +67,12 @@ class OnnxCaptioner(PhotoCaptioner):
         elif (ngrams := weights.get("ngrams")) is not None:
             powers = len(vocabulary) ** np.arange(ORDER - 1, -1, -1)  # (ORDER,)
             self.ngrams = np.sort(ngrams.astype(np.int64) @ powers)  # (N, ORDER) -> (N,)
+        shapes = {item.name: item.shape for graph in graphs for item in graph.get_inputs()}
+        sizes = shapes["pixels"][-1], shapes["forbidden"][0]
+        if sizes != (self.preprocessing.size, len(vocabulary)):
+            raise UserError(f"{folder}: the graphs are of another {CONFIG} or vocabulary.json")
+        if "ngrams" in shapes and self.ngrams is None:
+            raise UserError(f"{folder / NGRAMS} does not exist; export the captioner again")
 
     def __repr__(self) -> str:
         rows, columns = self.map_shape
@@ -74,8 +80,10 @@ class OnnxCaptioner(PhotoCaptioner):
         return f"OnnxCaptioner({words}, maps of {rows}x{columns})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Only the folder is pickled: every process loads the graphs itself."""
-        return OnnxCaptioner, (self.folder.resolve(),)
+        """The folder is pickled, not the graphs: every process loads them itself."""
+        names = ("search", "confidence", "load_translation")
+        state = {name: getattr(self, name) for name in names}
+        return OnnxCaptioner, (self.folder.resolve(),), state
 
     @property
     def map_shape(self) -> tuple[int, int]:

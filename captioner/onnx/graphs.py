@@ -12,7 +12,7 @@ import onnxruntime
 
 from captioner.decoding.options import AnySearch
 from captioner.decoding.search import Advanced, Array, Choices
-from captioner.errors import UserError
+from captioner.errors import INSTALL, UserError
 from captioner.model_folders import GRAPHS, WEIGHTS
 from captioner.onnx.stored_weights import StoredWeights
 from captioner.text.vocabulary import Vocabulary
@@ -23,13 +23,14 @@ NEXT = "next_"  # Begins the names of a step's outputs that are inputs of the ne
 MEMORY = "memory"  # Begins the names of arrays (B, ...) that the rows of a source share.
 
 
-def open_graph(path: Path, threads: int = 0) -> Any:
-    """A graph, ready to run on the CPU. threads: all cores by default."""
+def open_graph(path: Path) -> Any:
+    """A graph, ready to run on the CPU, on as many threads as `OMP_NUM_THREADS` allows torch."""
     if not os.path.isfile(path):
         raise UserError(f"{path} does not exist")
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # Errors, not the remarks about its own optimisations.
-    options.intra_op_num_threads = threads
+    options.log_severity_level = 4  # What goes wrong is raised, too.
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    options.intra_op_num_threads = int(threads) if threads.isdecimal() else 0
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises many types of errors for damaged files.
@@ -41,12 +42,13 @@ def open_graphs(folder: Path, names: list[str]) -> tuple[list[Any], StoredWeight
 
     Refuses graphs of other weights.
     """
+    has_weights = os.path.isfile(folder / WEIGHTS)
+    weights = StoredWeights(folder / WEIGHTS) if has_weights else None
     graphs = [open_graph(folder / name) for name in names]
     digests = {metadata(graph).get(WEIGHTS_DIGEST) for graph in graphs}
     if digests == {None}:
         return graphs, None
-    weights = StoredWeights(folder / WEIGHTS)
-    if digests != {weights.digest}:
+    if weights is None or digests != {weights.digest}:
         raise UserError(f"the graphs in {folder} are of other weights; train or export it again")
     return graphs, weights
 
@@ -129,7 +131,7 @@ def rule_inputs(
     ngrams: (N,), keys. Raises `UserError` for options of sampling.
     """
     if search.sample:
-        raise UserError("sampling needs torch; load the model with engine 'torch'")
+        raise UserError(f"sampling needs torch ({INSTALL}) and engine 'torch'")
     numbers = np.arange(vocabulary_size)
     context = np.arange(search.block_ngrams - 1)
     if not search.block_ngrams:

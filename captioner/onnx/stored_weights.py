@@ -81,14 +81,15 @@ class StoredWeights:
         return digest.hexdigest()
 
     def reference(self, name: str, called: str) -> Any:
-        """An ONNX tensor whose values are those of a float16 tensor of the file.
+        """An ONNX tensor whose values are those of a tensor of the file, float16 or float32.
 
         called: its name in the graph.
         """
         from onnx import TensorProto
 
         place = self._places[name]
-        tensor = TensorProto(name=called, data_type=TensorProto.FLOAT16)
+        kind = TensorProto.FLOAT16 if place.dtype == "F16" else TensorProto.FLOAT
+        tensor = TensorProto(name=called, data_type=kind)
         tensor.dims.extend(place.shape)
         tensor.data_location = TensorProto.EXTERNAL
         facts = {"location": self.path.name, "offset": place.offset, "length": place.length}
@@ -140,7 +141,7 @@ def refer_to(weights: StoredWeights, graph: Any) -> None:
     names = {}  # The name of a weight, and whether to transpose.
     for name in weights.names():
         stored = weights.get(name)
-        if stored is not None and stored.dtype == np.float16:
+        if stored is not None and stored.dtype in (np.float16, np.float32):
             values = stored.astype(np.float32)
             if values.ndim == 2:
                 names[key(values.T)] = name, True

@@ -9,7 +9,7 @@ import numpy as np
 
 from captioner.decoding.options import TranslationSearch
 from captioner.decoding.search import Hypothesis, search_hypotheses
-from captioner.errors import UserError
+from captioner.errors import INSTALL, UserError
 from captioner.model_folders import CONFIG, complete_folder, read_card, read_model_config
 from captioner.onnx.graphs import START, STEP, GraphStepper, open_graphs, rule_inputs
 from captioner.schema import Config, Count, from_mapping
@@ -51,13 +51,13 @@ class OnnxTranslator(SentenceTranslator):
         return f"OnnxTranslator({sizes})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Only the folder is pickled: every process loads the graphs itself."""
-        return OnnxTranslator, (self.folder.resolve(),)
+        """The folder is pickled, not the graphs: every process loads them itself."""
+        return OnnxTranslator, (self.folder.resolve(),), {"search": self.search}
 
     def choose_alignment(self, layer: int | None, head: int | Literal["mean"] | None) -> None:
         """Raises `UserError` for another layer or head than the model's: a graph has one."""
         if layer is not None or head is not None:
-            raise UserError("an alignment layer or head needs torch; load with engine 'torch'")
+            raise UserError(f"another layer or head needs torch ({INSTALL}) and engine 'torch'")
 
     def find_hypotheses(
         self,

@@ -66,7 +66,7 @@ def graphs() -> dict[str, Any]:
 
 @given(
     sources=st.lists(st.integers(0, 30), min_size=1, max_size=4),
-    width=st.integers(1, 5),
+    width=st.integers(1, 12),
     minimum=st.integers(0, 3),
     more=st.integers(1, 4),
     block=st.integers(0, 3),
