@@ -28,13 +28,15 @@ LARGEST_CONFIG = 2**27
 
 _ENCODINGS = {
     codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # Before UTF-16, whose mark begins alike.
+    codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """By byte order mark."""
 
-UNMARKED_WIDE = re.compile(rb"(?:[ -~]\0){2}|(?:\0[ -~]){2}")
-"""How text in UTF-16 begins, and no photo."""
+UNMARKED_WIDE = re.compile(rb"(?:[ -~]\0+){2}|(?:\0+[ -~]){2}")
+"""How text in UTF-16 and UTF-32 begins, and no photo."""
 
 
 @contextlib.contextmanager
@@ -213,7 +215,7 @@ def decode_text(content: bytes, name: str) -> str:
 
 
 def as_utf8(content: bytes, name: str) -> bytes:
-    """Content without its byte order mark, and in UTF-8 if that is of UTF-16."""
+    """Content without its byte order mark, and in UTF-8 if that is of UTF-16 or UTF-32."""
     is_marked = content.startswith(tuple(_ENCODINGS))
     return decode_text(content, name).encode() if is_marked else content
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+NUMBERS = {"stdin": 0, "stdout": 1, "stderr": 2}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -31,9 +32,12 @@ class Commands:
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
         self.process, self.folder = process, folder
 
-    def run(self, arguments: Sequence[str], limit: float = 60, **job: Any) -> Ended:
-        """Run one. limit: seconds, then SIGKILL."""
-        job |= {"arguments": list(arguments), "limit": limit}
+    def run(
+        self, arguments: Sequence[str], streams: Any = None, limit: float = 60, **job: Any
+    ) -> Ended:
+        """Run one. streams: files by name, None for a closed one. limit: seconds, then SIGKILL."""
+        files = {"stdin": "/dev/null", "stdout": "output", "stderr": "errors", **(streams or {})}
+        job |= {"arguments": list(arguments), "streams": files, "limit": limit}
         assert self.process.stdin
         assert self.process.stdout
         for name in ("output", "errors"):
@@ -78,9 +82,15 @@ def forked_commands(folder: Path) -> Iterator[Commands]:
 def _run_here(job: dict[str, Any]) -> None:
     """Run a command in this process, and end it."""
     os.chdir(job["folder"])
-    for number, path in enumerate(("/dev/null", "output", "errors")):
-        flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY
-        os.dup2(os.open(path, flags, 0o600), number)
+    for name, number in NUMBERS.items():
+        os.close(number)
+        path = job["streams"][name]
+        setattr(sys, name, None)
+        if path is not None:
+            is_input = name == "stdin"
+            flags = os.O_RDONLY if is_input else os.O_WRONLY | os.O_CREAT
+            os.dup2(os.open(path, flags, 0o600), number)
+            setattr(sys, name, os.fdopen(number, "r" if is_input else "w", closefd=False))
     from captioner.cli.main import main
 
     code = 70
@@ -93,8 +103,9 @@ def _run_here(job: dict[str, Any]) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
         os._exit(code)
 
 

@@ -1,4 +1,4 @@
-"""Broken photos, odd names and kills: a sentence, in time, and nothing left."""
+"""Broken photos, names, sidecars, models and streams: a sentence, in time, and nothing left."""
 
 import json
 import os
@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from forked_commands import Commands, forked_commands
+from forked_commands import Commands, Ended, forked_commands
 from PIL import Image
-from samples import make_captioner, save_photo
+from samples import make_captioner, make_translator, save_photo
 
 from captioner.caption.folder import save_model
+from captioner.translate.translator import save_translator
 
 pytestmark = [
     pytest.mark.slow,
@@ -19,16 +20,29 @@ pytestmark = [
 ]
 
 CAPTION = ["caption", "photos", "--model", "captioner", "--device", "cpu"]
+TRANSLATE = ["translate", "text", "--model", "translator", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     folder = tmp_path_factory.mktemp("campaign")
     save_model(make_captioner(), folder / "captioner")
+    save_translator(make_translator(["A man sees a dog."]), folder / "translator")
+    (folder / "text").write_text("A man\n\x1b[2J sees\n")
     for number in range(3):
         save_photo(folder / "photos" / f"{number}.png", number)
     with forked_commands(folder) as commands:
         yield commands
+
+
+def held(commands: Commands, arguments: list[str], **job: object) -> Ended:
+    """Run a command, which must end by itself and leave no temporary file."""
+    ended = commands.run(arguments, **job)
+    assert ended.code in (0, 2), (arguments, job, ended)
+    assert "Traceback" not in ended.errors
+    assert (ended.code == 0) or ended.errors or (job.get("streams") or {}).get("stderr", 1) != 1
+    assert not [path for path in commands.folder.rglob(".captioner-*") if path.exists()]
+    return ended
 
 
 Change = Callable[[bytes, random.Random], bytes]
@@ -79,16 +93,120 @@ def test_photos_of_all_kinds_and_names(commands: Commands) -> None:
     (folder / "zero.png").symlink_to("/dev/zero")
     (folder / "folder.png").mkdir()
     more = ["--xmp", "--text", "--csv", "o.csv", "--json", "o.json", "--html", "o.html"]
-    ended = commands.run(["caption", "many", *CAPTION[2:], *more])
+    ended = held(commands, ["caption", "many", *CAPTION[2:], *more])
     assert ended.code == 2
-    assert "Traceback" not in ended.errors
-    assert not [path for path in commands.folder.rglob(".captioner-*") if path.exists()]
     assert "\x1b" not in ended.output + ended.errors
     records = json.loads((commands.folder / "o.json").read_text())
     errors = {Path(each["image"]).name: each.get("error") for each in records}
     names = [name.decode(errors="surrogateescape") for name in NAMES[:-2]]
     assert {name: errors[name] for name in names if errors[name]} == {}
     assert len(errors) >= 45 + len(NAMES)
+
+
+STREAMS = [
+    {"stdin": None},
+    {"stdout": None},
+    {"stderr": None},
+    {"stdout": "/dev/full"},
+    {"stderr": "/dev/full"},
+    {"stdin": None, "stdout": None, "stderr": None},
+]
+
+
+@pytest.mark.parametrize("streams", STREAMS, ids=str)
+def test_streams(streams: dict[str, str | None], commands: Commands) -> None:
+    (commands.folder / "photos" / "bad.png").write_bytes(b"bad")
+    options = ["--csv", "streams.csv", "--overwrite"]
+    assert held(commands, [*CAPTION, *options], streams=streams).code == 2
+    assert len((commands.folder / "streams.csv").read_text().splitlines()) == 5
+    (commands.folder / "photos" / "bad.png").unlink()
+    code = held(commands, TRANSLATE, streams=streams).code
+    assert code == (2 if "stdout" in streams else 0)
+
+
+def test_sidecars(commands: Commands) -> None:
+    """Those of others are changed in what is captioner's, or stay as they are."""
+    draw, folder = random.Random(0), commands.folder / "described"
+    photo = save_photo(folder / "a.png")
+    command = ["caption", "described", *CAPTION[2:], "--xmp"]
+    assert held(commands, command).code == 0
+    whole = (folder / "a.xmp").read_bytes()
+    for number in range(40):
+        (folder / f"{number}.png").write_bytes(photo.read_bytes())
+        change: Change = (flipped, cut)[number % 2]
+        (folder / f"{number}.xmp").write_bytes(change(whole, draw))
+    held(commands, [*command, "--overwrite"])
+    assert len(list(folder.iterdir())) == 82
+
+
+def linked(target: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        path.unlink()
+        path.symlink_to(target)
+
+    return change
+
+
+def as_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def fields(values: dict[str, object], section: str = "") -> Callable[[Path], None]:
+    """Changes fields of a config; the words of a vocabulary."""
+
+    def change(path: Path) -> None:
+        content = json.loads(path.read_text())
+        (content[section] if section else content).update(values)
+        path.write_text(json.dumps(content))
+
+    return change
+
+
+FILES = ("model.safetensors", "config.json", "vocabulary.json", "README.md")
+SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
+CHANGES = [
+    *((name, change) for name in FILES for change in (linked("/dev/zero"), as_fifo, as_folder)),
+    *((name, linked(name)) for name in FILES),
+    *((name, lambda path: os.truncate(path, 2**40)) for name in FILES),
+    ("vocabulary.json", fields({"words": [*SPECIAL, *(f"{n}\x1b[2J" for n in range(10))]})),
+    ("vocabulary.json", fields({"words": [*SPECIAL, "a\nb"]})),
+    ("config.json", fields({"hidden_size": 65_536, "embedding_size": 65_536}, "decoder")),
+    ("config.json", fields({"hidden_size": 13}, "decoder")),
+    ("config.json", fields({"size": 4_096}, "preprocessing")),
+    ("config.json", fields({"size": 4_096, "resize": "squash"}, "preprocessing")),
+    ("config.json", fields({"maximum_length": 10**30}, "search")),
+]
+
+
+def test_model_folders(commands: Commands) -> None:
+    draw = random.Random(0)
+    model = commands.folder / "captioner"
+    whole = {name: (model / name).read_bytes() for name in FILES}
+
+    def restored(name: str) -> Path:
+        path = model / name
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        path.unlink(missing_ok=True)
+        path.write_bytes(whole[name])
+        return path
+
+    for name, change in CHANGES:
+        change(restored(name))
+        held(commands, ["caption", "photos/0.png", *CAPTION[2:]], limit=30)
+        restored(name)
+    for name in FILES:
+        for number in range(8):
+            mutate: Change = (flipped, cut)[number % 2]
+            restored(name).write_bytes(mutate(whole[name], draw))
+            held(commands, ["caption", "photos/0.png", *CAPTION[2:]], limit=30)
+        restored(name)
 
 
 def test_25_kills_of_captioning_change_no_byte(commands: Commands) -> None:
