@@ -89,11 +89,13 @@ class _Decoder:
     """A process that starts for its first photo, and again when it has ended."""
 
     _process: Any = None  # Of the type `Popen`.
+    _is_late = False  # Whether it was killed for its time, which the pipe tells at any later use.
 
     def ask(
         self, source: BinaryIO | str, options: dict[str, Any], seconds: float
     ) -> tuple[Any, bytes]:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
+        self._is_late = False
         request: dict[str, Any] = {"options": options, "seconds": seconds}
         if isinstance(source, str):
             request["path"] = source
@@ -113,8 +115,10 @@ class _Decoder:
             with BUDGET.hold(answer["held"]):
                 _send(self._process.stdin, {})
                 return self._answer(seconds)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if self._is_late and isinstance(error, (OSError, ValueError)):
+                raise TimeoutError from None
             raise
 
     def _start(self) -> None:
@@ -129,16 +133,16 @@ class _Decoder:
 
     def _answer(self, seconds: float) -> tuple[Any, bytes]:
         """An answer and its pixels; the process is killed if it takes longer to come."""
-        start = time.monotonic()
-        timer = threading.Timer(seconds, self._process.kill)
+
+        def expire(process: Any = self._process) -> None:
+            self._is_late = True
+            process.kill()
+
+        timer = threading.Timer(seconds, expire)
         timer.daemon = True
         timer.start()
         try:
             answer = json.loads(self._process.stdout.readline())
-        except ValueError:
-            if time.monotonic() - start >= seconds:
-                raise TimeoutError from None
-            raise
         finally:
             timer.cancel()
         width, height = answer.get("size", (0, 0))
