@@ -112,11 +112,14 @@ def _run_here(job: dict[str, Any]) -> None:
 def _serve() -> None:
     import captioner.cli.main
     import captioner.cli.outputs
+    import captioner.cli.train
     import captioner.models
     import captioner.runs.read_recipe
     import captioner.runs.run
-    import captioner.translate.translator  # noqa: F401
+    import captioner.translate.translator
 
+    # Exporting starts threads of its own, and takes ten seconds; tests/onnx does.
+    captioner.cli.train.write_graphs = lambda folder: None
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         job, begun = json.loads(line), time.monotonic()

@@ -92,8 +92,8 @@ def write_graphs(folder: Path) -> None:
 
     try:
         add_graphs(folder)
-    except UserError as error:
-        report(f"{folder} needs torch: {error}")
+    except Exception as error:  # The model is whole without them, whatever the exporter raises.
+        report(f"{folder} needs torch: {str(error).splitlines()[0] if str(error) else error!r}")
 
 
 def run_features(arguments: argparse.Namespace) -> None:

@@ -78,6 +78,6 @@ def test_a_narrow_beam_equals_the_search_written_plainly(
             assert hypothesis.tokens == tokens
             assert hypothesis.log_probability == pytest.approx(total, abs=1e-3)
             score = total / ((6 + len(tokens)) / 6) ** alpha
-            assert hypothesis.score == pytest.approx(score, abs=1e-3)
+            assert hypothesis.score == pytest.approx(score, rel=1e-6, abs=1e-3)
             if len(tokens) >= minimum:  # Else the end is not as likely as the model says.
                 assert_replayed(decoder, source, hypothesis)

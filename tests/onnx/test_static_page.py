@@ -166,7 +166,7 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         page.goto(f"http://localhost:{port}/")
         ready(page)
         words = (site / "vocabulary.json").read_text()
-        (site / "vocabulary.json").write_text(words.replace('"cat"', '"tiger"'))
+        (site / "vocabulary.json").write_text(words.replace('"cat"', '"ocelot"'))
         write_page(site)
         page.reload()
         name = (site / "service_worker.js").read_text().split('"')[1]
@@ -186,7 +186,7 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         page.wait_for_load_state()
         page.set_input_files("#files", [file("a.jpg", DEMO.read_bytes())] * 3)  # Still loading.
         expect(page.locator("[data-state=done]")).to_have_count(3, timeout=120_000)
-        assert page.locator(".words").all_inner_texts() == ["a close up of a tiger"] * 3
+        assert page.locator(".words").all_inner_texts() == ["a close up of a ocelot"] * 3
         page.context.close()
 
 
