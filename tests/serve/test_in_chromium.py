@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from chromium_samples import (
     DESK,
     TELEPHONE,
@@ -51,7 +52,7 @@ def test_a_photo_gets_its_caption_a_word_its_map_and_downloads(
         preview = picture(card.locator("img").get_attribute("src") or "")
         region = tuple(edge * drawn.width / preview.width for edge in expected.region or ())
         large = preview.resize(drawn.size, Image.Resampling.BICUBIC)
-        maps = expected.attention[number]
+        maps = torch.from_numpy(expected.attention[number])
         right, late, low = (
             far(drawn, overlay(large, each.numpy(), region))  # type: ignore[arg-type]
             for each in (maps, maps.roll(1, 1), maps.roll(1, 0))
