@@ -93,7 +93,8 @@ def write_graphs(folder: Path) -> None:
     try:
         add_graphs(folder)
     except Exception as error:  # The model is whole without them, whatever the exporter raises.
-        report(f"{folder} needs torch: {str(error).splitlines()[0] if str(error) else error!r}")
+        reason = (str(error) or repr(error)).splitlines()[0]
+        report(f"{folder} needs torch: {reason}")
 
 
 def run_features(arguments: argparse.Namespace) -> None:

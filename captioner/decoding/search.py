@@ -1,4 +1,4 @@
-"""The decoder loop, whoever computes its steps, and the ranking of what has ended.
+"""The decoder loop over any stepper, and the ranking of finished hypotheses.
 
 Imports no torch: steps are torch code on any device (`captioner.decoding.loop`) or an ONNX graph
 exported from it (`captioner.onnx`), which hold all rules.

@@ -7,9 +7,9 @@
 
 All are of opset 18, with a dynamic batch and beam. Arrays of the state that rows share are named
 memory.0, ..., those of each row rows.0, ...; the step holds the whole search. All arithmetic is
-float32. Beside a saved model a graph has some KB: its weights are those of `model.safetensors`. In
-a folder of its own it holds them in float32, float16, or int8 with a float16 scale for each row of
-a matrix and each kernel of a convolution, restored to float32 at loading.
+float32. Beside a saved model a graph has some KB: its weights are those of `model.safetensors`. An
+exported graph holds its weights: in float32, in float16, or in int8 with a float16 scale for each
+matrix row and each convolution kernel. They are restored to float32 at loading.
 """
 
 from __future__ import annotations
