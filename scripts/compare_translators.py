@@ -18,8 +18,9 @@ from typing import Any
 from captioner.cli.program import run_program, script_parser
 from captioner.devices import choose_device
 from captioner.evaluation.translations import TranslationScores, score_translator
+from captioner.files import atomic_path
 from captioner.models import load_translator
-from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
+from captioner.render.save import check_suffix
 from captioner.translate.translator import Translator
 
 BEAM, BATCH_SIZE = 5, 100
@@ -65,7 +66,8 @@ def draw_lengths(path: Path, reports: list[tuple[str, TranslationScores]]) -> No
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False)
-    save_figure(path, figure)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=150)
 
 
 def _label(bucket: dict[str, Any], between: str) -> str:
@@ -92,7 +94,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw BLEU against length")
     arguments = parser.parse_args()
     if arguments.picture:
-        check_suffix(arguments.picture, PLOT_SUFFIXES)
+        check_suffix(arguments.picture, (".png", ".pdf", ".svg"))
     names = [path.parent.name if path.name == "model" else path.name for path in arguments.models]
     # All of them, before the first is put to work.
     translators = [load_translator(path, choose_device(), "float32") for path in arguments.models]

@@ -72,7 +72,7 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_option(translator, "--language", "TAG", about, type=str.lower, choices=tags)
     shared.add_search(parser, TranslationSearch)
     add = shared.add_group(parser, "alignment")
-    add("--alignment", "FILE", "a .png, .pdf, .svg, .json or .html to write")
+    add("--alignment", "FILE", "a .png, .jpg, .webp, .pdf, .json or .html to write")
     add("--layer", "N", "a Transformer's decoder layer, from 0; -1 is last")
     add("--head", "HEAD", "a Transformer's head, from 0, or mean")
     add("--pieces", "", "show subwords instead of words")
@@ -115,10 +115,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     file, path, is_one, is_json = _open(arguments.file), None, False, False
     if arguments.alignment is not None:
-        from captioner.render.save import PLOT_SUFFIXES, check_suffix
+        from captioner.render.save import PICTURE_SUFFIXES, check_suffix
 
         path = Path(arguments.alignment)
-        check_suffix(path, (*_AT_ONCE, *PLOT_SUFFIXES))
+        check_suffix(path, (*_AT_ONCE, *PICTURE_SUFFIXES))
         is_json = path.suffix.lower() == ".json"
         is_one = path.suffix.lower() in _AT_ONCE
         paths = [path] if is_one else [path, path.with_stem(f"{path.stem}-2")]

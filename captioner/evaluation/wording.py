@@ -1,7 +1,7 @@
 """What captions say and how: true words, things that are not there, variety, fluency.
 
 Content words are compared by stem, so that "dogs" matches "dog": Porter's English stemmer in
-Snowball (https://snowballstem.org), through nltk.
+Snowball (https://snowballstem.org), through snowballstemmer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+import snowballstemmer
 
 from captioner.data.instances import Synonyms, read_synonyms
 from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
@@ -54,9 +55,7 @@ def content_stems(words: Iterable[str]) -> list[str]:
 
 @cache
 def _stem(word: str) -> str:
-    from nltk.stem.snowball import EnglishStemmer  # Imported here: it takes half a second.
-
-    return str(EnglishStemmer().stem(word))
+    return str(snowballstemmer.stemmer("english").stemWord(word))
 
 
 def true_words(words: Tokens, references: Iterable[Tokens]) -> list[bool | None]:

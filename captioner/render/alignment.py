@@ -1,71 +1,24 @@
-"""Heat maps; alignments as such: source words across the top, target words down the side."""
+"""Alignments as heat maps: source words across the top, target words down the side."""
 
 from __future__ import annotations
 
+import math
 import os
-import re
-import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from PIL import Image, ImageDraw
 
 from captioner.errors import UserError
 from captioner.render.page import escaped, web_page
-from captioner.render.save import PLOT_SUFFIXES, check_suffix, save_figure
-from captioner.render.typography import printable
+from captioner.render.save import PICTURE_SUFFIXES, check_suffix, save_picture
+from captioner.render.typography import BACKGROUND, INK, Font, font_for, missing_letters, printable
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_CELL_INCHES, _LONGEST_INCHES = 0.32, 60.0
-
-_FONTS = (
-    *("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans", "Droid Sans Fallback"),
-    *("WenQuanYi Zen Hei", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Nirmala UI", "Tahoma"),
-    *("PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Arial Unicode MS", "STIXGeneral"),
-)
-"""matplotlib's own, then common ones for the letters that it lacks: Chinese, Japanese, Korean."""
-
-_ABOVE, _BELOW, _ZERO, _INK, _LINE = "#1f5fd0", "#c2410c", "#ffffff", "#181a1f", "#d9d9d4"
-_DARK = 0.55  # Fraction of the full colour above which numbers in a cell are white.
-
-
-def draw_heat_map(
-    axis: Axes,
-    values: npt.ArrayLike,
-    columns: Sequence[str] = (),
-    rows: Sequence[str] = (),
-    full: float = 1.0,
-    numbers: str = "",
-    tilt: float = 60.0,
-) -> None:
-    """Draw values (rows, columns): white is 0, blue positive, orange negative.
-
-    columns, rows: labels; empty for none. tilt: rotation of those of columns, in degrees.
-    full: positive value at which the colour saturates.
-    numbers: format, such as `.2f`, of the value written into each cell; "" for none.
-    """
-    from matplotlib.colors import LinearSegmentedColormap  # Imported here: half a second.
-
-    cells = np.asarray(values, dtype=float)
-    colours = LinearSegmentedColormap.from_list("values", [_BELOW, _ZERO, _ABOVE])
-    axis.imshow(cells, cmap=colours, vmin=-full, vmax=full, aspect="auto", interpolation="nearest")
-    style: dict[str, Any] = {"parse_math": False}  # Dollar signs are text, not a formula.
-    axis.set_yticks(range(len(rows)), list(map(printable, rows)), **style)
-    style |= {"rotation": tilt, "rotation_mode": "anchor", "ha": "left" if tilt else "center"}
-    axis.set_xticks(range(len(columns)), list(map(printable, columns)), **style)
-    axis.xaxis.tick_top()
-    axis.set_xticks(np.arange(cells.shape[1] + 1) - 0.5, minor=True)
-    axis.set_yticks(np.arange(cells.shape[0] + 1) - 0.5, minor=True)
-    axis.grid(which="minor", color=_LINE, linewidth=0.5, clip_on=False)  # The outermost lines too.
-    axis.tick_params(which="both", length=0)
-    axis.spines[:].set_visible(False)
-    if numbers:
-        for (row, column), value in np.ndenumerate(cells):
-            ink = _ZERO if abs(value) > _DARK * full else _INK
-            axis.text(column, row, format(value, numbers), ha="center", va="center", color=ink)
+_CELL, _TEXT, _MARGIN, _GAP = 48, 20, 15, 7  # Pixels: a cell's side, a font's size, two distances.
+_LONGEST = 9_000  # Pixels of all cells side by side.
+_TILT = 60  # Degrees.
+_FULL, _LINE = (31, 95, 208), (217, 217, 212)
 
 
 class Alignment(NamedTuple):
@@ -81,26 +34,66 @@ def save_heat_map(path: str | os.PathLike[str], alignment: Alignment) -> str:
 
     Returns the distinct letters that the fonts here lack, which are drawn as boxes.
     """
-    check_suffix(path, PLOT_SUFFIXES)
+    check_suffix(path, PICTURE_SUFFIXES)
     if not alignment.target or not alignment.source:
         raise UserError(f"cannot draw {path}: the translation is empty")
-    # Imported here: matplotlib takes half a second. Its pyplot would need a display.
-    from matplotlib.figure import Figure
-    from matplotlib.font_manager import fontManager
+    save_picture(path, heat_map(alignment))
+    text = _text(alignment)
+    return missing_letters(font_for(text, _TEXT), text)
 
-    weights = np.asarray(alignment.weights, dtype=float)  # (T, S)
-    height, width = (min(_LONGEST_INCHES, 2 + _CELL_INCHES * count) for count in weights.shape)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axis = figure.subplots()
-    draw_heat_map(axis, weights, alignment.source, alignment.target)
-    installed = {font.name for font in fontManager.ttflist}
-    for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
-        label.set_fontfamily([name for name in _FONTS if name in installed])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)  # One for each letter that a font lacks.
-        save_figure(path, figure, bbox_inches="tight", pad_inches=0.1)
-    missing = (re.match(r"Glyph (\d+)", str(warning.message)) for warning in caught)
-    return "".join(sorted({chr(int(match[1])) for match in missing if match}))
+
+def heat_map(alignment: Alignment) -> Image.Image:
+    """The picture of `save_heat_map`."""
+    weights = np.asarray(alignment.weights, dtype=float).clip(0, 1)  # (T, S)
+    cell = max(2, min(_CELL, _LONGEST // max(weights.shape)))
+    font = font_for(_text(alignment), min(_TEXT, cell))
+    rows = [_label(word, font) for word in alignment.target]
+    columns = [_label(word, font) for word in alignment.source]
+    tilted = [label.rotate(_TILT, Image.Resampling.BICUBIC, expand=True) for label in columns]
+
+    left = _MARGIN + _GAP + max(label.width for label in rows)
+    top = _MARGIN + _GAP + max(label.height for label in tilted)
+    right = left + cell * weights.shape[1]
+    bottom = top + cell * weights.shape[0]
+    # The columns' labels begin over the middles of their cells.
+    angle = math.radians(_TILT)
+    places = []
+    for number, (label, turned) in enumerate(zip(columns, tilted, strict=True)):
+        centre_x = left + cell * (number + 0.5) + label.width / 2 * math.cos(angle)
+        centre_y = top - _GAP - label.width / 2 * math.sin(angle)
+        places.append((round(centre_x - turned.width / 2), round(centre_y - turned.height / 2)))
+    widest = max(x + turned.width for (x, _), turned in zip(places, tilted, strict=True))
+
+    size_of_picture = max(right, widest) + _MARGIN, bottom + _MARGIN
+    picture = Image.new("RGB", size_of_picture, BACKGROUND)
+    white = np.array(BACKGROUND)
+    colours = white + weights[..., None] * (np.array(_FULL) - white)  # (T, S) -> (T, S, 3)
+    cells = Image.fromarray(np.rint(colours).astype(np.uint8))
+    picture.paste(cells.resize((right - left, bottom - top), Image.Resampling.NEAREST), (left, top))
+    pen = ImageDraw.Draw(picture)
+    for x in range(left, right + 1, cell):
+        pen.line((x, top, x, bottom), _LINE)
+    for y in range(top, bottom + 1, cell):
+        pen.line((left, y, right, y), _LINE)
+    for place, turned in zip(places, tilted, strict=True):
+        picture.paste(INK, place, turned)
+    for number, label in enumerate(rows):
+        y = top + cell * number + (cell - label.height) // 2
+        picture.paste(INK, (left - _GAP - label.width, y), label)
+    return picture
+
+
+def _text(alignment: Alignment) -> str:
+    return printable(" ".join([*alignment.source, *alignment.target]))
+
+
+def _label(word: str, font: Font) -> Image.Image:
+    """A word on one line, as a mask of its ink."""
+    text = printable(word)
+    ascent, descent = font.getmetrics()
+    mask = Image.new("L", (max(1, math.ceil(font.getlength(text))), ascent + descent))
+    ImageDraw.Draw(mask).text((0, 0), text, 255, font)
+    return mask
 
 
 def alignment_page(alignments: Sequence[tuple[str, Alignment]]) -> str:

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PIL import Image
 
@@ -15,13 +15,9 @@ from captioner.errors import UserError
 from captioner.files import atomic_path
 from captioner.render.overlay import Region, fit, overlay
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")
 PAGE_SUFFIXES = (".html", ".htm")
-PLOT_SUFFIXES = (".png", ".pdf", ".svg")
-"""File name endings of pictures, of web pages and of plots."""
+"""File name endings of pictures and of web pages."""
 
 WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.(?:jpg|png)")
 """The file names of `save_word_images`; in earlier versions they ended in .png."""
@@ -34,12 +30,6 @@ def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
     check_suffix(path, PICTURE_SUFFIXES)
     with atomic_path(path) as temporary:
         picture.save(temporary, quality=90)
-
-
-def save_figure(path: str | os.PathLike[str], figure: Figure, **options: Any) -> None:
-    """Write a matplotlib figure. options: of `savefig`."""
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=150, **options)
 
 
 def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> None:

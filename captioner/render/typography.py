@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from importlib.metadata import distribution
-from typing import NamedTuple, TypeAlias
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, cast
 
 from PIL import ImageFont
 
-Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Font: TypeAlias = ImageFont.FreeTypeFont
 Colour: TypeAlias = tuple[int, int, int]
 
 BACKGROUND = (255, 255, 255)
 INK, PALE_INK, DOUBT_INK = (24, 26, 31), (112, 117, 128), (166, 76, 0)
+_FONTS = (
+    str(Path(__file__).parent / "fonts" / "DejaVuSans.ttf"),
+    *("NotoSansCJK-Regular.ttc", "NotoSans-Regular.ttf", "DroidSansFallbackFull.ttf"),
+    *("wqy-zenhei.ttc", "msyh.ttc", "YuGothR.ttc", "malgun.ttf", "Nirmala.ttf", "tahoma.ttf"),
+    *("PingFang.ttc", "Hiragino Sans GB.ttc", "AppleSDGothicNeo.ttc", "Arial Unicode.ttf"),
+)
+"""The packaged font, then common ones for letters that it lacks: Chinese, Japanese, Korean."""
 LINE_HEIGHT = 1.35  # Between two baselines, in font sizes.
 
 
@@ -25,17 +32,49 @@ def printable(text: str) -> str:
 
 
 def font_for(text: str, size: int) -> Font:
-    """A font of `size` pixels: Pillow's for ASCII, else matplotlib's DejaVu, then boxes."""
-    return _font(text.isascii(), size)
+    """A font of `size` pixels that has the letters of a text, or most of them.
+
+    Pillow's own for ASCII, else DejaVu Sans, which is packaged, else one of the system.
+    """
+    return _font("".join(sorted(set(text))), size)
 
 
-@functools.lru_cache(maxsize=32)
-def _font(is_ascii: bool, size: int) -> Font:
-    if is_ascii:
-        return ImageFont.load_default(size=size)
-    # The file alone: importing matplotlib takes half a second.
-    path = distribution("matplotlib").locate_file("matplotlib/mpl-data/fonts/ttf/DejaVuSans.ttf")
-    return ImageFont.truetype(str(path), size)
+def missing_letters(font: Font, text: str) -> str:
+    """The distinct letters of a text that a font draws as boxes, as what is no letter."""
+    box = _drawing(font, "\U0010ffff")
+    letters = sorted(letter for letter in set(text) if not letter.isascii())
+    return "".join(letter for letter in letters if _drawing(font, letter) == box)
+
+
+@functools.lru_cache(maxsize=64)
+def _font(letters: str, size: int) -> Font:
+    if letters.isascii():
+        return cast(Font, ImageFont.load_default(size=size))
+    best = _open_font(_FONTS[0], size)
+    assert best is not None, "packaged"
+    missing = missing_letters(best, letters)
+    for name in _FONTS[1:]:
+        if not missing:
+            break
+        font = _open_font(name, size)
+        if font and len(missing_letters(font, letters)) < len(missing):
+            best = font
+            missing = missing_letters(font, letters)
+    return best
+
+
+@functools.lru_cache(maxsize=64)
+def _open_font(name: str, size: int) -> ImageFont.FreeTypeFont | None:
+    """A font by its file's path or, in the folders of the system's fonts, name; None without it."""
+    try:
+        return ImageFont.truetype(name, size)
+    except OSError:
+        return None
+
+
+def _drawing(font: Font, letter: str) -> tuple[object, bytes]:
+    mask = font.getmask(letter)
+    return mask.size, bytes(mask)
 
 
 def shortened(text: str, font: Font, width: float) -> str:

@@ -70,7 +70,7 @@ class Translation:
         return "" if self.sure else phrases(ENGLISH).not_sure
 
     def heat_map(self, path: str | os.PathLike[str]) -> None:
-        """Draw the alignment of words as a heat map: a .png, .pdf or .svg."""
+        """Draw the alignment of words as a heat map: a picture or a .pdf."""
         if self.words and not self.alignment.shape[1]:
             raise UserError(f"cannot draw {path}: a model without attention has no alignment")
         save_heat_map(path, self.by_word())
