@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,10 @@ def open_graphs(folder: Path, names: list[str]) -> tuple[list[Any], StoredWeight
     Refuses graphs of other weights.
     """
     has_weights = os.path.isfile(folder / WEIGHTS)
-    weights = StoredWeights(folder / WEIGHTS) if has_weights else None
-    graphs = [open_graph(folder / name) for name in names]
+    with ThreadPoolExecutor(1) as reader:  # Hashing the weights takes as long as opening a graph.
+        reading = reader.submit(StoredWeights, folder / WEIGHTS) if has_weights else None
+        graphs = [open_graph(folder / name) for name in names]
+        weights = reading.result() if reading else None
     digests = {metadata(graph).get(WEIGHTS_DIGEST) for graph in graphs}
     if digests == {None}:
         return graphs, None
