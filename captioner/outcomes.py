@@ -29,19 +29,17 @@ MOST_WORKERS = 4  # Each has a batch in memory.
 
 
 def share_out(
-    device: torch.device, items: int, batch_size: int, most: int = MOST_WORKERS
+    threads: int, items: int, batch_size: int, most: int = MOST_WORKERS
 ) -> tuple[int, int]:
     """How many batches to compute at once, `most` at most, and their size.
 
-    One batch takes all cores: 0 workers. A CPU computes a batch in each of its threads, which
-    within one batch would wait for each other; a GPU has one worker, which reads the next batch.
+    threads: of a CPU, which within one batch would wait for each other; 1 of a GPU, whose worker
+        reads the next batch. One batch takes all of them: 0 workers.
     The size is the largest, of at most `batch_size`, that gives all workers as much to do.
     """
     if items <= batch_size:
         return 0, batch_size
-    import torch
-
-    workers = min(torch.get_num_threads(), most) if device.type == "cpu" else 1
+    workers = min(threads, most)
     rounds = math.ceil(items / (batch_size * workers))
     return workers, math.ceil(items / (rounds * workers))
 

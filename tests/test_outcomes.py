@@ -41,14 +41,11 @@ def test_workers_compute_at_once_and_share_the_threads_of_the_processor() -> Non
         torch.set_num_threads(threads)
 
 
-def test_one_batch_takes_all_cores_and_a_gpu_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu = torch.device("cpu")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    assert share_out(cpu, 16, 16) == (0, 16)
-    assert share_out(cpu, 17, 16) == (MOST_WORKERS, 5)
-    assert share_out(torch.device("cuda"), 17, 16) == share_out(cpu, 17, 16, most=1) == (1, 9)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert share_out(cpu, 33, 16) == (2, 9)
+def test_one_batch_takes_all_cores_and_workers_get_the_same_share() -> None:
+    assert share_out(64, 16, 16) == (0, 16)
+    assert share_out(64, 17, 16) == (MOST_WORKERS, 5)
+    assert share_out(1, 17, 16) == share_out(64, 17, 16, most=1) == (1, 9)
+    assert share_out(2, 33, 16) == (2, 9)
 
 
 def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(

@@ -67,6 +67,11 @@ class Captioner(PhotoCaptioner):
         """The device of the weights."""
         return self.decoder.embedding.weight.device
 
+    @property
+    def threads(self) -> int:
+        """See `PhotoCaptioner`."""
+        return torch.get_num_threads() if self.device.type == "cpu" else 1
+
     def to(self, device: torch.device | str) -> Captioner:
         """Move the weights to a device, in place; returns itself."""
         self.encoder.to(device)

@@ -156,6 +156,15 @@ class PhotoCaptioner(ABC):
         """Torch's device, where it computes; None without torch."""
         return None
 
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Threads of a CPU that compute a batch; 1 of a GPU."""
+
+    def for_workers(self, workers: int) -> PhotoCaptioner:
+        """This captioner, for so many threads that caption a batch each; 0: the caller alone."""
+        return self
+
     def new_generator(self, search: SearchOptions) -> Any:
         """The generator of the samples of all batches; None without sampling."""
         if not search.sample or self.device is None:
@@ -242,10 +251,12 @@ def caption_photos(
     generator = captioner.new_generator(search)
     preprocessing = captioner.preprocessing
     workers = readers = 0  # Threads that caption a batch each, or load a photo each.
-    if captioner.device is not None and isinstance(photos, Sized):
+    if isinstance(photos, Sized):
         most = 1 if search.sample else MOST_WORKERS
-        workers, batch_size = share_out(captioner.device, len(photos), batch_size, most)
-        readers = loading_workers(captioner.device) if are_files else 0
+        workers, batch_size = share_out(captioner.threads, len(photos), batch_size, most)
+        captioner = captioner.for_workers(workers)
+        if captioner.device is not None and are_files:
+            readers = loading_workers(captioner.device)
 
     def read(name: str, source: ImageSource) -> Prepared:
         shown = "standard input" if name == "-" else name

@@ -13,14 +13,12 @@ from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.options import ORDER, SearchOptions
 from captioner.decoding.search import Array, Hypothesis, search_hypotheses
 from captioner.errors import UserError
-from captioner.model_folders import CONFIG, complete_folder, read_card, read_model_config
+from captioner.model_folders import CONFIG, GRAPHS, complete_folder, read_card, read_model_config
 from captioner.onnx import NGRAMS
 from captioner.onnx.graphs import (
-    ENCODER,
     MAP_SHAPE,
-    START,
-    STEP,
     GraphStepper,
+    default_threads,
     metadata,
     open_graphs,
     rule_inputs,
@@ -49,6 +47,7 @@ class OnnxCaptioner(PhotoCaptioner):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._threads = default_threads()
         folder = complete_folder(folder)
         path = folder / CONFIG
         config = from_mapping(_ModelConfig, read_model_config(folder, "captioner"), str(path))
@@ -57,9 +56,9 @@ class OnnxCaptioner(PhotoCaptioner):
         self.confidence = config.confidence
         self.card = read_card(folder)
         self.vocabulary = vocabulary = Vocabulary.load(folder / "vocabulary.json")
-        graphs, weights = open_graphs(folder, [ENCODER, START, STEP])
-        self._encoder, self._start, self._step = graphs
-        rows, columns = json.loads(metadata(self._encoder)[MAP_SHAPE])
+        graphs, weights = open_graphs(folder, GRAPHS, self._threads)
+        self._graphs = {self._threads: graphs}  # By the threads of each graph.
+        rows, columns = json.loads(metadata(graphs[0])[MAP_SHAPE])
         self._map_shape = int(rows), int(columns)
         self.repeatable = vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))
         if weights is None:
@@ -86,14 +85,29 @@ class OnnxCaptioner(PhotoCaptioner):
         return OnnxCaptioner, (self.folder.resolve(),), state
 
     @property
+    def threads(self) -> int:
+        """See `PhotoCaptioner`."""
+        return self._threads
+
+    def for_workers(self, workers: int) -> OnnxCaptioner:
+        """See `PhotoCaptioner`. Each worker has its share of the threads."""
+        threads = max(1, self.threads // max(1, workers))
+        if threads not in self._graphs:  # A graph keeps the threads that it was opened with.
+            self._graphs[threads], _ = open_graphs(complete_folder(self.folder), GRAPHS, threads)
+        captioner = OnnxCaptioner.__new__(OnnxCaptioner)
+        captioner.__dict__ = {**self.__dict__, "_threads": threads}
+        return captioner
+
+    @property
     def map_shape(self) -> tuple[int, int]:
         """See `PhotoCaptioner`."""
         return self._map_shape
 
     def encode(self, pixels: Array) -> Array:
         """See `PhotoCaptioner`."""
+        encoder = self._graphs[self._threads][0]
         chunks = [pixels[first : first + _CHUNK] for first in range(0, len(pixels), _CHUNK)]
-        return np.concatenate([self._encoder.run(None, {"pixels": chunk})[0] for chunk in chunks])
+        return np.concatenate([encoder.run(None, {"pixels": chunk})[0] for chunk in chunks])
 
     def find_hypotheses(
         self, annotations: Array, search: SearchOptions, generator: Any = None
@@ -107,7 +121,8 @@ class OnnxCaptioner(PhotoCaptioner):
             repeatable=self.repeatable,
             ngrams=self.ngrams,
         )
-        stepper = GraphStepper(self._start, self._step, {"annotations": annotations}, rules)
+        _, start, step = self._graphs[self._threads]
+        stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
         return search_hypotheses(stepper, search.maximum_length)
 
 

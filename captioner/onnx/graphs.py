@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,21 +24,28 @@ NEXT = "next_"  # Begins the names of a step's outputs that are inputs of the ne
 MEMORY = "memory"  # Begins the names of arrays (B, ...) that the rows of a source share.
 
 
-def open_graph(path: Path) -> Any:
-    """A graph, ready to run on the CPU, on as many threads as `OMP_NUM_THREADS` allows torch."""
+def default_threads() -> int:
+    """The threads of torch on a CPU: `OMP_NUM_THREADS`, or one for each core."""
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    return int(threads) if threads.isdecimal() and int(threads) else os.cpu_count() or 1
+
+
+def open_graph(path: Path, threads: int) -> Any:
+    """A graph, ready to run on the CPU, on so many threads."""
     if not os.path.isfile(path):
         raise UserError(f"{path} does not exist")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # What goes wrong is raised, too.
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    options.intra_op_num_threads = int(threads) if threads.isdecimal() else 0
+    options.intra_op_num_threads = threads
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises many types of errors for damaged files.
         raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
 
 
-def open_graphs(folder: Path, names: list[str]) -> tuple[list[Any], StoredWeights | None]:
+def open_graphs(
+    folder: Path, names: Sequence[str], threads: int
+) -> tuple[list[Any], StoredWeights | None]:
     """Graphs of a model folder, and its weights; None where graphs hold theirs.
 
     Refuses graphs of other weights.
@@ -46,7 +53,7 @@ def open_graphs(folder: Path, names: list[str]) -> tuple[list[Any], StoredWeight
     has_weights = os.path.isfile(folder / WEIGHTS)
     with ThreadPoolExecutor(1) as reader:  # Hashing the weights takes as long as opening a graph.
         reading = reader.submit(StoredWeights, folder / WEIGHTS) if has_weights else None
-        graphs = [open_graph(folder / name) for name in names]
+        graphs = [open_graph(folder / name, threads) for name in names]
         weights = reading.result() if reading else None
     digests = {metadata(graph).get(WEIGHTS_DIGEST) for graph in graphs}
     if digests == {None}:

@@ -11,7 +11,14 @@ from captioner.decoding.options import TranslationSearch
 from captioner.decoding.search import Hypothesis, search_hypotheses
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import CONFIG, complete_folder, read_card, read_model_config
-from captioner.onnx.graphs import START, STEP, GraphStepper, open_graphs, rule_inputs
+from captioner.onnx.graphs import (
+    START,
+    STEP,
+    GraphStepper,
+    default_threads,
+    open_graphs,
+    rule_inputs,
+)
 from captioner.schema import Config, Count, from_mapping
 from captioner.text.languages import Capitals
 from captioner.text.vocabulary import Vocabulary
@@ -44,7 +51,7 @@ class OnnxTranslator(SentenceTranslator):
         self.search = config.search
         self.capitals = config.capitals
         self.card = read_card(folder)
-        (self._start, self._step), _ = open_graphs(folder, [START, STEP])
+        (self._start, self._step), _ = open_graphs(folder, [START, STEP], default_threads())
 
     def __repr__(self) -> str:
         sizes = f"{len(self.source):,} source and {len(self.target):,} target tokens"

@@ -15,6 +15,7 @@ from samples import (
     confidence_weights,
     make_captioner,
     photo,
+    save_photo,
     some_ngrams,
 )
 from translate.translation_samples import make_translator
@@ -156,6 +157,17 @@ def test_torchvisions_encoders_are_exported_as_they_compute(
     pixels = torch.rand(3, 3, size, size)  # Batches of 2 and 1.
     found = torch.from_numpy(OnnxCaptioner(tmp_path).encode(pixels.numpy()))
     torch.testing.assert_close(found, model.encode(pixels), rtol=1e-3, atol=1e-3)
+
+
+def test_several_batches_at_once_say_what_one_does(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    model = captioner.load(exported, engine="graphs")
+    photos = [save_photo(tmp_path / f"{number}.png", seed=number) for number in range(5)]
+    assert (model.threads, model.for_workers(0).threads, model.for_workers(3).threads) == (4, 4, 1)
+    expected = [model.caption(photo, beam=2) for photo in photos]
+    assert_same_captions(model.caption(photos, batch_size=2, beam=2), expected)
 
 
 def test_a_programs_logging_is_as_before_an_export() -> None:
