@@ -62,7 +62,7 @@ def test_batches_side_by_side_give_what_one_after_the_other_does(
     assert_same_captions(*([item.caption for item in items] for items in found))
 
 
-def test_for_a_gpu_photos_are_read_at_once_but_an_open_image_by_one_threa(
+def test_for_a_gpu_photos_are_read_together_but_an_open_image_by_one_thread(
     paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, read, met, threads = make_captioner(), Preprocessing.pixels, Barrier(3), []
