@@ -1,11 +1,10 @@
-import os
 import threading
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-from captioner.outcomes import MOST_WORKERS, in_background, loading_workers, share_out
+from captioner.outcomes import in_background
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
@@ -39,22 +38,3 @@ def test_workers_compute_at_once_and_share_the_threads_of_the_processor() -> Non
         assert list(later) == [4]
     finally:
         torch.set_num_threads(threads)
-
-
-def test_one_batch_takes_all_cores_and_a_gpu_one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu = torch.device("cpu")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    assert share_out(cpu, 16, 16) == (0, 16)
-    assert share_out(cpu, 17, 16) == (MOST_WORKERS, 5)
-    assert share_out(torch.device("cuda"), 17, 16) == share_out(cpu, 17, 16, most=1) == (1, 9)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert share_out(cpu, 33, 16) == (2, 9)
-
-
-def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 12)
-    assert [loading_workers(torch.device(kind)) for kind in ("cpu", "mps")] == [0, 0]
-    counts = [loading_workers(torch.device("cuda"), ranks) for ranks in (1, 2, 4, 100)]
-    assert counts == [8, 6, 3, 1]

@@ -102,23 +102,11 @@ def test_its_outputs_are_kept(path: Path) -> None:
 
 
 @every_notebook
-def test_it_tells_nothing_of_the_machine_it_ran_on(path: Path) -> None:
+def test_it_tells_nothing_of_its_machine_and_uses_public_names(path: Path) -> None:
     assert [text for text in texts(path) if MACHINE_PATH.search(text)] == []
     assert [cell.metadata for cell in notebook(path).cells if cell.metadata] == []
     assert set(notebook(path).metadata) == {"kernelspec", "language_info"}
-
-
-@every_notebook
-def test_its_cells_are_short_with_words_between_and_use_public_names(
-    path: Path,
-) -> None:
-    assert not any(PRIVATE.search(cell.source) for cell in code_cells(path))
-    cells = notebook(path).cells
-    assert cells[0].cell_type == "markdown"
-    assert cells[0].source.startswith("# ")
-    for cell in cells:
-        assert len(cell.source.splitlines()) <= 45, cell.source
-    assert sum(cell.cell_type == "markdown" for cell in cells) >= len(cells) / 3
+    assert [cell.source for cell in code_cells(path) if PRIVATE.search(cell.source)] == []
 
 
 def test_a_failing_notebook_is_named_and_left_as_it_was(

@@ -1,6 +1,5 @@
 """The benchmarks run in small sizes; what they time is right."""
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -31,17 +30,3 @@ def test_rows_are_measured_against_their_reference(tmp_path: Path) -> None:
     assert "1/1 the same" in beam
     assert photo.endswith(("0 captions changed", "1 captions changed"))  # In bfloat16.
     assert large.startswith("photo of 12 megapixels")
-
-
-@pytest.mark.slow
-def test_two_trees_are_timed_in_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Here both are this tree, which need not be a git repository."""
-    import benchmark_against
-
-    monkeypatch.setattr(benchmark_against, "checked_out", lambda *_: nullcontext(ROOT))
-    benchmark_against.compare("this", ["Luong-1", "scoring"], 2)
-    _, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert [row[0] for row in rows] == ["Luong-1", "scoring"]
-    assert [row for row in rows if not 0 < float(row[3]) < 100] == []
