@@ -86,7 +86,6 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
 @pytest.mark.parametrize(
     ("kind", "name", "content", "message"),
     [
-        ("coco", "c.json", changed("coco", "images", id=None), r"images\[0\]\.id"),
         ("coco", "c.json", changed("coco", "annotations", caption=3), r"annotations\[0\]\.caption"),
         ("karpathy", "k.json", UNSAID, r"sentences\[0\]\.raw"),
         ("instances", "i.json", changed("instances", "annotations", bbox=[0]), r"\[0\]\.bbox"),
@@ -95,7 +94,6 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
         ("coco val", "folder", None, r"neither .*captions_val.json nor .*annotations/captions_val"),
         (" ", "t.json", "{", r"t\.json is not valid JSON \(.*\)$"),
         (" ", "c.json", COCO.replace('"caption"', '"text"'), r"annotations\[0\]"),
-        (" ", "t.json", '{"data": []}', r"json is not recognised as captions: they are a folder"),
         (" ", "t.json", "null", r"json is not recognised as captions: they are a folder"),
         (" ", "tokens.txt", "a.jpg A", r"is not recognised as captions: they are a folder"),
         ("karpathy", "k.json", EMPTY, r"1 empty caption \(sentence 0 of image a.jpg"),
