@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    expect,
+    sync_playwright,
+)
 from samples import photo_bytes
 
 CHROMIUM = shutil.which("chromium")
@@ -43,6 +51,36 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
         yield browser
         browser.close()
+
+
+@contextmanager
+def opening(browser: Browser) -> Iterator[Open]:
+    """Opens pages; in the end, nothing came from elsewhere and nothing went wrong unseen."""
+    contexts: list[BrowserContext] = []
+    asked: list[str] = []
+    faults: list[str] = []
+
+    def note(said: ConsoleMessage) -> None:
+        if "Security Policy" in said.text:
+            faults.append(said.text)
+
+    def opened(address: str, **how: Any) -> Page:
+        context = browser.new_context(**{**DESK, "reduced_motion": "reduce", **how})
+        context.set_default_timeout(120_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", note)
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert faults == []
+    own = ("http://127.0.0.1:", "http://localhost:", "blob:", "data:", "file:")
+    assert [url for url in asked if not url.startswith(own)] == []
 
 
 class _Quiet(SimpleHTTPRequestHandler):

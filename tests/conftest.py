@@ -22,7 +22,7 @@ HAS_TORCH = find_spec("torch") is not None
 # No time limit on an example: a busy machine is no failure.
 PATIENT = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", PATIENT, max_examples=20)
-settings.register_profile("thorough", PATIENT, max_examples=100)
+settings.register_profile("thorough", PATIENT, max_examples=60)
 settings.load_profile("quick")
 
 # A shell has what it runs in the background ignore Ctrl-C, and programs started from there inherit

@@ -1,6 +1,5 @@
 """Small captioners and translators, photos, shards, and files of COCO."""
 
-import hashlib
 import io
 import json
 import subprocess
@@ -116,23 +115,6 @@ def write_xmp(path: Path, description: Description) -> None:
     path.write_bytes(merged_xmp(path, description))
 
 
-def publish_weights(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, state: dict[str, Tensor]
-) -> Path:
-    """Put weights into torchvision's folder as if it published them, under their own digest."""
-    from torchvision.models import get_model_weights  # Heavy, so not at the top.
-
-    entry: Any = get_model_weights(name)
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.save(state, folder / "made.pth")
-    digest = hashlib.sha256((folder / "made.pth").read_bytes()).hexdigest()
-    place = (folder / "made.pth").rename(folder / f"{name}-{digest[:8]}.pth")
-    monkeypatch.setattr(
-        entry.IMAGENET1K_V1.value, "url", f"https://download.pytorch.org/models/{place.name}"
-    )
-    return place
-
-
 def imported(code: str, *names: str) -> list[str]:
     """Which of these modules a fresh Python has imported after running the code."""
     script = (
@@ -170,22 +152,16 @@ def write_instances(
     file_name: str = "{}.png",
 ) -> Path:
     """Write what is in each photo, all of it in one box, by default the whole photo."""
-    pairs = [(number, name) for number, names in things.items() for name in names]
+    document: dict[str, list[Any]] = {"images": [], "annotations": [], "categories": []}
     numbers = {name: number for number, name in enumerate(categories, start=1)}
-    document = {
-        "images": [
-            {"id": n, "file_name": file_name.format(n), "width": size[0], "height": size[1]}
-            for n in things
-        ],
-        "annotations": [
-            {
-                **{"id": place, "image_id": number, "category_id": numbers[name]},
-                **{"bbox": list(box or (0, 0, *size)), "iscrowd": 0},
-            }
-            for place, (number, name) in enumerate(pairs)
-        ],
-        "categories": [{"id": number, "name": name} for name, number in numbers.items()],
-    }
+    document["categories"] = [{"id": number, "name": name} for name, number in numbers.items()]
+    seen = {"width": size[0], "height": size[1]}
+    for image, names in things.items():
+        document["images"].append({"id": image, "file_name": file_name.format(image), **seen})
+        for name in names:
+            thing = {"id": len(document["annotations"]), "image_id": image, "iscrowd": 0}
+            thing |= {"category_id": numbers[name], "bbox": list(box or (0, 0, *size))}
+            document["annotations"].append(thing)
     path.write_text(json.dumps(document), encoding="utf-8")
     return path
 

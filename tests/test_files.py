@@ -17,7 +17,6 @@ from captioner.errors import UserError
 from captioner.files import (
     as_utf8,
     atomic_path,
-    existing_path,
     lock,
     read_json,
     read_text,
@@ -195,12 +194,3 @@ def test_an_open_pipe_is_read() -> None:
     os.close(writer)
     assert read_text(f"/dev/fd/{reader}") == "a\n"
     os.close(reader)
-
-
-def test_names_are_found_composed_and_decomposed(tmp_path: Path) -> None:
-    decomposed = tmp_path / "Fu\N{COMBINING DIAERESIS}r" / "Cafe\N{COMBINING ACUTE ACCENT}.jpg"
-    decomposed.parent.mkdir()
-    decomposed.touch()
-    assert existing_path(tmp_path / "F\xfcr" / "Caf\xe9.jpg") == decomposed
-    assert existing_path(decomposed) == decomposed
-    assert existing_path(tmp_path / "Caf\xe9.jpg") == tmp_path / "Caf\xe9.jpg"

@@ -52,10 +52,3 @@ def test_the_changelog_has_a_line_a_change_of_a_released_version() -> None:
     released = text.partition(f"## [{versions[1]}]")[2].splitlines()[1:]
     continued = [line for line in released if line.startswith(" ") or len(line) >= 120]
     assert continued == []
-
-
-def test_the_page_on_a_first_change_names_files_that_exist() -> None:
-    text = (ROOT / "docs/first_change.md").read_text()
-    paths = set(re.findall(r"(?:captioner|tests|scripts)/[\w/]+(?:\.py)?", text))
-    assert len(paths) >= 4
-    assert {path for path in paths if not (ROOT / path).exists()} == set()

@@ -81,7 +81,7 @@ def test_importing_and_loading_leave_the_program_around_as_it_was() -> None:
     """Warnings, logging, TF32 and Starlette's classes belong to the program that imports."""
     program = """
 import importlib, logging, pkgutil, warnings
-import fastapi_offline, matplotlib.pyplot, onnxruntime, pandas, torch, torchvision
+import fastapi_offline, matplotlib.pyplot, onnxruntime, torch, torchvision
 from PIL import Image
 from starlette.formparsers import MultiPartParser
 

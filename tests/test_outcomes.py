@@ -1,11 +1,14 @@
-import os
+"""Work in the background, and what progress shows, with a clock that is set by hand."""
+
 import threading
 from collections.abc import Iterator
 
 import pytest
 import torch
+from samples import Output, Patch
 
-from captioner.outcomes import MOST_WORKERS, in_background, loading_workers, share_out
+from captioner.outcomes import MOST_WORKERS, in_background, share_out
+from captioner.progress import progress_bar
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
@@ -48,10 +51,25 @@ def test_one_batch_takes_all_cores_and_workers_get_the_same_share() -> None:
     assert share_out(2, 33, 16) == (2, 9)
 
 
-def test_a_cpu_has_no_loading_processes_and_a_gpu_a_share_of_the_cores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 12)
-    assert [loading_workers(torch.device(kind)) for kind in ("cpu", "mps")] == [0, 0]
-    counts = [loading_workers(torch.device("cuda"), ranks) for ranks in (1, 2, 4, 100)]
-    assert counts == [8, 6, 3, 1]
+def test_plain_lines_come_at_intervals_and_at_the_end(monkeypatch: Patch, capsys: Output) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    with progress_bar("features", 2025, "images") as progress:
+        for _ in range(4):
+            clock[0] += 6
+            progress.update(300)
+        progress.set_postfix_str("done", refresh=False)
+        progress.update(825)
+    with progress_bar("features", 100, "images", start=80) as progress:  # 80 were done before.
+        clock[0] += 5
+        progress.update(10)
+    with progress_bar("features", 10, shown=False) as progress:
+        progress.update(10)
+    with progress_bar("features", 0):
+        pass
+    assert capsys.readouterr().err.splitlines() == [
+        "features: 600/2025 images, 50.00 images/s, 00:12 taken, 00:28 left",
+        "features: 1200/2025 images, 50.00 images/s, 00:24 taken, 00:16 left",
+        "features: 2025/2025 images, 84.38 images/s, 00:24 taken, 00:00 left, done",
+        "features: 90/100 images,  2.00 images/s, 00:05 taken, 00:05 left",
+    ]

@@ -63,9 +63,7 @@ def test_it_sees_the_cat_in_the_demo_photo_and_doubts_what_is_no_photo(
         np.random.default_rng(0).integers(0, 255, (240, 320, 3), dtype=np.uint8)
     )
     cat, *others = model.caption([DEMO_PHOTO, noise, Image.new("RGB", (320, 240))])
-    assert "cat" in cat.words
     assert cat.attention.shape == (len(cat.words), 14, 14)
-    np.testing.assert_allclose(cat.attention.sum((1, 2)), 1, rtol=1e-5)
     said = dict(zip(cat.words, cat.word_confidence, strict=True))
     assert said["a"] is None
     assert 0.5 < said["cat"] < 1

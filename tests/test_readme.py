@@ -48,7 +48,7 @@ def shell_commands() -> list[str]:
 NOT_RUN = {
     "pip": "installs: the clean environment that runs the tests was made so",
     "pytest": "is what runs this",
-    "docker": "tests/serve/test_server.py runs the steps of the Dockerfile",
+    "docker": "tests/serve/test_server.py runs the command of the Dockerfile",
     "jupyter": "opens a window; tests/notebooks runs the notebooks",
     "mkdir": "the fixtures make these folders",
     "for": "downloads",
@@ -56,7 +56,7 @@ NOT_RUN = {
     "unzip": "likewise",
     "rm": "likewise",
     "torchrun": "tests/training/test_several_processes.py starts several processes",
-    "ray": "tests/test_scale.py starts a cluster and runs the program of docs/scale.md",
+    "ray": "starts a cluster; tests/test_scale.py tests what the program of docs/scale.md defines",
     "RAY_ADDRESS=auto": "likewise",
 }
 """Commands that these tests leave out, by their first word, and why."""
@@ -148,9 +148,9 @@ SMALLER = {
         *("text.size=300", "training.epochs=1", "training.validate_every=1"),
         *("search.beam=2", "search.maximum_length=10"),
     ),
-    "shapes": ("data.shapes.train=64", "data.shapes.validation=8", "training.epochs=1"),
+    "shapes": ("data.shapes.train=16", "data.shapes.validation=8", "training.epochs=1"),
     "mine": ("training.epochs=1",),
-    "numbers": ("data.numbers.train=64", "data.numbers.validation=8"),
+    "numbers": ("data.numbers.train=16", "data.numbers.validation=8"),
 }
 """What makes the set of a config small; the model stays as it is."""
 

@@ -90,10 +90,7 @@ make_app(Service(model, {"de": captioner.load_translator()}))
     ("arguments", "named"),
     [
         (["train", "config.yaml"], "torch"),
-        (
-            ["caption", "photo.jpg", "--precision", "bfloat16"],
-            "device auto in bfloat16 needs torch",
-        ),
+        (["caption", "photo.jpg", "--precision", "bfloat16"], "auto in bfloat16 needs torch"),
         (["caption", "photo.jpg", "--device", "cuda"], "device cuda in float32 needs torch"),
         (["caption", "photo.jpg", "--sample"], "sampling needs torch"),
         (["export", "default", "folder"], "torch"),
@@ -104,6 +101,6 @@ def test_what_needs_torch_says_so(folder: Path, arguments: list[str], named: str
     (folder / "config.yaml").write_text("task: captioning\n")
     shown = run(folder, MAIN, json.dumps([arguments]))
     assert named in shown
-    assert shown.strip().endswith("exit 2") or "exit 2" in shown
+    assert "exit 2" in shown
     if named != "model":
         assert "captioner[train]" in shown or "engine 'torch'" in shown

@@ -1,4 +1,4 @@
-"""Global and multi-head attention by torch, local attention by hand."""
+"""Scores, multi-head attention by torch, and what padding may not do."""
 
 import math
 import re
@@ -7,15 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch_transformer import copy_attention
 
-from captioner.attention.attention import (
-    Attention,
-    LocalAttention,
-    MultiHeadAttention,
-    PredictedCentre,
-)
+from captioner import cpu
+from captioner.attention.attention import Attention, MultiHeadAttention
 from captioner.attention.memory import Memory
 from captioner.attention.scores import (
     AdditiveScore,
@@ -23,6 +18,7 @@ from captioner.attention.scores import (
     DotScore,
     GeneralScore,
     ScaledDotProductScore,
+    Score,
 )
 
 SCORES = {
@@ -38,22 +34,6 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-PADDING = torch.tensor([[True, True, False, True, True], [True, False, False, False, False]])
-
-
-@pytest.mark.parametrize("memory_mask", [None, PADDING], ids=["whole", "padded"])
-def test_equals_torch_scaled_dot_product_attention(memory_mask) -> None:
-    query, keys, values = random(2, 3, 4), random(2, 5, 4, seed=1), random(2, 5, 7, seed=2)
-    attended = Attention(ScaledDotProductScore())(query, Memory(values, keys, memory_mask))
-    together = torch.ones(2, 3, 5, dtype=torch.bool)  # torch's True also means: may be attended
-    if memory_mask is not None:
-        together = together & memory_mask[:, None]
-    expected = functional.scaled_dot_product_attention(query, keys, values, attn_mask=together)
-    torch.testing.assert_close(attended.context, expected)
-    assert torch.equal(attended.weights > 0, together)  # masked: exactly 0
-    torch.testing.assert_close(attended.weights.sum(dim=-1), torch.ones(2, 3))
-
-
 @pytest.mark.parametrize("name", SCORES)
 def test_padding_changes_nothing(name) -> None:
     attention = Attention(SCORES[name]())
@@ -66,28 +46,38 @@ def test_padding_changes_nothing(name) -> None:
     assert padded.weights[0, :, 3:].abs().max().item() == 0.0
 
 
-def test_local_attention_by_hand() -> None:
-    """Luong et al. 2015, equations 7, 9 and 10."""
-    values = torch.tensor([[[1.0], [2.0], [-1.0], [0.5], [3.0]]])
-    attention = LocalAttention(DotScore(), half_width=1)
-    memory = attention.remember(values)
-    attended = attention(torch.ones(1, 3, 1), memory, torch.tensor([[0, 2, 2.5]]))
-    for weights, window in zip(attended.weights[0], ([0, 1], [1, 2, 3], [2, 3]), strict=True):
-        expected = torch.zeros(5)
-        expected[window] = values[0, window, 0].softmax(dim=0)
-        torch.testing.assert_close(weights, expected)
-    torch.testing.assert_close(attended.context[..., 0], attended.weights @ values[0, :, 0])
-    favoured = LocalAttention(DotScore(), 1, True)(torch.ones(1, 1, 1), memory, torch.tensor([[2]]))
-    gauss = torch.tensor([0, math.exp(-2), 1, math.exp(-2), 0])  # sigma is 1 / 2
-    torch.testing.assert_close(favoured.weights[0, 0], attended.weights[0, 1] * gauss)
-    predicted = PredictedCentre(2, 3)
-    query = torch.tensor([[[0.5, -1.0]]])
-    energy = predicted.energy.weight @ torch.tanh(predicted.projection.weight @ query[0, 0])
-    torch.testing.assert_close(predicted(query, memory)[0], 5 * torch.sigmoid(energy))
-    third = Memory(values, values, torch.tensor([[True] * 3 + [False] * 2])).select(
-        torch.tensor([0])
-    )
-    torch.testing.assert_close(predicted(query, third)[0], 3 * torch.sigmoid(energy))
+def scores(score: Score) -> Tensor:
+    """Of three queries of size 4 and five values of size 6, in two sources."""
+    query, values = random(2, 3, 4, seed=1), random(2, 5, 6, seed=2)
+    return score(query, Memory(values, score.project_keys(values)))
+
+
+def test_temperature_divides_the_scores() -> None:
+    plain, warm = AdditiveScore(4, 6, 7), AdditiveScore(4, 6, 7, temperature=0.25)
+    warm.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(scores(warm), scores(plain) / 0.25)
+
+
+def test_concat_halves_start_on_one_scale() -> None:
+    torch.manual_seed(0)
+    score = ConcatScore(1, 399, 500)  # separate halves would start within 1 and within 0.05
+    bound = 1 / math.sqrt(400)
+    for half in (score.query_projection.weight, score.key_projection.weight):
+        assert half.abs().max() <= bound
+        assert half.abs().max() > 0.95 * bound
+
+
+@pytest.mark.parametrize("make", [AdditiveScore, ConcatScore])
+def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
+    make: type[AdditiveScore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = make(4, 6, 7)
+    with torch.no_grad():
+        fast = scores(score)
+        monkeypatch.setenv(cpu.SWITCH, "0")
+        plain = scores(score)
+    assert not torch.equal(fast, plain)  # It is other code,
+    assert torch.allclose(fast, plain, atol=1e-5)  # with the same result.
 
 
 B, Q, L, H, N = 2, 4, 6, 8, 2
@@ -179,11 +169,6 @@ def test_a_mistake_about_a_memory_is_named(
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
         Memory(VALUES, keys, mask)
-
-
-def test_a_memory_without_a_position_is_refused_when_remembered() -> None:
-    with pytest.raises(ValueError, match=r"row \[1\] has no position"):
-        Attention(DotScore()).remember(VALUES, SECOND_EMPTY)
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,6 @@ def test_draws_are_those_of_multinomial() -> None:
     assert (found % 2 == 1).all()
 
 
-def test_soft_context_is_the_weighted_sum() -> None:
-    values = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [10.0, 10.0]]])
-    scores = torch.tensor([[[0.0, math.log(3), 9.0], [0.0, 0.0, 0.0]]])
-    mask = torch.tensor([[[True, True, False], [True, True, True]]])
-    attended = SoftSelection()(values, scores, mask)
-    torch.testing.assert_close(attended.context, torch.tensor([[[0.25, 0.75], [11 / 3, 11 / 3]]]))
-    assert torch.equal(attended.scores, scores)  # as they were before normalisation and masking
-    torch.testing.assert_close(attended.weights[0, 0], torch.tensor([0.25, 0.75, 0.0]))
-
-
 VALUES = torch.tensor([[[1.0, 2.0], [3.0, -1.0], [0.5, 4.0], [100.0, 100.0]]], dtype=torch.float64)
 SCORES = torch.tensor([[[0.2, 1.0, -0.5, 7.0]]], dtype=torch.float64)
 MASK = torch.tensor([[[True, True, True, False]]])

@@ -21,14 +21,6 @@ def paths(tmp_path: Path) -> list[str]:
     return [str(save_photo(tmp_path / f"{number}.png", number)) for number in range(7)]
 
 
-def test_each_photo_is_named_once_and_folders_are_searched(tmp_path: Path) -> None:
-    b, a, c = (str(save_photo(tmp_path / "in" / name)) for name in ("b.jpg", "a.jpg", "c.jpg"))
-    (tmp_path / "empty").mkdir()
-    found, (failed,) = find_photos([b, a, str(tmp_path / "empty"), f"{tmp_path}/in", b])
-    assert list(found.items()) == [(b, b), (a, a), (c, c)]
-    assert failed.name in failed.reason
-
-
 def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) -> None:
     path, model = str(save_photo(tmp_path / "large.jpg", size=(2402, 1804))), make_captioner()
     region = model.preprocessing.region(2402, 1804)
@@ -70,7 +62,7 @@ def test_batches_side_by_side_give_what_one_after_the_other_does(
     assert_same_captions(*([item.caption for item in items] for items in found))
 
 
-def test_for_a_gpu_photos_are_read_at_once_but_an_open_image_by_one_threa(
+def test_for_a_gpu_photos_are_read_together_but_an_open_image_by_one_thread(
     paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, read, met, threads = make_captioner(), Preprocessing.pixels, Barrier(3), []

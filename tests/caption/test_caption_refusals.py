@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from samples import make_captioner
+from samples import make_captioner, photo
 from torch import Tensor
 
 import captioner
@@ -26,58 +27,57 @@ from captioner.errors import UserError
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.vision.preprocessing import Preprocessing
 
+MODEL = make_captioner()
 CAPTION = Caption("a", ("a",), -1.5, (-1.0,), torch.zeros(1, 4, 4))
-
-
-def objective(selection: str, **fields: Any) -> Callable[[], object]:
-    return lambda: ObjectiveConfig(**fields).check_selection(selection)
-
-
-def transformer(**fields: Any) -> Callable[[], object]:
-    return lambda: TransformerDecoderConfig(**{"layers": 2, "heads": 3, **fields})
-
-
-def recipe(**decoder: Any) -> Callable[[], object]:
-    return lambda: captioning_recipe({"data": {"format": "shapes"}, "decoder": decoder}, "config")
-
-
-def model_of(**parts: Any) -> Callable[[], object]:
-    return lambda: replace(make_captioner(), **parts)
-
-
-def captioned(photos: Any, **options: Any) -> Callable[[], object]:
-    return lambda: make_captioner().caption(photos, **options)
+TRANSFORMER = partial(TransformerDecoderConfig, layers=2, heads=3, embedding_size=12)
+GROUNDED = ObjectiveConfig(grounding=0.5)
+CRITICAL = ObjectiveConfig(self_critical=SelfCriticalConfig())
+NARROW = ShowAttendTellDecoder(DecoderConfig(memory_size=9), 14)
+SMALL = Preprocessing(size=15, resize="squash")
 
 
 @pytest.mark.parametrize(
-    ("use", "sentence"),
+    ("use", "options", "sentence"),
     [
-        (objective("hard", grounding=0.5), "objective.grounding is for soft attention"),
-        (objective("hard", self_critical=SelfCriticalConfig()), "self_critical is for soft attent"),
-        (lambda: Standardisation(4).fit([torch.ones(2, 3, 4)]), "standardised: all are alike"),
-        (lambda: SelfCriticalConfig(samples=1), "samples 1 is not at least 2, as baseline"),
-        (transformer(embedding_size=9), "embedding_size 9 is not even and a multiple of 3 heads"),
-        (transformer(embedding_size=12, map_layer=2), "map_layer 2 is not one of the 2 layers"),
-        (transformer(embedding_size=12, selection="hard"), "selection 'hard' is for kind lstm"),
-        (recipe(kind="transfomer"), "decoder.kind 'transfomer' is not one of lstm, transformer"),
-        (recipe(heads=4), "field 'decoder.heads' is for another kind of decoder"),
-        (recipe(kind="transformer", heds=4), "unknown field 'decoder.heds'; did you mean 'decoder"),
-        (lambda: CAPTION.overlay("a.png"), "a caption without its photo, or without words, cannot"),
-        (lambda: captioner.load(precision="half"), "'half' is not one of float32, bfloat16"),
-        (captioned(3), "the image is of the type int, not a path"),
-        (captioned([], batch_size=0), "batch size 0 is not at least 1"),
-        (captioned([], on_error="ignore"), "on_error 'ignore' is neither"),
-        (captioned(torch.zeros(9, 9, 3)), "shape (9, 9, 3), not (H, W, 3), of a tensor (3, H, W)"),
-        (captioned(np.zeros((9, 9, 3), int)), "array of int64 and shape (9, 9, 3), not"),
-        (captioned(torch.full((3, 9, 9), torch.nan)), "float32 and shape (3, 9, 9), not"),
-        (model_of(decoder=ShowAttendTellDecoder(DecoderConfig(memory_size=9), 14)), "9 is not 512"),
-        (model_of(preprocessing=Preprocessing(size=15, resize="squash")), "size 15 is too small"),
+        (TRANSFORMER, {"embedding_size": 9}, "embedding_size 9 is not even and a multiple of 3"),
+        (TRANSFORMER, {"map_layer": 2}, "map_layer 2 is not one of the 2 layers"),
+        (TRANSFORMER, {"selection": "hard"}, "selection 'hard' is for kind lstm"),
+        (GROUNDED.check_selection, {"selection": "hard"}, "grounding is for soft attention"),
+        (CRITICAL.check_selection, {"selection": "hard"}, "self_critical is for soft attention"),
+        (SelfCriticalConfig, {"samples": 1}, "samples 1 is not at least 2, as baseline"),
+        (captioner.load, {"precision": "half"}, "'half' is not one of float32, bfloat16"),
+        (CAPTION.overlay, {"path": "a.png"}, "a caption without its photo, or without words, can"),
+        (MODEL.caption, {"photos": 3}, "the image is of the type int, not a path"),
+        (MODEL.caption, {"photos": [], "batch_size": 0}, "batch size 0 is not at least 1"),
+        (MODEL.caption, {"photos": [], "on_error": "ignore"}, "on_error 'ignore' is neither"),
+        (MODEL.caption, {"photos": photo(), "cautious": True}, "captioner calibrate"),
+        (MODEL.caption, {"photos": torch.zeros(9, 9, 3)}, "shape (9, 9, 3), not (H, W, 3), of a"),
+        (MODEL.caption, {"photos": np.zeros((9, 9, 3), int)}, "array of int64 and shape (9, 9, 3)"),
+        (MODEL.caption, {"photos": torch.full((3, 9, 9), torch.nan)}, "and shape (3, 9, 9), not"),
+        (partial(replace, MODEL), {"decoder": NARROW}, "9 is not 512"),
+        (partial(replace, MODEL), {"preprocessing": SMALL}, "size 15 is too small"),
+        (Standardisation(4).fit, {"photos": [torch.ones(2, 3, 4)]}, "standardised: all are alike"),
     ],
 )
-def test_options_that_mean_nothing_are_named(use: Callable[[], object], sentence: str) -> None:
+def test_options_that_mean_nothing_are_named(
+    use: Callable[..., object], options: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UserError) as caught:
-        use()
+        use(**options)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"kind": "transfomer"}, "decoder.kind 'transfomer' is not one of lstm, transformer"),
+        ({"heads": 4}, "field 'decoder.heads' is for another kind of decoder"),
+        ({"kind": "transformer", "heds": 4}, "unknown field 'decoder.heds'; did you mean 'decoder"),
+    ],
+)
+def test_fields_of_no_decoder_are_named(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        captioning_recipe({"data": {"format": "shapes"}, "decoder": fields}, "config")
 
 
 FILES = WEIGHTS, CONFIG, _ = "model.safetensors", "config.json", "vocabulary.json"
@@ -99,6 +99,20 @@ def config(section: str, **fields: Any) -> Callable[[Path], None]:
     return change
 
 
+def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Puts something else in the place of a file of a folder."""
+
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        make(folder / name)
+
+    return change
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
 @pytest.mark.parametrize(
     ("file", "change", "sentence"),
     [
@@ -117,6 +131,8 @@ def config(section: str, **fields: Any) -> Callable[[Path], None]:
         *((file, lambda at, name=file: (at / name).write_text("null"), "") for file in FILES),
         *((file, lambda at, name=file: os.truncate(at / name, 90), "") for file in FILES),
         *((file, lambda at, name=file: (at / name).unlink(), "not exist") for file in FILES),
+        *((file, instead(file, make), "") for file in FILES for make in (os.mkfifo, endless)),
+        *((file, instead(file, Path.mkdir), "") for file in FILES),
         ("", shutil.rmtree, "does not exist"),
     ],
 )

@@ -13,7 +13,6 @@ from captioner.caption.cautious import cautious_caption, shorter_forms
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.decoding.constraints import ngram_keys
-from captioner.errors import UserError
 from captioner.text.languages import FUNCTION_WORDS
 
 WEIGHTS = confidence_weights(1.0, 0.5, 0.75, 0.25, -0.125)
@@ -106,8 +105,3 @@ def test_sentences_are_of_known_ngrams() -> None:
     assert model.is_sentence(("a", "dog", "runs"))
     for words in (("a", "dog"), ("dog", "runs"), ("a", "dog", "dog"), ()):
         assert not model.is_sentence(words)
-
-
-def test_a_model_without_word_confidences_cannot_be() -> None:
-    with pytest.raises(UserError, match="captioner calibrate"):
-        make_captioner().caption(PHOTOS[0], cautious=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from samples import assert_same_captions, confidence_weights, make_captioner, photo
 from torch import Tensor, nn
 
@@ -16,7 +16,6 @@ from captioner.caption.folder import load_model, save_confidence, save_model
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.decoding.constraints import ngram_keys
 from captioner.decoding.options import ORDER
-from captioner.errors import UserError
 from captioner.model_folders import described
 from captioner.text.ngrams import PeoplesNgrams
 
@@ -92,14 +91,6 @@ def test_a_model_that_knows_ngrams_keeps_to_them(tiny_captioner: Captioner, tmp_
     assert torch.equal(loaded.ngrams, tiny_captioner.ngrams)
     possible = {"a red dog runs", "the two brown dog runs", "a red dog", "the two brown dog"}
     assert {caption.text for caption in loaded.caption(PHOTOS)} <= possible
-
-
-def test_a_model_with_triples_of_words_is_refused(tiny_model: Path) -> None:
-    weights = tiny_model / "model.safetensors"
-    save_file({**load_file(weights), "trigrams": torch.zeros(2, 3, dtype=torch.int32)}, weights)
-    with pytest.raises(UserError) as refusal:
-        load_model(tiny_model)
-    assert str(refusal.value) == f"{weights}: tensor 'trigrams' does not belong to this model"
 
 
 def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_model: Path) -> None:

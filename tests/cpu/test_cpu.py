@@ -79,21 +79,3 @@ def test_products_are_torchs(
         found = layer(inputs)
     torch.testing.assert_close(found, functional.linear(inputs, layer.weight, layer.bias))
     assert found.is_contiguous()
-
-
-def test_only_few_rows_of_large_weights_without_a_gradient_are_transposed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    calls = []
-    monkeypatch.setattr(cpu.functional, "linear", lambda *given: calls.append(given))
-    layer = cpu.Linear(7, 11)
-    with torch.no_grad():
-        layer(torch.zeros(5, 7))  # Its weights are small.
-        monkeypatch.setattr(cpu, "_LARGE", 77)
-        assert layer(torch.zeros(5, 7)) is not None
-        for rows in (1, 33):
-            layer(torch.zeros(rows, 7))
-        with torch.autocast("cpu", torch.bfloat16):
-            layer(torch.zeros(5, 7))
-    layer(torch.zeros(5, 7))
-    assert len(calls) == 5

@@ -90,25 +90,3 @@ def test_is_as_exact_as_it_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
         assert error < 0.05, name
         assert error < 2 * (plain[1][name] - gradient).norm() / scale + 0.005, name
     assert found[0].weights.dtype == torch.float32  # The softmax's; nothing is rounded.
-
-
-def test_an_autocast_region_rounds_nothing_of_float32() -> None:
-    generator = torch.Generator().manual_seed(0)
-
-    def random(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).requires_grad_()
-
-    states, memory = ((2, 3, 4, 24), (2, 3, 6), (2, 3, 6)), ((2, PLACES, MEMORY), (2, PLACES, 7))
-    weights = ((7, 6), (7,), (24, MEMORY + 6), (1, 6), (1,))  # H = 6
-    given = [random(*shape) for shape in (*states, *memory, *weights)]
-
-    def computed() -> list[Tensor]:
-        found = cpu.Recurrence.apply(None, None, *given)[:3]
-        return [*found, *torch.autograd.grad(sum(each.sum() for each in found), given)]
-
-    wanted = computed()
-    with torch.autocast("cpu", torch.bfloat16):
-        found = computed()
-    for own, other in zip(found, wanted, strict=True):
-        assert own.dtype == torch.float32
-        assert torch.equal(own, other)

@@ -20,7 +20,6 @@ from captioner.data.readers import format_of, read_splits
 from captioner.data.xmp import Description, XmpPacket, photo_descriptions
 from captioner.errors import UserError
 from captioner.outcomes import Failed
-from captioner.vision.images import is_leftover
 
 # A line separator of Unicode ends no line of a table.
 ROWS = [("a.jpg", "A dog", "train"), ("b.jpg", "A\u2028cat", "val"), ("a.jpg", "A dog", "train")]
@@ -338,29 +337,16 @@ def test_captions_are_known_by_their_content(
     assert [(Path(f"{each.path}").name, each.captions) for each in found] == TWO
 
 
-def test_what_is_not_known_is_refused_with_what_is(tmp_path: Path) -> None:
-    notes = table(tmp_path, "notes.txt", "Bought bread.\n")
-    with pytest.raises(UserError, match=r"notes\.txt is not recognised as captions: .* Flickr"):
-        read_splits(None, notes)
-    addresses = table(tmp_path, "a.csv", "url,text\nhttps://example.org/1.jpg,One\n")
-    with pytest.raises(UserError, match=r"address, such as https://example.org/1.jpg; photos are"):
-        read_splits(None, addresses)
-
-
-def test_texts_have_several_names_and_leftovers_none(tmp_path: Path) -> None:
+def test_texts_have_several_names_and_leftovers_are_no_photos(tmp_path: Path) -> None:
     texts = {"1.txt": "One", "2.caption": "Two", "3.jpg.txt": "Three", "4.jpg.caption": "Four"}
     for name, text in texts.items():
         table(tmp_path, name, text)
-    leftovers = ["@eaDir/1.jpg", "#recycle/1.jpg", "__MACOSX/._1.jpg", "a/@eaDir/1.jpg/T.jpg"]
     photos(tmp_path, "1.jpg", "2.jpg", "3.jpg", "4.jpg")
-    for name in leftovers:
-        photos((tmp_path / name).parent, Path(name).name)
+    photos(tmp_path / "@eaDir", "1.jpg")
     found = captions(read("table", tmp_path)[0])
     assert found == [(f"{n}.jpg", (text,)) for n, text in enumerate(texts.values(), start=1)]
-    rows = "".join(f"{name},Thumb\n" for name in leftovers)
-    listed = table(tmp_path, "t.csv", f"image,caption\n{rows}1.jpg,One\n")
+    listed = table(tmp_path, "t.csv", "image,caption\n@eaDir/1.jpg,Thumb\n1.jpg,One\n")
     assert captions(read(None, listed)[0]) == [("1.jpg", ("One",))]
-    assert not is_leftover("photos/thumbs/IMG_1.jpg")
 
 
 def test_folders_of_an_image_folder_are_splits(tmp_path: Path) -> None:

@@ -69,15 +69,10 @@ def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     ("options", "sentence"),
     [
         ({"beam": 0}, "beam 0 is not at least 1"),
-        ({"beam": True}, "beam should be a valid integer, found True"),
         ({"n_best": 6, "beam": 5}, "n_best 6 is more than the beam size, 5"),
         ({"top_k": 3}, "'top_k' has no meaning without 'sample'"),
-        ({"length_normalisation": math.nan}, "length_normalisation should be a finite number"),
         ({"minimum_length": 41}, "minimum_length 41 is more than maximum_length, 40"),
-        ({"temperature": 0.0}, "temperature 0.0 is not above 0"),
-        ({"seed": 2**70}, "seed .* is not at most 9,223,372,036,854,775,807"),
         ({"beem": 3}, "unknown field 'beem'; did you mean 'beam'"),
-        ({"copy_unknow": True}, "unknown field 'copy_unknow'; the fields are beam"),
     ],
 )
 def test_search_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -10,16 +10,6 @@ from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.protocol import cross_entropies
 
 
-def test_sampling_never_copies_the_memory() -> None:
-    decoder = TableDecoder(random_table(1, 6, scale=0.5))
-    memory = memory_of(1, 2, 3)
-    search(decoder, memory, sample=True, n_best=4, minimum_length=3, maximum_length=8)
-    assert len(decoder.memories) > 4
-    assert {id(seen) for seen in decoder.memories} == {id(memory)}
-    # One row a source to begin with, then one for each hypothesis.
-    assert {fed.shape[1] for fed in decoder.fed[1:]} == {4}
-
-
 @pytest.mark.parametrize("width", [1, 4])
 def test_a_beam_computes_no_row_that_has_ended_and_few_sources(width) -> None:
     decoder = TableDecoder(random_table(1, 6, scale=0.5))

@@ -27,10 +27,8 @@ def test_a_model_gets_its_confidence() -> None:
     for found in splits.values():
         words = found["words"]
         of_words = [words[f"words, fifth {number}"] for number in range(1, 6)]
-        for fifths, whole, unit in (
-            (found["fifths"], found, "photos"),
-            (of_words, words["all words"], "words"),
-        ):
+        both = (found["fifths"], found, "photos"), (of_words, words["all words"], "words")
+        for fifths, whole, unit in both:
             assert sum(fifth[unit] for fifth in fifths) == whole[unit]
             assert fifths == sorted(fifths, key=lambda fifth: fifth["expected"])
             shares = sum(fifth["observed"] * fifth[unit] for fifth in fifths)

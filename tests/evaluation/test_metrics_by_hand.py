@@ -9,9 +9,8 @@ import pytest
 
 from captioner.data.instances import Synonyms
 from captioner.evaluation import significance, wording
-from captioner.evaluation.coco_metrics import DocumentFrequency
 from captioner.evaluation.coco_metrics import bleu as corpus_bleu
-from captioner.evaluation.corpus import Corpus, Metric, _sorted
+from captioner.evaluation.corpus import Corpus, Metric
 from captioner.evaluation.score import Scorer, evaluate_captions
 from captioner.evaluation.significance import compare, confidence_intervals
 from captioner.text.ngrams import PeoplesNgrams
@@ -21,26 +20,11 @@ def split(texts: list[str]) -> list[list[str]]:
     return [text.split() for text in texts]
 
 
-def test_document_frequency() -> None:
-    frequency = DocumentFrequency.from_references(
-        [split(["a red dog", "red"]), split(["a cat"]), split(["a red cat", "red"])]
-    )
-    assert frequency.images == 3
-    # Those of one image alone are left out, also where it has them twice.
-    assert frequency.counts == {"a": 3, "red": 2, "cat": 2, "a red": 2}
-
-
 def test_words_with_white_space_are_several_to_bleu_and_one_to_rouge() -> None:
     corpus = Corpus([["22\xa03/4", "dogs"]], [[["22", "\xa0", "dogs"], ["3/4"]]])
     assert corpus.split.captions == [["22", "3/4", "dogs"]]
     assert corpus.split.references == [[["22", "dogs"], ["3/4"]]]
     assert corpus.lengths.tolist() == [2, 3, 1]
-
-
-def test_codes_too_large_for_one_number_are_sorted_alike() -> None:
-    codes, places = np.random.default_rng(0).integers(0, 50, 400), np.arange(400)
-    small, large = _sorted(codes, places), _sorted(codes << 56, places)
-    assert (small[0].tolist(), small[1].tolist()) == ((large[0] >> 56).tolist(), large[1].tolist())
 
 
 # Word precision

@@ -28,11 +28,16 @@ def test_they_are_sacrebleus_with_its_signatures() -> None:
     assert scores.signatures["BLEU"] in scores.table()
 
 
+def write(folder: Path, **texts: list[str]) -> list[Path]:
+    """Files of these names, a text a line."""
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return [folder / name for name in texts]
+
+
 def test_files_without_case(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("upper", "references", "sources")]
-    texts = [text.upper() for text in REFERENCES], REFERENCES, SOURCES
-    for file, lines in zip(files, texts, strict=True):
-        file.write_text("".join(f"{line or '.'}\n" for line in lines), encoding="utf-8")
+    upper = [text.upper() for text in REFERENCES]
+    files = write(tmp_path, upper=upper, references=REFERENCES, sources=[*SOURCES[:4], "."])
     assert score_hypotheses(*files).scores["BLEU"] < 50
     scores = score_hypotheses(*files, lower_case=True)
     assert scores.scores["BLEU"] == pytest.approx(100)
@@ -43,10 +48,8 @@ def test_files_without_case(tmp_path: Path) -> None:
 
 
 def test_empty_references_are_left_out_on_request(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("found", "references", "sources")]
     wanted = [REFERENCES[0], " ", *REFERENCES[2:]]
-    for file, lines in zip(files, (FOUND, wanted, SOURCES), strict=True):
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files = write(tmp_path, found=FOUND, references=wanted, sources=SOURCES)
     sentence = r"1 empty sentence \(.*references, line 2\) \(--on-problem skip leaves"
     with pytest.raises(UserError, match=sentence):
         score_hypotheses(*files)

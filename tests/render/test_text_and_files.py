@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from render_samples import PHOTO, REGION, attention
-from samples import imported
 
 from captioner.render.overlay import overlay
 from captioner.render.save import safe_name, save_picture, save_word_images
@@ -71,8 +70,3 @@ def test_every_name_is_safe(word: str) -> None:
     assert re.fullmatch("[a-z0-9-]{1,40}", safe_name(word))
     names = {"T-shirt": "t-shirt", "Überraschung": "uberraschung", "../etc": "etc", "犬": "word"}
     assert list(map(safe_name, names)) == list(names.values())
-
-
-def test_room_loads_neither_torch_nor_matplotlib() -> None:
-    code = "from captioner.render import alignment, page, panels"
-    assert imported(code, "torch", "matplotlib", "torchvision") == []

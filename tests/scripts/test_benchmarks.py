@@ -1,6 +1,6 @@
-"""The benchmarks run in small sizes; what they time is right."""
+"""Benchmarks and the acceptance of a GPU run in small sizes; what they time is right."""
 
-from contextlib import nullcontext
+import re
 from pathlib import Path
 
 import pytest
@@ -34,14 +34,19 @@ def test_rows_are_measured_against_their_reference(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_trees_are_timed_in_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_acceptance_of_a_gpu_runs_on_a_cpu(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Here both are this tree, which need not be a git repository."""
-    import benchmark_against
-
-    monkeypatch.setattr(benchmark_against, "checked_out", lambda *_: nullcontext(ROOT))
-    benchmark_against.compare("this", ["Luong-1", "scoring"], 2)
-    _, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert [row[0] for row in rows] == ["Luong-1", "scoring"]
-    assert [row for row in rows if not 0 < float(row[3]) < 100] == []
+    """The tests marked `gpu` among it, so that they are run where there is no GPU."""
+    options = ["--small", "--device", "cpu", "--minutes", "60"]
+    said = run(tmp_path, f"{ROOT}/scripts/gpu_acceptance.py", *options)
+    assert re.match(
+        rf".*, torch {re.escape(torch.__version__)}, small sizes\ntests: passed\n", said
+    )
+    assert re.search(r"\d\d passed, ", capfd.readouterr().out)  # Printed by another process.
+    rows = re.findall(r" ([\d,.]+) (\w+)/s +([\d.]+)$", said, re.MULTILINE)
+    assert [unit for _, unit, _ in rows] == ["photos"] + ["captions"] * 4
+    assert [row for row in rows if float(row[0].replace(",", "")) <= 0] == []
+    assert "multi30k_en_de_gnmt" in said
+    assert "failed" not in said
+    assert re.match(r"shapes: .*exact match [01]\.\d", said.splitlines()[-1])

@@ -41,18 +41,6 @@ def make_student(scripts: Any, words: int = 12, **encoder: Any) -> Any:
     return scripts.distill.Student(VGGEncoder(config), ShowAttendTellDecoder(sizes, words).eval())
 
 
-def test_a_folded_decoder_says_what_it_said_of_the_linear_layer(scripts: Any) -> None:
-    student = make_student(scripts).eval()
-    photos, words = [torch.rand(5, 3, 64, 64)], torch.randint(12, (5, 1, 4))
-    with torch.no_grad():
-        maps = student(photos[0])
-        student.decoder.standardisation.fit([maps.flatten(2).transpose(1, 2)])
-        before = scripts.distill.word_scores(student.decoder, maps, words)
-        annotations = student.annotations(photos[0])
-        after = scripts.distill.word_scores(student.folded(photos), annotations, words)
-    torch.testing.assert_close(before, after, atol=1e-4, rtol=0)
-
-
 def test_a_student_learns_what_the_teachers_decoder_says(scripts: Any) -> None:
     student = make_student(scripts)
     pixels, words = torch.rand(2, 3, 64, 64), torch.randint(12, (2, 2, 4))
@@ -87,7 +75,7 @@ def test_words_that_people_keep_apart(scripts: Any) -> None:
     assert {token for clash in clashes for token in clash[1:3]} == {vocabulary.start}
 
 
-def test_a_split_encoder_begins_as_the_best_of_its_rank_and_learns(scripts: Any) -> None:
+def test_a_split_encoder_begins_as_the_best_of_its_rank(scripts: Any) -> None:
     torch.manual_seed(0)
     whole = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.1, context=(2,))).eval()
     photos = torch.randint(256, (12, 3, 64, 64), dtype=torch.uint8)
@@ -98,31 +86,3 @@ def test_a_split_encoder_begins_as_the_best_of_its_rank_and_learns(scripts: Any)
     deviation = vectors.std(dim=(0, 1)).clamp(min=1e-3)  # (D,)
     pupil = scripts.split.Pupil(split, folded, deviation)
     assert scripts.split.kept(pupil, photos) > 0.99
-    with torch.no_grad():
-        for parameter in pupil.parameters():
-            parameter += 0.1 * parameter.std() * torch.randn_like(parameter)
-    first = scripts.split.kept(pupil, photos)
-    optimizer = torch.optim.Adam(pupil.parameters(), lr=1e-4)
-    for pixels, *_ in scripts.photos.Photos(photos).batches(0):
-        for _ in range(20):
-            pupil.loss(pixels)["loss"].backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    assert scripts.split.kept(pupil, photos) > first
-    assert [n for n, weight in folded.named_parameters() if weight.grad is not None] == []
-
-
-def test_photos_are_mirrored_every_second_epoch_with_their_targets(scripts: Any) -> None:
-    photos = torch.randint(256, (3, 3, 32, 32), dtype=torch.uint8)
-    targets = torch.cat([photos, photos.flip(-1)]) / 255
-    described = scripts.distill.DescribedPhotos(photos, targets, [[[10 + n]] for n in range(3)])
-    views = []
-    for epoch in range(2):
-        ((batch,),) = described.batches(epoch)
-        torch.testing.assert_close(batch.target, batch.pixels)
-        rows = batch.words[:, 0, 1] - 10  # The start, and one word.
-        assert batch.words.shape == batch.mask.shape == (3, 2, 2)
-        whole = (batch.pixels == photos[rows] / 255).flatten(1).all(dim=1)
-        views.append(set(rows[whole].tolist()))
-    assert views[0] | views[1] == {0, 1, 2}
-    assert not views[0] & views[1]

@@ -1,13 +1,16 @@
-"""Who may ask: host names, other sites, the token; what stays in memory; the headers."""
+"""Who may ask: host names, other sites, the token; what stays in memory; headers; connections."""
 
+import json
 import re
 import socket
+import time
 
 import httpx
 import pytest
 from samples import photo_bytes
 from serve_samples import asking, caption, files, make_captioner, problem
 
+from captioner.serve import server
 from captioner.serve.service import Service
 
 PUBLIC = "https://photos.example:443/captions/"
@@ -97,12 +100,11 @@ def test_the_interface_needs_the_token_and_the_page_does_not() -> None:
                     assert answer.headers["www-authenticate"] == "Bearer"
                 else:
                     assert answer.status_code == 200
-        place = (client.base_url.host, client.base_url.port or 0)
-        with socket.create_connection(place, timeout=60) as line:  # No content is waited for.
-            line.sendall(
-                b"POST /api/caption HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
-                b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
-            )
+        head = (
+            b"POST /api/caption HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+        )
+        with connect(client, head) as line:  # No content is waited for.
             assert line.recv(65536).startswith(b"HTTP/1.1 401 ")
 
 
@@ -143,3 +145,48 @@ def test_the_page_names_files_that_exist_and_forbids_foreign_content(client: htt
             found = re.findall(r'(?:href=|src=|from )"\.?/?([^"#]+)"', text)
             wanted |= {f"/{name}" for name in found} - seen
     assert {"/style.css", "/viewer.css", "/page.js", "/viewer.js", "/photos.js"} <= seen
+
+
+# Connections that ask for nothing, too many of them, and what is not HTTP
+
+
+def connect(client: httpx.Client, content: bytes = b"") -> socket.socket:
+    port = client.base_url.port
+    assert port is not None
+    line = socket.create_connection(("127.0.0.1", port), timeout=60)
+    line.sendall(content)
+    return line
+
+
+def test_idle_connections_and_half_heads_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 0.2)
+    whole = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with asking(Service(make_captioner())) as client:
+        for content in (b"", whole[:20], whole + whole[:20]):
+            with connect(client, content) as line:
+                assert (b'"ok"' in line.makefile("rb").read()) == content.startswith(whole)
+
+
+def test_a_full_house_closes_idle_connections_and_else_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_CONNECTIONS", 2)
+    begun = b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+    with asking(Service(make_captioner())) as client:
+        idle = [connect(client) for _ in range(2)]
+        assert httpx.get(client.base_url.join("/api/health")).status_code == 200
+        time.sleep(0.2)
+        busy = [connect(client, begun) for _ in range(2)]
+        time.sleep(0.2)
+        answer = httpx.get(client.base_url.join("/api/health"))
+        for line in (*idle, *busy):
+            line.close()
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+        assert answer.json() == {"error": "busy: too many connections are open"}
+
+
+def test_what_is_not_http_is_refused_in_json() -> None:
+    with asking(Service(make_captioner())) as client, connect(client, b"nonsense\r\n\r\n") as line:
+        head, _, content = line.makefile("rb").read().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert json.loads(content) == {"error": "the request is not valid HTTP"}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from captioner.errors import UserError
 from captioner.text.languages import (
     as_sentence,
     is_function_word,
@@ -73,6 +74,12 @@ def test_lines_in_capitals_and_titles(line: str, sentence: str, kind: str) -> No
 def test_a_tag_has_its_usual_case(tag: str) -> None:
     for text in (tag, tag.lower(), tag.upper()):
         assert language_tag(text, "--language") == tag
+
+
+@pytest.mark.parametrize("text", ["", "d", "french", "de_DE", "de-"])
+def test_what_is_no_tag_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"^--language .* is not a language"):
+        language_tag(text, "--language")
 
 
 FRENCH = "Un homme d'une équipe qu'il y a près de l'eau, à côté d’un chien."

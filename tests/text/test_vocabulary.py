@@ -1,7 +1,6 @@
 """Vocabularies of words and subwords, the batches of their indices; what the room refuses."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from captioner.errors import UserError
-from captioner.text.languages import language_tag, plain_text
-from captioner.text.token_batches import TranslationBatch, collate_sources
+from captioner.text.languages import plain_text
+from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import (
     SPECIAL_WORDS,
     SubwordVocabulary,
@@ -105,13 +104,10 @@ def test_the_first_word_of_a_sentence_is_a_word_like_others() -> None:
     assert 2 not in vocabulary.indices(vocabulary.split("<end>"))
 
 
-def test_a_batch_moves_but_for_the_mask_of_its_sources() -> None:
+def test_sources_end_and_are_padded() -> None:
     source, mask = collate_sources([[4, 5], [6]])
     assert source.tolist() == [[4, 5, 2], [6, 2, 0]]
     assert mask.tolist() == [[True] * 3, [True, True, False]]
-    moved = TranslationBatch(source, mask, source, source, mask).to("meta")
-    places = [tensor.device.type for tensor in moved[:5]]
-    assert places == ["meta", "cpu", "meta", "meta", "meta"]  # Lengths are read from the mask.
 
 
 # Subwords
@@ -143,14 +139,11 @@ def test_any_text_comes_back(vocabulary: SubwordVocabulary, text: str) -> None:
     [
         (["▁w", "ant", "s"], [("wants", 3)]),
         (["▁", "1", "2", "▁(", "T", "-"], [("12", 3), ("(", 1), ("T", 1), ("-", 1)]),
-        (["▁", "<0xC3>", "<0xA9>"], [("é", 3)]),
         (["▁d", "'", "un", "▁homme"], [("d'un", 3), ("homme", 1)]),
         (["▁'", "n", "'", "▁x", "'"], [("'", 1), ("n", 1), ("'", 1), ("x", 1), ("'", 1)]),
         (["▁a", "<0xE2>", "<0x80>", "<0xA6>", "b"], [("a", 1), ("…", 3), ("b", 1)]),
-        (["▁a", "▁"], [("a", 2)]),
         (["▁a", "▁", "."], [("a", 1), (".", 2)]),
         (["▁男", "の人", "b", "。"], [("男", 1), ("の人", 1), ("b", 1), ("。", 1)]),
-        (["▁"], [("▁", 1)]),
         ([], []),
     ],
 )
@@ -190,35 +183,32 @@ def test_no_word_has_control_characters() -> None:
 LETTERS = 4 + 256 + len(set("".join(TEXTS)) - {" "}) + 1
 
 
-def load(kind: Any, value: object) -> Callable[[], object]:
-    return lambda: kind.from_json(value, "v.json")
-
-
 def words(*ordinary: object) -> dict[str, Any]:
     return {"words": [*SPECIAL_WORDS, *ordinary], "case": "keep"}
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("kind", "value", "sentence"),
     [
-        (load(Vocabulary, []), 'v.json has no "words" that begin with <pad>, <start>'),
-        (load(Vocabulary, {"words": ["a"]}), 'v.json has no "words" that begin'),
-        (load(Vocabulary, words("a", "b", "a")), "v.json: word 6, 'a', is no word, .* twice"),
-        (load(Vocabulary, words("a", 7)), "v.json: word 5, 7, is no word"),
-        (load(Vocabulary, words("<end>")), "word 4, '<end>', is no word, special"),
-        (load(Vocabulary, words("a", "a\x1b[2J")), r"v.json: word 5, 'a\\x1b\[2J', .* a control"),
-        (load(WordVocabulary, words("a\nb")), r"v.json: word 4, 'a\\nb', .* or has a control"),
-        (load(SubwordVocabulary, []), 'v.json has no "model" that sentencepiece can read'),
-        (load(SubwordVocabulary, {"case": "keep", "model": "aaaa"}), 'no "model"'),
-        (lambda: SubwordVocabulary.learn(TEXTS, 100), f"100 subwords: .* alone are {LETTERS}$"),
-        (lambda: SubwordVocabulary.learn([" "]), "cannot learn text.size 8000 subwords: "),
-        *(
-            (lambda tag=tag: language_tag(tag, "--language"), "^--language .* is not a language")
-            for tag in ("", "d", "french", "de_DE", "de-")
-        ),
+        (Vocabulary, [], 'v.json has no "words" that begin with <pad>, <start>'),
+        (Vocabulary, {"words": ["a"]}, 'v.json has no "words" that begin'),
+        (Vocabulary, words("a", "b", "a"), "v.json: word 6, 'a', is no word, .* twice"),
+        (Vocabulary, words("a", 7), "v.json: word 5, 7, is no word"),
+        (Vocabulary, words("<end>"), "word 4, '<end>', is no word, special"),
+        (Vocabulary, words("a", "a\x1b[2J"), r"v.json: word 5, 'a\\x1b\[2J', .* a control"),
+        (WordVocabulary, words("a\nb"), r"v.json: word 4, 'a\\nb', .* or has a control"),
+        (SubwordVocabulary, [], 'v.json has no "model" that sentencepiece can read'),
+        (SubwordVocabulary, {"case": "keep", "model": "aaaa"}, 'no "model"'),
     ],
 )
-def test_what_is_refused(call: Callable[[], object], sentence: str) -> None:
+def test_what_is_no_vocabulary_is_refused(kind: Any, value: object, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        call()
+        kind.from_json(value, "v.json")
+
+
+def test_as_many_subwords_as_letters_can_be_learned() -> None:
     assert len(SubwordVocabulary.learn(TEXTS, LETTERS)) == LETTERS
+    with pytest.raises(UserError, match=f"100 subwords: .* alone are {LETTERS}$"):
+        SubwordVocabulary.learn(TEXTS, 100)
+    with pytest.raises(UserError, match=r"cannot learn text\.size 8000 subwords: "):
+        SubwordVocabulary.learn([" "])

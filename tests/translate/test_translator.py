@@ -16,7 +16,6 @@ from captioner.outcomes import Failed
 from captioner.render.alignment import Alignment, save_heat_map
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import Word
-from captioner.translate.model import Embeddings
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
 from captioner.translate.translator import TranslationModelConfig, load_translator, save_translator
@@ -207,37 +206,23 @@ def test_wrong_configs_are_refused(model: dict[str, Any], sentence: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "sentence"),
+    ("name", "method", "options", "sentence"),
     [
-        ("general", {"batch_size": 0}, "batch size 0"),
-        ("general", {"on_error": "ignore"}, "on_error 'ignore' is neither"),
-        ("general", {"beem": 3}, "unknown field 'beem'; did you mean 'beam'"),
-        ("gru", {"copy_unknown": True}, "copy_unknown needs a model with attention"),
+        ("general", "translate", {"batch_size": 0}, "batch size 0"),
+        ("general", "translate", {"on_error": "ignore"}, "on_error 'ignore' is neither"),
+        ("general", "translate", {"beem": 3}, "unknown field 'beem'; did you mean 'beam'"),
+        ("gru", "translate", {"copy_unknown": True}, "copy_unknown needs a model with attention"),
+        ("general", "choose_alignment", {"layer": 0}, "needs a Transformer"),
+        ("transformer", "choose_alignment", {"layer": 9}, "alignment_layer 9"),
+        ("transformer", "choose_alignment", {"head": "all"}, "alignment_head .*, found 'all'"),
     ],
 )
-def test_wrong_options_are_refused(name: str, options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        make_translator(name).translate("A dog.", **options)
-
-
-@pytest.mark.parametrize(
-    ("name", "layer", "head", "sentence"),
-    [
-        ("general", 0, None, "needs a Transformer"),
-        ("transformer", 9, None, "alignment_layer 9"),
-        ("transformer", None, "all", "alignment_head should be a .*, found 'all'"),
-    ],
-)
-def test_alignments_that_are_not_there_are_refused(
-    name: str, layer: int | None, head: Any, sentence: str
+def test_wrong_options_are_refused(
+    name: str, method: str, options: dict[str, Any], sentence: str
 ) -> None:
+    given = {"sentences": "A dog."} if method == "translate" else {"layer": None, "head": None}
     with pytest.raises(UserError, match=sentence):
-        make_translator(name).choose_alignment(layer, head)
-
-
-def test_embeddings_of_different_sizes_are_not_tied() -> None:
-    with pytest.raises(UserError, match=r"'all' shares .*: \(9, 4\), \(9, 4\), \(8, 4\)"):
-        Embeddings(8, 9, 4, 4, "all")
+        getattr(make_translator(name), method)(**(given | options))
 
 
 def test_captions_need_a_translator_with_attention() -> None:

@@ -13,8 +13,6 @@ from captioner.errors import UserError
 from captioner.vision.images import load_image
 
 Array = np.ndarray[Any, Any]
-Shape = tuple[int, int, int]
-
 LEVELS = [0, 1 / 3, 2 / 3, 1]
 # One row, a column a colour: all of some levels of each channel, but of the first two if there
 # are four; (1, columns, channels), in 0 to 1.

@@ -38,18 +38,16 @@ def test_a_path_bytes_a_file_and_an_image_are_the_same_photo(tmp_path: Path) -> 
     content = encoded(smooth_photo(), "PNG")
     path = tmp_path / "photo.png"
     path.write_bytes(content)
-    sources: list[Any]
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as other_end:
         other_end.write(content)
     with path.open("rb") as file, os.fdopen(reading, "rb") as pipe:
-        sources = [path, str(path), content, bytearray(content), io.BytesIO(content), file]
         array = np.asarray(smooth_photo())
         tensor = torch.from_numpy(array / 255).permute(2, 0, 1)
-        sources += [file, pipe, smooth_photo(), array, tensor]  # The file is wound back.
+        sources: list[Any] = [path, str(path), content, bytearray(content), io.BytesIO(content)]
+        sources += [file, file, pipe, smooth_photo(), array, tensor]  # The file is wound back.
         for source in sources:
             assert (pixels(load_image(source)) == pixels(smooth_photo())).all(), type(source)
-    path.unlink()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,16 +132,12 @@ def retagged(image: Image.Image, tag: int, value: int) -> bytes:
 
 
 # 51 / 255 is a fifth: 0.2 * 100 + 0.8 * 255 = 224, and a fifth of blue on white (204, 204, 255).
-# Greys of 16 bits are scaled by 255 / 65535 = 1 / 257.
 MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
-    (Image.new("CMYK", (1, 1), (0, 255, 255, 0)), None, {}, [RED]),
     (row([0, 255, 0]).convert("1"), "PNG", {}, [0, 255, 0]),
     (palette(), "GIF", {"transparency": 1}, [RED, WHITE]),
     (palette(), "PNG", {"transparency": bytes([0, 51])}, [WHITE, (204, 204, 255)]),
     *((with_alpha(mode), None, {}, [100, 255, 224]) for mode in ("LA", "PA", "RGBA", "RGBa")),
     (row([7, 255]), "PNG", {"transparency": 7}, [255, 255]),
-    (row([0, 257, 25700, 65535], "uint16"), "PNG", {}, [0, 1, 100, 255]),
-    (row([0, 257, 25700, 65535], "int32"), "PPM", {}, [0, 1, 100, 255]),
     (row([0, 1606, 4095], "uint16"), "TIFF", {}, [0, 100, 255]),  # 12 bits
     (row([0, 100, 255], "int32"), "TIFF", {}, [0, 100, 255]),
     (row([-100, 0, 155], "int32"), "TIFF", {}, [0, 100, 255]),
@@ -154,7 +148,6 @@ MODES: list[tuple[Any, str | None, dict[str, Any], list[Any]]] = [
     # White is 0 (tag 262); signed 8 bits and unsigned 32 bits (tag 339).
     (retagged(row([0, 1606, 4095], "uint16"), 262, 0), None, {}, [255, 155, 0]),
     (retagged(row([0, 0.2, 1], "float32"), 262, 0), None, {}, [255, 204, 0]),
-    (retagged(row([0, 51, 255]), 262, 0), None, {}, [255, 204, 0]),
     (row([156, 0, 127]), "TIFF", {"tiffinfo": {339: 2}}, [0, 112, 255]),  # -100, 0, 127
     (retagged(row([0, 2**30, -(2**31), -1], "int32"), 339, 1), None, {}, [0, 64, 128, 255]),
 ]
@@ -226,12 +219,6 @@ def test_too_many_pixels_are_refused_before_decoding(monkeypatch: pytest.MonkeyP
     assert refusal(smooth_photo(), maximum_pixels=383) == message
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda file: pytest.fail("decoded"))
     assert refusal(content, maximum_pixels=383, sufficient_side=4) == message
-    monkeypatch.undo()
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # Pillow refuses twice as many.
-    assert load_image(content).size == (24, 16)
-    message = "the image is too large: Image size (384 pixels) exceeds limit of 382 pixels"
-    assert refusal(content, maximum_pixels=383).startswith(message)
-    assert Image.MAX_IMAGE_PIXELS == 100
 
 
 EXAMPLES = [encoded(smooth_photo(), kind) for kind in KINDS]

@@ -1,6 +1,10 @@
-"""What decoding may take: long photos, large ones, many scans; bands change no pixel."""
+"""What decoding may take: long photos, large ones, many scans, time and memory; bands."""
 
 import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,6 +14,7 @@ from PIL import Image, ImageOps
 
 from captioner.errors import UserError
 from captioner.vision import decoding_process, pixels
+from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import load_image, original_size
 
 
@@ -49,23 +54,6 @@ def test_bands_change_no_pixel(
     assert np.array_equal(loaded, expected.convert("RGB").reduce(3))
 
 
-def test_scans_are_counted_unless_the_first_has_all_channels() -> None:
-    whole = bomb("RGB", 2_000, 2_000, "JPEG")
-    place = whole.index(b"\xff\xda")
-    scan = b"\xff\xda\0\x08\1\1\0\0\x3f\0"  # Of the first channel.
-    disguise = (
-        b"\xff\xfe\0\x08" + whole[place + 2 : place + 8]
-    )  # A comment that ends as a scan begins.
-    for content, heavy in (
-        (whole + scan * 200, False),
-        (whole[:place] + scan * 200, True),
-        (whole[:place] + disguise + scan * 200, True),
-    ):
-        file = io.BytesIO(content)
-        image = Image.open(file)
-        assert pixels.is_heavy(image, file, 0, image.size) is heavy
-
-
 def test_many_scans_are_decoded_elsewhere_and_end_at_the_limit_of_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -73,8 +61,78 @@ def test_many_scans_are_decoded_elsewhere_and_end_at_the_limit_of_time(
     content = bomb("L", 2_000, 2_000, "JPEG", progressive=True)
     first = content.index(b"\xff\xda")
     scan = content[first : content.index(b"\xff", first + 2)]
-    pool = decoding_process.DecodingPool(1, seconds=0.5)
+    pool = DecodingPool(1, seconds=0.5)
     monkeypatch.setattr(decoding_process, "shared_pool", lambda process_id: pool)
     with pytest.raises(UserError, match=r"^slow\.jpg cannot be decoded: .* 0\.5 s, the limit \(--"):
         load_image(content[:first] + scan * 20_000 + content[first:], name="slow.jpg")
     pool.close()
+
+
+# The processes that decode
+
+CONTENT = encoded(smooth_photo(90, 60), "PNG")
+
+
+@pytest.fixture
+def pool() -> Iterator[DecodingPool]:
+    made = DecodingPool(2, seconds=60.0)
+    yield made
+    made.close()
+
+
+def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) -> None:
+    contents = [encoded(smooth_photo(90, 60 + n), "GIF") for n in range(6)]
+
+    def load(content: bytes) -> Image.Image:
+        return pool.load(io.BytesIO(content), "a photo", maximum_pixels=10_000, sufficient_side=30)
+
+    with ThreadPoolExecutor(4) as threads:
+        for content, photo in zip(contents, threads.map(load, contents), strict=True):
+            expected = load_image(content, 10_000, sufficient_side=30)
+            assert photo.tobytes() == expected.tobytes()
+            assert photo.size == expected.size
+            assert original_size(photo) == original_size(expected)
+    for content, most in ((b"none", 10_000), (CONTENT, 5_399), (CONTENT[:-20], 10_000)):
+        with pytest.raises(UserError) as expected_error:
+            load_image(content, most, name="a \udcff.png")
+        with pytest.raises(UserError) as found:
+            pool.load(io.BytesIO(content), "a \udcff.png", maximum_pixels=most)
+        assert str(found.value) == str(expected_error.value)
+    assert load(CONTENT).size == (45, 30)
+
+
+def test_a_decoder_that_takes_too_long_or_crashes_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = DecodingPool(1, seconds=60.0)
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
+    pool.seconds = 0.0
+    with pytest.raises(UserError, match=r"^slow\.png cannot be decoded: the decoder took more tha"):
+        pool.load(io.BytesIO(encoded(smooth_photo(2000, 2000), "PNG")), "slow.png")
+    pool.seconds = 60.0
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
+    (decoder,) = pool._decoders
+    assert decoder._process is not None
+    decoder._process.kill()
+    decoder._process.wait()  # Idle, it costs no photo.
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
+    decoder.close()
+    monkeypatch.setattr(decoding_process, "_PROGRAM", "print()")
+    with pytest.raises(UserError, match=r"bad\.png cannot be decoded: the decoder crashed"):
+        pool.load(io.BytesIO(CONTENT), "bad.png", sufficient_side=30)
+    monkeypatch.undo()
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
+    pool.close()
+    assert decoder._process is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_memory_is_limited() -> None:
+    program = (
+        "from captioner.vision.decoding_process import MEMORY, limit_memory\n"
+        "limit_memory()\n"
+        "try: bytearray(MEMORY + 2**26)\n"
+        "except MemoryError: print('limited')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "limited\n"

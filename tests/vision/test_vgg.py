@@ -45,19 +45,6 @@ def test_equal_to_torchvision_with_the_same_weights(name: str) -> None:
     torch.testing.assert_close(found, expected.flatten(2).transpose(1, 2))
 
 
-def test_convolutions_by_hand() -> None:
-    with torch.device("meta"):
-        narrow = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.5)).features
-        split = VGGEncoder(VGGConfig(name="vgg11", context=(2,), rank=0.5))
-    channels = [layer.out_channels for layer in narrow if isinstance(layer, nn.Conv2d)]
-    assert channels == [32, 64, 128, 128, 256, 256, 256, 512]
-    convolutions = [layer for layer in split.modules() if isinstance(layer, nn.Conv2d)]
-    sizes = [(layer.out_channels, *layer.kernel_size) for layer in convolutions]
-    assert sizes[:5] == [(64, 3, 3), (64, 3, 3), (128, 1, 1), (128, 3, 3), (256, 1, 1)]
-    assert sizes[-3:] == [(256, 3, 3), (512, 1, 1), (512, 3, 3)]
-    assert [len(stage) for stage in split.stage_layers()] == [3, 4, 7, 7, 8]
-
-
 def test_a_split_encoder_computes_what_its_products_would() -> None:
     torch.manual_seed(0)
     split = VGGEncoder(VGGConfig(name="vgg13_bn", width=0.05, rank=0.5, context=(2,))).eval()

@@ -1,9 +1,14 @@
-"""The pages of all fields and of all options are those that the declarations give."""
+"""The pages of all fields and options are as declared; commands in prose are accepted."""
 
+import argparse
 import re
+import runpy
+import shlex
+import sys
 from typing import Any
 
 import pytest
+from scripts_samples import ROOT
 
 from captioner.schema import plain_type, section_of
 
@@ -43,3 +48,24 @@ def test_every_field_has_a_description_and_every_number_limits(script: Any) -> N
                     limits = script.limits_of(info)
                     assert limits.keys() & {"ge", "gt"}, f"{name}.{field}"
                     assert limits.keys() & {"le", "lt"}, f"{name}.{field}"
+
+
+RESULTS = " ".join((ROOT / "docs/results/index.md").read_text(encoding="utf-8").split())
+COMMANDS = re.findall(r"`(?:OMP_NUM_THREADS=\d )?(?:python )?(scripts/\S+\.py [^`]+)`", RESULTS)
+assert len(COMMANDS) >= 4
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_in_the_results_is_whole(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = argparse.ArgumentParser.parse_args
+
+    def begins(parser: argparse.ArgumentParser) -> None:
+        parse(parser)
+        raise SystemExit(0)  # The options were accepted: work would begin.
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", begins)
+    program, *options = shlex.split(command)
+    monkeypatch.setattr(sys, "argv", [program, *options])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / program), run_name="__main__")
+    assert ended.value.code == 0
