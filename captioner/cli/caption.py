@@ -6,7 +6,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
@@ -25,7 +25,6 @@ from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
-    from captioner.caption.photos import Captioned
     from captioner.cli.output_options import OutputOptions
     from captioner.vision.images import ImageSource
 
@@ -97,21 +96,22 @@ def run(arguments: argparse.Namespace) -> int:
     options = replace(options, model=pinned(options.model))
     is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
     is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
-    print_item = _printer(arguments, is_alone)
+    end = _line_end(arguments.null)
     failed = 0
     with opened_outputs(options, photos) as outputs:
         if outputs.finished and not arguments.quiet:
             report(f"{len(outputs.finished):,} of {len(photos):,} photos are captioned already")
         remaining = outputs.remaining
-        captioned = _captioned(arguments, options, remaining)
+        items = chain(failures, _captions(arguments, options, remaining))
         is_shown = len(remaining) > arguments.batch_size and not arguments.quiet
         total = len(failures) + len(remaining)
         with progress_bar("captioning", total, "photos", shown=is_shown) as progress:
-            for drawn in in_background(outputs.draw, chain(failures, captioned), outputs.workers):
+            for item in in_background(outputs.draw, items, outputs.workers):
                 with progress.external_write_mode():
-                    if not is_quiet and drawn.item.name not in outputs.finished:
-                        print_item(drawn.item)
-                    if reason := outputs.add(drawn):
+                    if not is_quiet and item.name not in outputs.finished:
+                        for line in _lines(item, arguments, is_alone):
+                            print(line, end=end, flush=True)
+                    if reason := outputs.add(item):
                         failed += 1
                         report(reason)
                 progress.update()
@@ -136,9 +136,9 @@ def _check_options(arguments: argparse.Namespace, options: OutputOptions) -> Non
         pyarrow_library()
 
 
-def _captioned(
+def _captions(
     arguments: argparse.Namespace, options: OutputOptions, photos: Mapping[str, ImageSource]
-) -> Iterator[Captioned | Failed]:
+) -> Iterator[Caption | Failed]:
     """Load the models, unless there are no photos, and caption."""
     from captioner.caption.photos import caption_photos
     from captioner.models import load, load_translation
@@ -154,21 +154,22 @@ def _captioned(
     return caption_photos(model, photos.items(), search, arguments.batch_size, translate)
 
 
-def _printer(arguments: argparse.Namespace, is_alone: bool) -> Callable[[Captioned | Failed], None]:
-    """Prints the captions of a photo; lines end in NUL for --null."""
-    end = "\n"
-    if arguments.null:
-        end = "\0"
-        assert isinstance(sys.stdout, io.TextIOWrapper)
-        sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+def _line_end(null: bool) -> str:
+    """What ends a printed line: NUL for --null, of which standard output then takes any name."""
+    if not null:
+        return "\n"
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+    return "\0"
 
-    def print_item(item: Captioned | Failed) -> None:
-        if not isinstance(item, Failed):
-            name = item.name if arguments.null else on_a_line(item.name)
-            for line in caption_lines(name, item.caption, is_alone, arguments.format):
-                print(line, end=end, flush=True)
 
-    return print_item
+def _lines(item: Caption | Failed, arguments: argparse.Namespace, is_alone: bool) -> Iterator[str]:
+    """The lines to print of a photo; none if it failed."""
+    if isinstance(item, Failed):
+        return iter(())
+    assert item.name is not None
+    path = item.name if arguments.null else on_a_line(item.name)
+    return caption_lines(path, item, is_alone, arguments.format)
 
 
 def output_options(arguments: argparse.Namespace) -> OutputOptions:

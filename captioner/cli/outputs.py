@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
-from captioner.caption.photos import Captioned
 from captioner.cli.descriptions import Descriptions
 from captioner.cli.output_options import OutputOptions, names_a_file
 from captioner.cli.program import report
@@ -40,10 +39,9 @@ from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image
 
 
-class Drawn(NamedTuple):
-    """A photo's caption or failure, its drawings by option, why any failed, and its page part."""
+class _Drawings(NamedTuple):
+    """A photo's drawings by option, why any failed, and its part of the page."""
 
-    item: Captioned | Failed
     files: Mapping[str, str] = {}
     problems: Sequence[str] = ()
     page: PageItem | None = None
@@ -84,6 +82,7 @@ class Outputs:
         self._inputs = {files.real_path(photo) for photo in photos} if options.words else set()
         self._records: list[Record] = []
         self._renamed: dict[str, str] = {}  # In --jsonl: other spellings of paths.
+        self._drawn: dict[str, _Drawings] = {}  # Of photos that are not added yet.
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
@@ -101,20 +100,21 @@ class Outputs:
         done = () if options.html else self.finished
         self.remaining = {name: photos[name] for name in photos if name not in done}
 
-    def draw(self, item: Captioned | Failed) -> Drawn:
-        """Write a photo's drawings, and prepare its part of the page. May run in threads."""
-        if isinstance(item, Failed):
-            return Drawn(item, problems=(item.reason,))
-        if not item.caption.words or not self.workers:
-            return Drawn(item)
-        name, source = item.name, self._photos[item.name]
+    def draw(self, item: Caption | Failed) -> Caption | Failed:
+        """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread."""
+        if isinstance(item, Caption) and item.name is not None and item.words and self.workers:
+            self._drawn[item.name] = self._draw(item.name, item)
+        return item
+
+    def _draw(self, name: str, caption: Caption) -> _Drawings:
+        source = self._photos[name]
         title = "" if name == "-" else Path(name).name
         try:  # The photo as large as drawings are; the model may see fewer pixels.
             photo = load_image(source, sufficient_side=DRAWN_SIDE)
         except UserError as error:
-            return Drawn(item, problems=(str(error),))
-        assert item.caption.region is not None
-        caption = item.caption.of_photo(photo, item.caption.region)
+            return _Drawings(problems=[str(error)])
+        assert caption.region is not None
+        caption = caption.of_photo(photo, caption.region, name)
         page = None
         if self._options.html:
             folder = os.path.dirname(self._options.html) or os.curdir
@@ -122,32 +122,38 @@ class Outputs:
             page = caption.page_item(title)
             page = replace(page, path=path, folder=os.path.dirname(self._names[name]))
         drawings = () if name in self.finished else self._drawings(name)
-        write = partial(self._draw, caption=caption, title=title)
-        return Drawn(item, *files.write_each(drawings, write), page)
+        write = partial(self._write_drawing, caption=caption, title=title)
+        written, problems = files.write_each(drawings, write)
+        return _Drawings(written, problems, page)
 
-    def add(self, drawn: Drawn) -> str:
+    def add(self, item: Caption | Failed) -> str:
         """Write what is beside a photo and its JSON line; collect its record for the tables.
 
         Returns why it failed or what could not be written, as the record has it; "" if all is well.
         """
-        item, problems = drawn.item, [*drawn.problems]
+        name = item.name
+        assert name is not None  # Captions of `caption_photos` have one.
+        drawn = self._drawn.pop(name, _Drawings())
+        problems = [*drawn.problems]
         if drawn.page:
             self._page.append(drawn.page)
-        if item.name in self.finished:  # It was captioned for the page.
+        if isinstance(item, Failed):
+            problems.append(item.reason)
+        if name in self.finished:  # It was captioned for the page.
             return "; ".join(problems)
-        record: Record = {"image": item.name}
-        if isinstance(item, Captioned):
-            record |= item.caption.to_dict()
+        record: Record = {"image": name}
+        if isinstance(item, Caption):
+            record |= item.to_dict()
             written = {**drawn.files}
             if self._descriptions:
-                described, more = self._descriptions.write(item.name, item.caption)
+                described, more = self._descriptions.write(name, item)
                 written |= described
                 problems += more
             if written:
                 record["files"] = written
         if error := "; ".join(problems):
             record["error"] = error
-        source = self._photos.get(item.name, item.name)
+        source = self._photos.get(name, name)
         record |= {"model": self._options.model, **file_state(source)}
         path = self._lines
         if path == "-":
@@ -190,7 +196,7 @@ class Outputs:
         """A photo's drawings, and the folder of its words, with their options."""
         return self._options.drawings(self._names[photo])
 
-    def _draw(self, option: str, path: Path, caption: Caption, title: str) -> None:
+    def _write_drawing(self, option: str, path: Path, caption: Caption, title: str) -> None:
         """Write one of `_drawings`."""
         strength = self._options.strength
         if option == "overlay":
