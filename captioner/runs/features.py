@@ -19,7 +19,7 @@ from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
-from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.loader import Loader
 from captioner.runs.photos import read_training
 from captioner.schema import to_mapping
@@ -30,9 +30,8 @@ from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWrite
 from captioner.vision.images import load_image
 
 
-def encoder_of(recipe: CaptioningRecipe) -> Encoder:
-    """The recipe's encoder with its weights, which must have the digest that the recipe names."""
-    chosen = recipe.encoder
+def encoder_of(chosen: EncoderRecipe) -> Encoder:
+    """The encoder of a recipe with its weights, which must have the digest that it names."""
     encoder = build_encoder(chosen.config, chosen.weights)
     if chosen.digest is not None and (digest := encoder.digest()) != chosen.digest:
         reason = f"have the digest {digest}, and encoder.digest is {chosen.digest}"
@@ -183,11 +182,11 @@ def extract_features(
                 "there is no folder for features: give --out, or a config with features.folder, "
                 "whose features.store is true and encoder.train false"
             )
-        train, validation, problems = read_training(recipe.data)
+        train, validation, problems = read_training(recipe.data, recipe.validation.images)
         print("".join(f"{sentence}\n" for sentence in problems), end="")
         torch.manual_seed(recipe.training.seed)  # As in training.
-        encoder = (encoder or encoder_of(recipe)).to(engine.device)
-    splits = {"train": train, "validation": validation[: recipe.validation.images or None]}
+        encoder = (encoder or encoder_of(recipe.encoder)).to(engine.device)
+    splits = {"train": train, "validation": validation}
     stores = feature_stores(recipe, encoder, splits, engine)
     for name, store in stores.items():
         count = store.record.rows - len(store.unreadable)

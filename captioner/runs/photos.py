@@ -1,69 +1,49 @@
-"""Reads the data of a captioning run: photos, captions, texts and boxes."""
+"""Reads the photos and captions of a captioning run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from captioner.data.example import IN_TRAINING, Example, Problems
-from captioner.data.instances import CocoInstances, read_synonyms
-from captioner.data.parallel import read_lines
 from captioner.data.readers import read_splits
 from captioner.data.shapes import generate, shapes_examples
 from captioner.errors import UserError, counted
 from captioner.files import real_path
-from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
-from captioner.text.tokenizer import tokenize
+from captioner.runs.captioning_recipe import DataConfig
 
 
-@dataclass(frozen=True)
-class CaptionData:
-    """The photos of a run with their captions, and what else its objective needs.
-
-    problems: sentences about what was left out or chosen. texts: captions without photos, for the
-    reward of fluency. instances: boxes and segments, for the loss of grounding.
-    """
+class CaptionData(NamedTuple):
+    """The photos of a run with their captions, and sentences about what was left out or chosen."""
 
     train: list[Example]
     validation: list[Example]
     problems: list[str]
-    texts: list[list[str]]
-    instances: CocoInstances | None
 
     @property
     def captions(self) -> list[list[str]]:
         """The words of all training captions."""
         return [words for example in self.train for words in example.words]
 
-    def counts(self) -> list[str]:
-        """A sentence for each split."""
+    def counts(self, longest: int) -> list[str]:
+        """A sentence for each split, and one on the captions that are cut to `longest` words."""
         sentences = []
         for name, examples in (("training", self.train), ("validation", self.validation)):
             count = counted(sum(len(example.captions) for example in examples), "caption")
             sentences.append(f"{name}: {counted(len(examples), 'photo')}, {count}")
+        if too_long := sum(len(words) > longest for words in self.captions):
+            sentences.append(f"{counted(too_long, 'caption')} cut to {longest} words")
         return sentences
 
 
-def read_data(recipe: CaptioningRecipe) -> CaptionData:
-    """Read all that a recipe's `data` names and its objective needs."""
-    train, validation, problems = read_training(recipe.data)
-    texts, instances = list[list[str]](), None
-    if recipe.data.texts is not None and recipe.objective.self_critical is not None:
-        texts = [tokenize(line) for line in read_lines(recipe.data.texts)]
-    if recipe.data.instances is not None:
-        instances = CocoInstances([recipe.data.instances])
-        instances.known_categories(read_synonyms())  # Refuses one without synonyms.
-    few = recipe.validation.images or None
-    return CaptionData(train, validation[:few], problems, texts, instances)
-
-
-def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[str]]:
-    """The training and the validation photos, and sentences about what was left out or chosen."""
+def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
+    """Read the training photos, and the first so many to validate on, or all."""
+    few = validation_photos or None
     if data.format == "shapes":
         count = data.shapes.validation
         pictures = generate(count + data.shapes.train, data.shapes.seed, data.shapes.pictures)
         examples = shapes_examples(pictures)
-        return examples[count:], examples[:count], []
+        return CaptionData(examples[count:], examples[:count][:few], [])
     assert data.annotations is not None  # Checked by DataConfig.
     other_file = data.validation_annotations
     files = [(data.annotations, [data.train, data.validation])]
@@ -89,7 +69,7 @@ def read_training(data: DataConfig) -> tuple[list[Example], list[Example], list[
             f"{shared[0]!r} among them; give the validation photos as another split "
             "(data.validation) or file (data.validation_annotations)"
         )
-    return train, validation, sentences
+    return CaptionData(train, validation[:few], sentences)
 
 
 def _place(example: Example) -> object:

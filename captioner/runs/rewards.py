@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from captioner.caption.losses import SelfCriticalConfig
+from captioner.data.parallel import read_lines
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.evaluation.wording import content_stems
 from captioner.text.ngrams import PeoplesNgrams
+from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 
 Worth = Callable[[int, Sequence[int]], float]
@@ -25,14 +28,14 @@ class CaptionReward:
     """CIDEr-D, and true content words and fluency where they have a weight; a `Reward`.
 
     The end counts as a word of CIDEr-D, so that it matters whether a caption was finished.
-    references: tokenised, of each photo, also words outside the vocabulary. texts: tokenised
-    captions without photos.
+    references: tokenised, of each photo, also words outside the vocabulary. texts: a file of
+    captions without photos, one a line, which fluency is compared with too.
     """
 
     references: Sequence[Sequence[Sequence[str]]]
     vocabulary: Vocabulary
     config: SelfCriticalConfig
-    texts: Iterable[Sequence[str]] = ()
+    texts: Path | None = None
 
     def __post_init__(self) -> None:
         end = self.vocabulary.words[Vocabulary.end]
@@ -42,7 +45,8 @@ class CaptionReward:
         if (weight := self.config.content_words_weight) > 0:
             self._weighed.append((weight, content_words_worth(self.references, self.vocabulary)))
         if (weight := self.config.fluency_weight) > 0:
-            people = PeoplesNgrams([*chain.from_iterable(self.references), *self.texts])
+            lines = [] if self.texts is None else map(tokenize, read_lines(self.texts))
+            people = PeoplesNgrams([*chain.from_iterable(self.references), *lines])
             self._weighed.append((weight, fluency_worth(people, self.vocabulary)))
 
     def __call__(self, rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:

@@ -20,14 +20,19 @@ Recipe = CaptioningRecipe | TranslationRecipe
 class Task(Protocol):
     """A model with its data, which it reads when it is made, before the run's folder is locked.
 
-    kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
-    loss: the module to train, on `batches`. order: the rows to validate on.
+    data: sentences about the data, for the model's card. order: the rows to validate on.
     """
 
-    kind: str
-    pipeline_tag: str
     data: list[str]
     order: list[int]
+
+    @property
+    def kind(self) -> str:
+        """What the model is, in words."""
+
+    @property
+    def pipeline_tag(self) -> str:
+        """The hub's word for what the model does."""
 
     @property
     def recipe(self) -> Recipe:

@@ -38,7 +38,9 @@ def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config)
     """Nearly the same in bfloat16, whose store is not taken for one of float32."""
     recipe = recipe_of(config, features={"precision": "bfloat16"})
     torch.manual_seed(0)  # As the command seeds it.
-    rows = PixelRows(read_training(recipe.data)[0], recipe.preprocessing, encoder_of(recipe))
+    rows = PixelRows(
+        read_training(recipe.data)[0], recipe.preprocessing, encoder_of(recipe.encoder)
+    )
     encoder = rows.encoder.eval()
     pixels, photos = rows.read(torch.tensor([4, 0, 3, 0]))
     assert photos.tolist() == [2, 0, 1, 0]  # A photo is read once.
