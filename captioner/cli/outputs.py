@@ -17,25 +17,20 @@ from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.cli.descriptions import Descriptions
 from captioner.cli.output_options import OutputOptions, names_a_file
-from captioner.cli.program import report
 from captioner.cli.records import (
     TYPES,
+    JsonLines,
     Record,
     file_state,
-    is_gone,
-    latest_records,
-    read_lines,
     records_csv,
     rows_of,
-    write_lines,
 )
 from captioner.cli.shared_options import check_files
-from captioner.errors import UserError, counted
+from captioner.errors import UserError
 from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.render import save
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table
-from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image
 
 
@@ -81,20 +76,23 @@ class Outputs:
         self._names = output_names(photos)
         self._inputs = {files.real_path(photo) for photo in photos} if options.words else set()
         self._records: list[Record] = []
-        self._renamed: dict[str, str] = {}  # In --jsonl: other spellings of paths.
         self._drawn: dict[str, _Drawings] = {}  # Of photos that are not added yet.
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
         self._descriptions = Descriptions(options, photos) if options.is_described else None
-        self._lines = options.jsonl or ""  # The file of JSON lines.
-        self._has_lines = options.resume and os.path.exists(self._lines)
+        self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
+        is_resumed = self._lines is not None and self._lines.is_resumed
         tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
         drawings = chain.from_iterable(map(self._drawings, photos))
         written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
-        check_files(written, options.overwrite or self._has_lines, folders=("--words",))
-        if self._has_lines:
-            self._keep_finished()
+        check_files(written, options.overwrite or is_resumed, folders=("--words",))
+        if self._lines is not None and is_resumed:
+            model, language = options.model, options.language
+            for record in self._lines.resume(photos, model, language, self._is_finished):
+                if record["image"] in photos:
+                    self.finished.add(record["image"])
+                self._collect(record)
         elif options.resume and options.text and self._descriptions:
             self.finished = {photo for photo in photos if self._descriptions.has_text(photo)}
         done = () if options.html else self.finished
@@ -155,14 +153,8 @@ class Outputs:
             record["error"] = error
         source = self._photos.get(name, name)
         record |= {"model": self._options.model, **file_state(source)}
-        path = self._lines
-        if path == "-":
-            sys.stdout.write(files.json_text(record, indent=None))
-            sys.stdout.flush()
-        elif path:
-            with files.refuse_os_errors(f"cannot write {path}"):
-                write_lines(path, [record], "a" if self._has_lines else "w")
-            self._has_lines = True
+        if self._lines is not None:
+            self._lines.write(record)
         self._collect(record)
         return error
 
@@ -179,8 +171,8 @@ class Outputs:
         """Write a table or the page, or complete it."""
         if option == "parquet":
             self._parquet.close()
-        elif option == "jsonl" and self._options.resume and self._has_lines:
-            self._drop_replaced_lines()
+        elif option == "jsonl" and self._lines is not None and self._lines.is_resumed:
+            self._lines.drop_replaced()
         elif option == "html" and self._page:
             save_html(path, self._page, self._options.strength)
         elif option in ("json", "csv"):
@@ -220,57 +212,6 @@ class Outputs:
                 table = parquet_table(self._options.parquet, TYPES)
                 self._add_rows = self._parquet.enter_context(table)
             self._add_rows(list(rows_of(record)))
-
-    def _keep_finished(self) -> None:
-        """Find the photos of an earlier run that need no caption, and take up its records.
-
-        Lines of the others stay until new ones replace them: a killed run loses none.
-        """
-        path = self._lines
-        origin = os.path.normpath(self._options.model), self._options.language
-        gone: dict[str, int] = {}
-        self._find_renamed()
-        for record in latest_records(path, self._renamed):
-            photo = record["image"]
-            if "error" in record:
-                continue
-            model, language = record.get("model"), record.get("language")
-            if not model:
-                raise UserError(f"--jsonl {path} was not written by --jsonl; give another file")
-            if (os.path.normpath(model), language) != origin:
-                raise UserError(
-                    f"--jsonl {path} has captions of the model {model} in the language "
-                    f"{language or ENGLISH}; give another file, or --overwrite in place of --resume"
-                )
-            if photo in self._photos:
-                if not self._is_finished(photo, record):
-                    continue
-                self.finished.add(photo)
-            elif is_gone(photo):
-                paths = record.get("files", {}).values()
-                gone[photo] = sum(map(os.path.lexists, paths))
-            self._collect(record)
-        if gone:
-            count, first = counted(len(gone), "record"), min(gone)
-            files_left = counted(sum(gone.values()), "file")
-            report(
-                f"{path} keeps {count} of photos that are gone, {first} the first; "
-                f"beside them stays what was written: {files_left}"
-            )
-        self._drop_replaced_lines()  # And an unfinished last one.
-
-    def _find_renamed(self) -> None:
-        """Find the records of these photos under other spellings of their paths."""
-        recorded = {record["image"] for record in read_lines(self._lines)}
-        unknown = recorded - self._photos.keys()
-        if unknown and (new := self._photos.keys() - recorded):
-            name_of = {files.real_path(photo): photo for photo in new}
-            names = {photo: name_of.get(files.real_path(photo)) for photo in sorted(unknown)}
-            self._renamed = {photo: name for photo, name in names.items() if name}
-
-    def _drop_replaced_lines(self) -> None:
-        with files.atomic_path(self._lines) as temporary:
-            write_lines(temporary, latest_records(self._lines, self._renamed))
 
     def _is_finished(self, photo: str, record: Record) -> bool:
         """Whether the photo has the size and time of its record, and its files are there."""
