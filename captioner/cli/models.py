@@ -117,7 +117,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     from captioner.evaluation.calibration import calibrate
     from captioner.evaluation.results_file import read_results
     from captioner.models import load
-    from captioner.runs.validation_scores import RESULTS
+    from captioner.runs.caption_scores import RESULTS
 
     splits = (arguments.training_split, *arguments.split)
     problems = {split: Problems(arguments.on_problem) for split in splits}

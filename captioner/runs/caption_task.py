@@ -23,13 +23,17 @@ from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, cut
+from captioner.runs.caption_scores import (
+    RESULTS,
+    START_RESULTS,
+    CaptionReward,
+    doubt_of_gain,
+    scores_of,
+)
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.features import encoder_of, feature_stores
-from captioner.runs.photos import read_training
-from captioner.runs.rewards import CaptionReward
-from captioner.runs.rows import PixelRows, StoredRows
+from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.runs.start_model import WORDS, Start
-from captioner.runs.validation_scores import RESULTS, START_RESULTS, doubt_of_gain, scores_of
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
 from captioner.vision.encoder_families import RANDOM
@@ -41,7 +45,7 @@ STANDARDISED_BY = 256
 
 @dataclass(eq=False)
 class CaptionTask:
-    """Trains a captioner; see `captioner.runs.task.Task`. Made by `make_caption_task`."""
+    """Trains a captioner; see `captioner.runs.run.Task`. Made by `make_caption_task`."""
 
     kind: ClassVar = "captioner"
     pipeline_tag: ClassVar = "image-to-text"

@@ -20,8 +20,7 @@ from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
-from captioner.runs.loader import Loader
-from captioner.runs.photos import read_training
+from captioner.runs.photos import Loader, read_training
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder

@@ -156,7 +156,7 @@ class TranslationRecipe(Config):
 
 
 class TranslationTask:
-    """Trains a translator; see `captioner.runs.task.Task`."""
+    """Trains a translator; see `captioner.runs.run.Task`."""
 
     kind = "translator"
     pipeline_tag = "translation"

@@ -28,9 +28,7 @@ from captioner.runs.batches import (
     encode_pairs,
 )
 from captioner.runs.features import encoder_of
-from captioner.runs.loader import Loader
-from captioner.runs.photos import read_training
-from captioner.runs.rows import PixelRows, StoredRows
+from captioner.runs.photos import Loader, PixelRows, StoredRows, read_training
 from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
 from captioner.translate.model import TranslationLoss

@@ -26,12 +26,16 @@ from captioner.errors import UserError
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.runs import caption_task
+from captioner.runs.caption_scores import (
+    CaptionReward,
+    content_words_worth,
+    fluency_worth,
+    scores_of,
+)
 from captioner.runs.captioning_recipe import DataConfig
 from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import captioning_recipe
-from captioner.runs.rewards import CaptionReward, content_words_worth, fluency_worth
 from captioner.runs.run import train_run
-from captioner.runs.validation_scores import scores_of
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore

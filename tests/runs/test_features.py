@@ -11,8 +11,7 @@ from samples import Output, Patch, save_photo
 from captioner.errors import UserError
 from captioner.runs import features
 from captioner.runs.features import encoder_of, extract_features
-from captioner.runs.photos import read_training
-from captioner.runs.rows import PixelRows, StoredRows
+from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.training.distributed import Engine
 from captioner.vision.feature_store import FeatureStore
 
