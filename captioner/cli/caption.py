@@ -75,7 +75,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--min-confidence", "X", "leave less sure captions out of texts, sidecars and photos")
     add("--dry-run", "", "say what --xmp, --text and --embed would write, and do not")
     shared.add_machine(parser, "photos in a batch", 16)
-    about = "most time to decode a photo that is large or slow (default: 20)"
+    about = "limit for decoding a large or slow photo (default: 20)"
     shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.positive)
 
 
@@ -86,10 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.cli.outputs import opened_outputs
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
+    from captioner.vision.decoding_process import DecodingPool
     from captioner.vision.shards import find_photos
 
     options = output_options(arguments)
     _check_options(arguments, options)
+    DecodingPool.seconds = arguments.decoding_seconds or DecodingPool.seconds
     photos, failures = find_photos(paths)
     if standard_input is not None:
         photos["-"] = standard_input
@@ -121,15 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_options(arguments: argparse.Namespace, options: OutputOptions) -> None:
-    """Refuse what would fail at the first caption, and set the time to decode a photo."""
+    """Raise `UserError` for what would fail at the first caption."""
     if arguments.format:
         formatted(arguments.format, dict.fromkeys(FIELDS))
-    if arguments.decoding_seconds is not None:
-        from captioner.vision.decoding_process import DecodingPool
-
-        DecodingPool.seconds = arguments.decoding_seconds
     if arguments.translator and not options.language:
-        raise UserError("--translator needs --language, and not en, of which captions are")
+        raise UserError("--translator needs --language, and another one than en")
     if arguments.parquet:
         from captioner.tables import pyarrow_library
 
@@ -182,24 +180,26 @@ def output_options(arguments: argparse.Namespace) -> OutputOptions:
 
 
 def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]:
-    """The paths, with those of standard input in place of -; and the photo that it may be."""
-    paths, standard_input = list(arguments.paths), None
+    """The paths, with the names on standard input in place of -; and its photo, if it is one."""
+    paths = list(arguments.paths)
+    photo = None
     if "-" in paths:
         what = "the list on standard input"
-        standard_input = as_utf8(sys.stdin.buffer.read(), what)
-        if not arguments.null and UNMARKED_WIDE.match(standard_input):
-            decode_text(standard_input, what)  # Refuses it.
-        if arguments.null or b"\0" not in standard_input:  # A name holds no NUL, unlike a photo.
+        content = as_utf8(sys.stdin.buffer.read(), what)
+        if not arguments.null and UNMARKED_WIDE.match(content):
+            decode_text(content, what)  # Refuses it.
+        if not arguments.null and b"\0" in content:  # No name has a NUL.
+            photo = content
+        else:
             place = paths.index("-")
-            names = os.fsdecode(standard_input).split("\0" if arguments.null else "\n")
+            names = os.fsdecode(content).split("\0" if arguments.null else "\n")
             paths[place : place + 1] = [name.rstrip("\r") for name in names if name.strip()]
-            standard_input = None
     if arguments.demo:
         paths.append(str(DEMO_PHOTO))
     if not paths:
         empty = "standard input is empty: it should be a photo or a list of names"
         raise UserError(empty if arguments.paths else "name a photo, or try --demo")
-    return paths, standard_input
+    return paths, photo
 
 
 FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
@@ -211,7 +211,7 @@ class _Formatter(Formatter):
 
 
 def formatted(form: str, values: Mapping[str, Any]) -> str:
-    """A line in the format of --format; a field without a value is empty, in any form."""
+    """A line in the format of --format; a field without a value is empty."""
     try:
         return _Formatter().vformat(form.replace("\\t", "\t").replace("\\n", "\n"), (), values)
     except (LookupError, ValueError, AttributeError, TypeError) as error:

@@ -77,9 +77,11 @@ class Descriptions:
         words = dict.fromkeys((caption.original or caption).words)
         keywords = [word for word in words if is_noun(word)]
         keywords += [caption.doubt] if caption.doubt else []
-        text, language = on_a_line(caption.text), caption.language or ENGLISH
-        description = Description(text, keywords, language, caption.confidence)
-        places, problems, kept = [*self.files(photo, caption.confidence)], [], ""
+        text = on_a_line(caption.text)
+        description = Description(text, keywords, caption.language or ENGLISH, caption.confidence)
+        places = [*self.files(photo, caption.confidence)]
+        problems = []
+        kept = ""
         if any(option != "text" for option, _ in places) and not self._options.overwrite:
             try:
                 kept = words_of_person(Path(photo))
@@ -108,8 +110,10 @@ class Descriptions:
         Lightroom reads `photo.xmp`, the name in Adobe's XMP Specification Part 3, which is written
         unless there is a `photo.jpg.xmp` alone; digiKam and darktable read `photo.jpg.xmp`.
         """
-        path, xmp = Path(photo), self._options.xmp
-        with_suffix, without = path.with_name(f"{path.name}.xmp"), path.with_suffix(".xmp")
+        path = Path(photo)
+        xmp = self._options.xmp
+        with_suffix = path.with_name(f"{path.name}.xmp")
+        without = path.with_suffix(".xmp")
         if xmp == "lightroom" and (os.path.exists(without) or not os.path.exists(with_suffix)):
             yield "xmp", without
         elif xmp:
@@ -119,16 +123,16 @@ class Descriptions:
 
     def _write(self, option: str, path: Path, description: Description, line: str) -> None:
         """Write one of `files`; a dry run announces it instead."""
-        options, owners = self._options, self._owners[path].values()
+        options = self._options
+        owners = self._owners[path].values()
         if len(owners) > 1:
             hint = ", or give --xmp-for digikam" if option == "xmp" else ""
             of = " and of ".join(owners)
             raise UserError(f"{path} would be of {of}, and is not written; rename one{hint}")
         if option == "embed":
             self._embedder = self._embedder or Embedder()
-            is_described, overwrite = bool(self._kept), options.overwrite
             found = self._embedder.embed(
-                path, description, is_described, overwrite, is_dry=options.dry_run
+                path, description, bool(self._kept), options.overwrite, options.dry_run
             )
             self._kept = self._kept or found
         else:

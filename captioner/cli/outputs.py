@@ -201,7 +201,8 @@ class Outputs:
                     is_photo = files.real_path(picture) in self._inputs
                     if save.WORD_PICTURE.fullmatch(picture.name) and not is_photo:
                         picture.unlink()
-            save.save_word_images(path, *caption.drawn(), strength=strength)
+            photo, words, attention, region = caption.drawn()
+            save.save_word_images(path, photo, words, attention, region, strength=strength)
 
     def _collect(self, record: Record) -> None:
         """Take a record up for the tables of the end."""
@@ -215,7 +216,8 @@ class Outputs:
 
     def _is_finished(self, photo: str, record: Record) -> bool:
         """Whether the photo has the size and time of its record, and its files are there."""
-        written, state = record.get("files", {}), file_state(self._photos[photo])
+        written = record.get("files", {})
+        state = file_state(self._photos[photo])
         wanted = self._drawings(photo)
         if self._descriptions:
             wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
@@ -62,8 +63,9 @@ def add_commands(commands: shared.Commands) -> None:
 
 def _add_config(add: shared.Add, about: str) -> None:
     add("config", "CONFIG", about)
-    about, form = "override a field of the config; may be repeated", "SECTION.FIELD=VALUE"
-    add("--set", form, about, dest="changes", action="append", default=[])
+    about = "override a field of the config; may be repeated"
+    more: dict[str, Any] = {"dest": "changes", "action": "append", "default": []}
+    add("--set", "SECTION.FIELD=VALUE", about, **more)
 
 
 def run(arguments: argparse.Namespace) -> None:
