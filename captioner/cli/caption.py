@@ -153,7 +153,7 @@ def _captions(
 
 
 def _line_end(null: bool) -> str:
-    """What ends a printed line: NUL for --null, of which standard output then takes any name."""
+    """The end of printed lines; for --null it is NUL, and any file name is printed as it is."""
     if not null:
         return "\n"
     assert isinstance(sys.stdout, io.TextIOWrapper)

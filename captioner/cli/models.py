@@ -1,4 +1,4 @@
-"""`captioner calibrate`, `export`, `push` and `info`: what is done with a whole model."""
+"""`captioner calibrate`, `export`, `push` and `info`: commands on whole models."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         )[0]
     for sentence in dict.fromkeys(chain.from_iterable(p.sentences for p in problems.values())):
         report(sentence)
-    results = folder.parent / RESULTS  # Of the photos that chose the epoch, in a run.
+    results = folder.parent / RESULTS  # In a run: the photos that chose the epoch.
     if folder.name == MODEL and results.is_file():
         names = {photo.name for split in arguments.split for photo in examples[split]}
         if chosen := len(names & read_results(results).keys()):

@@ -76,7 +76,7 @@ class Outputs:
         self._names = output_names(photos)
         self._inputs = {files.real_path(photo) for photo in photos} if options.words else set()
         self._records: list[Record] = []
-        self._drawn: dict[str, _Drawings] = {}  # Of photos that are not added yet.
+        self._drawn: dict[str, _Drawings] = {}  # Until `add` takes it.
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
@@ -168,7 +168,7 @@ class Outputs:
             raise UserError("; ".join(dict.fromkeys(problems)))
 
     def _finish(self, option: str, path: Path) -> None:
-        """Write a table or the page, or complete it."""
+        """Write or complete a table or the page."""
         if option == "parquet":
             self._parquet.close()
         elif option == "jsonl" and self._lines is not None and self._lines.is_resumed:
@@ -189,7 +189,6 @@ class Outputs:
         return self._options.drawings(self._names[photo])
 
     def _write_drawing(self, option: str, path: Path, caption: Caption, title: str) -> None:
-        """Write one of `_drawings`."""
         strength = self._options.strength
         if option == "overlay":
             caption.overlay(path, title, strength)
@@ -205,7 +204,7 @@ class Outputs:
             save.save_word_images(path, photo, words, attention, region, strength=strength)
 
     def _collect(self, record: Record) -> None:
-        """Take a record up for the tables of the end."""
+        """Add a record to the tables."""
         if self._options.json or self._options.csv:
             self._records.append(record)
         if self._options.parquet:

@@ -18,7 +18,7 @@ from captioner.errors import UserError, counted
 from captioner.tables import csv_text
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource
-from captioner.vision.shards import ShardMember
+from captioner.vision.shards import source_status
 
 Record = dict[str, Any]
 """A photo's `image`, `Caption.to_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
@@ -44,10 +44,8 @@ TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS
 
 def file_state(photo: ImageSource) -> Record:
     """Size and time of change of a photo's file, or shard; empty for standard input, or if gone."""
-    file = photo.shard if isinstance(photo, ShardMember) else photo
-    try:
-        status = os.stat(file if isinstance(file, str) else "")
-    except (OSError, ValueError):
+    status = source_status(photo)
+    if status is None:
         return {}
     changed = datetime.fromtimestamp(status.st_mtime, timezone.utc)
     return {"bytes": status.st_size, "modified": changed.isoformat()}

@@ -94,7 +94,7 @@ def write_graphs(folder: Path) -> None:
 
     try:
         add_graphs(folder)
-    except Exception as error:  # The model is whole without them, whatever the exporter raises.
+    except Exception as error:  # Exporters raise many kinds; the model works without.
         reason = (str(error) or repr(error)).splitlines()[0]
         report(f"{folder} needs torch: {reason}")
 
@@ -127,6 +127,6 @@ def _encoder_change(arguments: argparse.Namespace) -> str:
     mapping = read_mapping(arguments.config)
     old = mapping.get("encoder") if isinstance(mapping, dict) else None
     fields = old.items() if isinstance(old, dict) else ()
-    own = EncoderRecipe.model_fields.keys() - {"digest"}  # Of the old encoder's weights.
+    own = EncoderRecipe.model_fields.keys() - {"digest"}  # It is of the old weights.
     kept = {name: value for name, value in fields if name in own}
     return _change("encoder", {**kept, "name": arguments.encoder, "weights": "pretrained"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -27,6 +26,7 @@ from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
+from captioner.vision.shards import source_status
 
 
 def encoder_of(chosen: EncoderRecipe) -> Encoder:
@@ -119,7 +119,7 @@ def _fill(
 
 
 def _report_unreadable(store: FeatureStore, examples: Sequence[Example], on_problem: str) -> None:
-    """Report the photos that a store lacks, with the reason of the first, or refuse them."""
+    """Report the photos that a store lacks, with the reason of the first, or raise `UserError`."""
     photos = {row % len(examples) for row in store.unreadable}
     first = examples[min(photos)]
     reason = f"{first.name}, which can be read now"
@@ -135,15 +135,9 @@ def _report_unreadable(store: FeatureStore, examples: Sequence[Example], on_prob
 
 
 def _state(example: Example) -> tuple[int, ...]:
-    """The size and time of change of a photo's file or shard; none of a picture in memory."""
-    path = example.path
-    if isinstance(path, Image.Image):
-        return ()
-    try:
-        status = os.stat(path if isinstance(path, Path) else path.shard)
-    except OSError:
-        return ()
-    return status.st_size, status.st_mtime_ns
+    """The size and time of change of a photo's file or shard; empty for a picture in memory."""
+    status = source_status(example.path)
+    return () if status is None else (status.st_size, status.st_mtime_ns)
 
 
 def _load_for_store(

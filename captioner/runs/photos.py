@@ -87,7 +87,7 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
 
 
 def _place(example: Example) -> object:
-    """What tells a photo from others that have its name: its file, or its place in a shard."""
+    """Tells photos of one name apart: the file, or the place in a shard."""
     path = example.path
     return real_path(path) if isinstance(path, Path) else path
 
@@ -130,7 +130,7 @@ class Loader(Generic[Key, Item]):
 
 
 class _Keys(Sampler[Any]):
-    """The keys of the next pass, which a loader that stays asks for anew."""
+    """The keys of the next epoch; a persistent loader iterates over them again."""
 
     next: Iterable[Any] = ()
 

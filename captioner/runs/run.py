@@ -43,7 +43,7 @@ class Task(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the model is, in words."""
+        """Captioner or translator."""
 
     @property
     def pipeline_tag(self) -> str:

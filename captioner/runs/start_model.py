@@ -34,10 +34,10 @@ WORDS = "vocabulary.json"
 
 @dataclass(frozen=True)
 class Start:
-    """What a captioner begins with: nothing, another model, or the words of a resumed run.
+    """The start of a captioner: nothing, another model, or the words of a resumed run.
 
-    name: of the model, as in `start_from`. run: the folder of the resumed run, whose weights are
-    in its checkpoint.
+    name: of the model, as in `start_from`. run: the folder of the resumed run, whose checkpoint
+    has the weights.
     """
 
     name: str | None
@@ -45,7 +45,7 @@ class Start:
 
     @cached_property
     def model(self) -> Captioner | None:
-        """The model of `name`; None on resuming: its weights and words are the run's by now."""
+        """The model of `name`; None on resuming, since the run has its words and weights."""
         if self.name is None or self.run is not None:
             return None
         return load_model(model_folder(self.name))
@@ -58,7 +58,7 @@ class Start:
         return learned if self.run is None else self._words_of_run(self.run, learned)
 
     def _words_of_run(self, run: Path, learned: Vocabulary) -> Vocabulary:
-        """The words of a resumed run; reports those that the captions got since it began."""
+        """The words of a resumed run; reports words that came into the captions since."""
         words = Vocabulary.load(run / WORDS)
         if new := [word for word in learned.words[len(SPECIAL_WORDS) :] if word not in words]:
             some = f"{counted(len(new), 'word')} of the captions, {new[0]!r} the first, came"
@@ -86,7 +86,7 @@ class Start:
     def fill(
         self, captioner: Captioner, captions: Sequence[Sequence[str]], with_encoder: bool
     ) -> None:
-        """Give a captioner the weights and n-grams to begin with."""
+        """Set a captioner's first weights and n-grams."""
         if self.model is not None:
             copy_weights(self.model, captioner, with_encoder)
             captioner.ngrams = known_ngrams(self.model, captioner.vocabulary, captions)
