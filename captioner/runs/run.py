@@ -21,7 +21,7 @@ from captioner.model_folders import CARD, MODEL
 from captioner.runs.batches import cut
 from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.translation_task import TranslationRecipe, TranslationTask
+from captioner.runs.translation_task import TranslationRecipe, make_translation_task
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
@@ -96,7 +96,7 @@ CHANGEABLE = (
 
 TASKS: dict[type[Recipe], Callable[[Any, Path, bool], Task]] = {
     CaptioningRecipe: make_caption_task,
-    TranslationRecipe: TranslationTask,
+    TranslationRecipe: make_translation_task,
 }
 """Makes the task of a recipe."""
 

@@ -8,6 +8,7 @@ import torch
 from run_samples import Config, ended, merged, recipe_of, start, write_config
 from samples import Output, Patch, save_photo
 
+from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.runs import features
 from captioner.runs.features import encoder_of, extract_features
@@ -126,3 +127,14 @@ def test_photos_that_changed_under_their_name_are_encoded_again(
     count = len(train)
     changed = [row for row in range(2 * count) if not torch.equal(old[row], new[row])]
     assert changed == [2, 2 + count]
+
+
+@pytest.mark.parametrize("folder", ["stored", "2024"])
+def test_features_go_where_the_config_or_the_option_says(
+    folder: str, config: Config, tmp_path: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = ["--out", folder] if folder == "2024" else ["--set", f"features.folder={folder}"]
+    assert main(["features", write_config(tmp_path, config), "--device", "cpu", *said]) == 0
+    assert (tmp_path / folder / "train").is_dir()
+    assert f"train: 12 images in {folder}" in capsys.readouterr().out
