@@ -31,11 +31,10 @@ from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.progress import progress_bar
 from captioner.runs.batches import CaptionBatches
+from captioner.runs.caption_scores import scores_of
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.photos import read_training
+from captioner.runs.photos import StoredRows, read_training
 from captioner.runs.read_recipe import read_recipe
-from captioner.runs.rows import StoredRows
-from captioner.runs.validation_scores import scores_of
 from captioner.text.vocabulary import Vocabulary
 from captioner.training.loop import Validated, Validation, train
 from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder

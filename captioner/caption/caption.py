@@ -53,9 +53,10 @@ class Caption:
         its translator's. None without confidence.
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
         given and read again; of other photos a small copy is kept.
+    name: of the photo, such as its path; None of a caption that was made without its photo.
     language, original: of a translated caption, its tag, such as "de", and the English one.
 
-    Equality ignores the maps and the photo.
+    Equality ignores the maps, the photo and its name.
     """
 
     text: str
@@ -70,6 +71,7 @@ class Caption:
     word_confidence: tuple[float | None, ...] | None = field(default=None, repr=False)
     sure: bool | None = None
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
+    name: str | None = field(default=None, compare=False, repr=False)
     language: str | None = None
     original: Caption | None = field(default=None, repr=False)
 
@@ -89,10 +91,10 @@ class Caption:
     def _doubt(self, language: str) -> str:
         return phrases(language).not_sure if self.sure is False else ""
 
-    def of_photo(self, photo: ImageSource | None, region: Region) -> Caption:
-        """The caption, and its alternatives, with their photo and region."""
-        others = tuple(other.of_photo(photo, region) for other in self.alternatives)
-        return replace(self, photo=photo, region=region, alternatives=others)
+    def of_photo(self, photo: ImageSource | None, region: Region, name: str | None) -> Caption:
+        """The caption, and its alternatives, with their photo, region and name."""
+        others = tuple(other.of_photo(photo, region, name) for other in self.alternatives)
+        return replace(self, photo=photo, region=region, name=name, alternatives=others)
 
     def overlay(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Draw the photo and a panel a word: a .png, .jpg or .webp.

@@ -36,13 +36,6 @@ Translate = Callable[[list[Caption]], list[Caption]]
 """Translates captions, such as `translate_captions` with its translator."""
 
 
-class Captioned(NamedTuple):
-    """A photo's name and its caption."""
-
-    name: str
-    caption: Caption
-
-
 class Prepared(NamedTuple):
     """A photo to be drawn on, and the region of it whose pixels (3, size, size) the model sees."""
 
@@ -51,9 +44,9 @@ class Prepared(NamedTuple):
     region: Region
     pixels: np.ndarray[Any, Any]
 
-    def captioned(self, caption: Caption) -> Captioned:
-        """The photo with its caption."""
-        return Captioned(self.name, caption.of_photo(self.photo, self.region))
+    def captioned(self, caption: Caption) -> Caption:
+        """The caption of these pixels, with the photo."""
+        return caption.of_photo(self.photo, self.region, self.name)
 
 
 class PhotoCaptioner(ABC):
@@ -208,7 +201,7 @@ class PhotoCaptioner(ABC):
             (photo_name(photo, "the image" if one else f"image {number} of the list"), photo)
             for number, photo in enumerate([photos] if one else photos, start=1)
         )
-        items = caption_photos(
+        captions = caption_photos(
             self,
             list(named) if is_list else named,
             self.search.override(**search),
@@ -217,8 +210,7 @@ class PhotoCaptioner(ABC):
             # An open image may be in a list twice, and only one thread may load it.
             are_files=is_list and all(isinstance(photo, (str, os.PathLike)) for photo in photos),
         )
-        results = (item.caption if isinstance(item, Captioned) else item for item in items)
-        return shape_as_given(photos, one, results, on_error)
+        return shape_as_given(photos, one, captions, on_error)
 
     def _translation(self, language: str | None) -> Translate | None:
         if language is None:
@@ -239,7 +231,7 @@ def caption_photos(
     batch_size: int = 16,
     translate: Translate | None = None,
     are_files: bool = True,
-) -> Iterator[Captioned | Failed]:
+) -> Iterator[Caption | Failed]:
     """Caption photos in order; of a list, several batches at once, while others are read.
 
     photos: their names and sources. `-` is the name of standard input. search: the captioner's own
@@ -269,7 +261,7 @@ def caption_photos(
         region = preprocessing.region(width, height)
         return Prepared(name, source, region, preprocessing.pixels(photo))
 
-    def write(photos: list[Prepared]) -> Iterable[Captioned]:
+    def write(photos: list[Prepared]) -> Iterable[Caption]:
         if not photos:
             return ()
         pixels = np.stack([photo.pixels for photo in photos])  # (B, 3, size, size)

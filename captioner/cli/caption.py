@@ -6,7 +6,7 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
@@ -25,7 +25,6 @@ from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
-    from captioner.caption.photos import Captioned
     from captioner.cli.output_options import OutputOptions
     from captioner.vision.images import ImageSource
 
@@ -76,7 +75,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--min-confidence", "X", "leave less sure captions out of texts, sidecars and photos")
     add("--dry-run", "", "say what --xmp, --text and --embed would write, and do not")
     shared.add_machine(parser, "photos in a batch", 16)
-    about = "most time to decode a photo that is large or slow (default: 20)"
+    about = "limit for decoding a large or slow photo (default: 20)"
     shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.positive)
 
 
@@ -87,31 +86,34 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.cli.outputs import opened_outputs
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
+    from captioner.vision.decoding_process import DecodingPool
     from captioner.vision.shards import find_photos
 
     options = output_options(arguments)
     _check_options(arguments, options)
+    DecodingPool.seconds = arguments.decoding_seconds or DecodingPool.seconds
     photos, failures = find_photos(paths)
     if standard_input is not None:
         photos["-"] = standard_input
     options = replace(options, model=pinned(options.model))
     is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
     is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
-    print_item = _printer(arguments, is_alone)
+    end = _line_end(arguments.null)
     failed = 0
     with opened_outputs(options, photos) as outputs:
         if outputs.finished and not arguments.quiet:
             report(f"{len(outputs.finished):,} of {len(photos):,} photos are captioned already")
         remaining = outputs.remaining
-        captioned = _captioned(arguments, options, remaining)
+        items = chain(failures, _captions(arguments, options, remaining))
         is_shown = len(remaining) > arguments.batch_size and not arguments.quiet
         total = len(failures) + len(remaining)
         with progress_bar("captioning", total, "photos", shown=is_shown) as progress:
-            for drawn in in_background(outputs.draw, chain(failures, captioned), outputs.workers):
+            for item in in_background(outputs.draw, items, outputs.workers):
                 with progress.external_write_mode():
-                    if not is_quiet and drawn.item.name not in outputs.finished:
-                        print_item(drawn.item)
-                    if reason := outputs.add(drawn):
+                    if not is_quiet and item.name not in outputs.finished:
+                        for line in _lines(item, arguments, is_alone):
+                            print(line, end=end, flush=True)
+                    if reason := outputs.add(item):
                         failed += 1
                         report(reason)
                 progress.update()
@@ -121,24 +123,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_options(arguments: argparse.Namespace, options: OutputOptions) -> None:
-    """Refuse what would fail at the first caption, and set the time to decode a photo."""
+    """Raise `UserError` for what would fail at the first caption."""
     if arguments.format:
         formatted(arguments.format, dict.fromkeys(FIELDS))
-    if arguments.decoding_seconds is not None:
-        from captioner.vision.decoding_process import DecodingPool
-
-        DecodingPool.seconds = arguments.decoding_seconds
     if arguments.translator and not options.language:
-        raise UserError("--translator needs --language, and not en, of which captions are")
+        raise UserError("--translator needs --language, and another one than en")
     if arguments.parquet:
         from captioner.tables import pyarrow_library
 
         pyarrow_library()
 
 
-def _captioned(
+def _captions(
     arguments: argparse.Namespace, options: OutputOptions, photos: Mapping[str, ImageSource]
-) -> Iterator[Captioned | Failed]:
+) -> Iterator[Caption | Failed]:
     """Load the models, unless there are no photos, and caption."""
     from captioner.caption.photos import caption_photos
     from captioner.models import load, load_translation
@@ -154,21 +152,22 @@ def _captioned(
     return caption_photos(model, photos.items(), search, arguments.batch_size, translate)
 
 
-def _printer(arguments: argparse.Namespace, is_alone: bool) -> Callable[[Captioned | Failed], None]:
-    """Prints the captions of a photo; lines end in NUL for --null."""
-    end = "\n"
-    if arguments.null:
-        end = "\0"
-        assert isinstance(sys.stdout, io.TextIOWrapper)
-        sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+def _line_end(null: bool) -> str:
+    """The end of printed lines; for --null it is NUL, and any file name is printed as it is."""
+    if not null:
+        return "\n"
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+    return "\0"
 
-    def print_item(item: Captioned | Failed) -> None:
-        if not isinstance(item, Failed):
-            name = item.name if arguments.null else on_a_line(item.name)
-            for line in caption_lines(name, item.caption, is_alone, arguments.format):
-                print(line, end=end, flush=True)
 
-    return print_item
+def _lines(item: Caption | Failed, arguments: argparse.Namespace, is_alone: bool) -> Iterator[str]:
+    """The lines to print of a photo; none if it failed."""
+    if isinstance(item, Failed):
+        return iter(())
+    assert item.name is not None
+    path = item.name if arguments.null else on_a_line(item.name)
+    return caption_lines(path, item, is_alone, arguments.format)
 
 
 def output_options(arguments: argparse.Namespace) -> OutputOptions:
@@ -181,24 +180,26 @@ def output_options(arguments: argparse.Namespace) -> OutputOptions:
 
 
 def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]:
-    """The paths, with those of standard input in place of -; and the photo that it may be."""
-    paths, standard_input = list(arguments.paths), None
+    """The paths, with the names on standard input in place of -; and its photo, if it is one."""
+    paths = list(arguments.paths)
+    photo = None
     if "-" in paths:
         what = "the list on standard input"
-        standard_input = as_utf8(sys.stdin.buffer.read(), what)
-        if not arguments.null and UNMARKED_WIDE.match(standard_input):
-            decode_text(standard_input, what)  # Refuses it.
-        if arguments.null or b"\0" not in standard_input:  # A name holds no NUL, unlike a photo.
+        content = as_utf8(sys.stdin.buffer.read(), what)
+        if not arguments.null and UNMARKED_WIDE.match(content):
+            decode_text(content, what)  # Refuses it.
+        if not arguments.null and b"\0" in content:  # No name has a NUL.
+            photo = content
+        else:
             place = paths.index("-")
-            names = os.fsdecode(standard_input).split("\0" if arguments.null else "\n")
+            names = os.fsdecode(content).split("\0" if arguments.null else "\n")
             paths[place : place + 1] = [name.rstrip("\r") for name in names if name.strip()]
-            standard_input = None
     if arguments.demo:
         paths.append(str(DEMO_PHOTO))
     if not paths:
         empty = "standard input is empty: it should be a photo or a list of names"
         raise UserError(empty if arguments.paths else "name a photo, or try --demo")
-    return paths, standard_input
+    return paths, photo
 
 
 FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "doubt")
@@ -210,7 +211,7 @@ class _Formatter(Formatter):
 
 
 def formatted(form: str, values: Mapping[str, Any]) -> str:
-    """A line in the format of --format; a field without a value is empty, in any form."""
+    """A line in the format of --format; a field without a value is empty."""
     try:
         return _Formatter().vformat(form.replace("\\t", "\t").replace("\\n", "\n"), (), values)
     except (LookupError, ValueError, AttributeError, TypeError) as error:

@@ -27,7 +27,7 @@ from captioner.vision.images import ImageSource
 
 
 class Descriptions:
-    """Writes captions where --xmp, --text and --embed say, if sure enough for --min-confidence."""
+    """Writes captions as --xmp, --text and --embed say, unless --min-confidence leaves them out."""
 
     def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
         are_files = all(isinstance(source, str) for source in photos.values())
@@ -37,7 +37,7 @@ class Descriptions:
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
         self._options = options
-        # As they are now: the sidecar of one photo may decide the place of another.
+        # Found before any is written: a new sidecar may change where another photo's goes.
         self._places = {photo: [*self._beside(photo)] for photo in photos}
         self._owners: dict[Path, dict[str, str]] = defaultdict(dict)
         """The photos beside which each file would be."""
@@ -53,7 +53,7 @@ class Descriptions:
         self._kept = ""  # The description by a person of the photo that is written.
 
     def files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
-        """If its caption is sure enough, a photo's sidecars and itself, with their options."""
+        """A photo's sidecar, text and itself, with their options, if its caption is sure enough."""
         if (confidence or 0) >= self._options.least_confidence:
             if self._options.embed:  # First: exiftool may find words of a person that we do not.
                 yield "embed", Path(photo)
@@ -66,8 +66,7 @@ class Descriptions:
     def write(self, photo: str, caption: Caption) -> tuple[dict[str, str], list[str]]:
         """Write `files`, or say what would be written; returns those written, and problems.
 
-        A description by a person is what the photo's description is: the caption then goes into no
-        sidecar and not into the photo, but its keywords do.
+        A description by a person stays: sidecars and the photo then receive the keywords alone.
         """
         if not caption.words:
             return {}, []
@@ -77,17 +76,19 @@ class Descriptions:
         words = dict.fromkeys((caption.original or caption).words)
         keywords = [word for word in words if is_noun(word)]
         keywords += [caption.doubt] if caption.doubt else []
-        text, language = on_a_line(caption.text), caption.language or ENGLISH
-        description = Description(text, keywords, language, caption.confidence)
-        places, problems, kept = [*self.files(photo, caption.confidence)], [], ""
+        text = on_a_line(caption.text)
+        description = Description(text, keywords, caption.language or ENGLISH, caption.confidence)
+        places = [*self.files(photo, caption.confidence)]
+        problems = []
+        kept = ""
         if any(option != "text" for option, _ in places) and not self._options.overwrite:
             try:
                 kept = words_of_person(Path(photo))
-            except UserError as error:  # What cannot be read may be a person's.
+            except UserError as error:  # The unreadable part may be a person's words.
                 problems.append(str(error))
                 places = [each for each in places if each[0] == "text"]
         self._kept = "" if kept == text else kept
-        if self._kept and not keywords:  # There is nothing to make a sidecar of.
+        if self._kept and not keywords:  # A new sidecar would be empty.
             places = [each for each in places if each[0] != "xmp" or os.path.lexists(each[1])]
         line = text
         if form := self._options.format:
@@ -108,8 +109,10 @@ class Descriptions:
         Lightroom reads `photo.xmp`, the name in Adobe's XMP Specification Part 3, which is written
         unless there is a `photo.jpg.xmp` alone; digiKam and darktable read `photo.jpg.xmp`.
         """
-        path, xmp = Path(photo), self._options.xmp
-        with_suffix, without = path.with_name(f"{path.name}.xmp"), path.with_suffix(".xmp")
+        path = Path(photo)
+        xmp = self._options.xmp
+        with_suffix = path.with_name(f"{path.name}.xmp")
+        without = path.with_suffix(".xmp")
         if xmp == "lightroom" and (os.path.exists(without) or not os.path.exists(with_suffix)):
             yield "xmp", without
         elif xmp:
@@ -119,16 +122,16 @@ class Descriptions:
 
     def _write(self, option: str, path: Path, description: Description, line: str) -> None:
         """Write one of `files`; a dry run announces it instead."""
-        options, owners = self._options, self._owners[path].values()
+        options = self._options
+        owners = self._owners[path].values()
         if len(owners) > 1:
             hint = ", or give --xmp-for digikam" if option == "xmp" else ""
             of = " and of ".join(owners)
             raise UserError(f"{path} would be of {of}, and is not written; rename one{hint}")
         if option == "embed":
             self._embedder = self._embedder or Embedder()
-            is_described, overwrite = bool(self._kept), options.overwrite
             found = self._embedder.embed(
-                path, description, is_described, overwrite, is_dry=options.dry_run
+                path, description, bool(self._kept), options.overwrite, options.dry_run
             )
             self._kept = self._kept or found
         else:
@@ -146,7 +149,7 @@ class Descriptions:
             report(f"{path} would get {', '.join(map(repr, texts)) or 'nothing'}")
 
     def close(self) -> None:
-        """End exiftool, and say what was left out."""
+        """End exiftool, and report what was left out."""
         if self._embedder:
             self._embedder.close()
         for note, count in self._notes.items():
@@ -176,7 +179,7 @@ def merged_xmp(path: Path, description: Description, is_described: bool = False)
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise `UserError` where a file could not be written."""
+    """Raise `UserError` if a file could not be written."""
     with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
         if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
             raise UserError(f"cannot write {path}: it is a folder")

@@ -1,9 +1,8 @@
-"""`captioner calibrate`, `export`, `push` and `info`: what is done with a whole model."""
+"""`captioner calibrate`, `export`, `push` and `info`: commands on whole models."""
 
 from __future__ import annotations
 
 import argparse
-from itertools import chain
 from pathlib import Path
 
 from captioner.cli import shared_options as shared
@@ -117,33 +116,30 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     from captioner.evaluation.calibration import calibrate
     from captioner.evaluation.results_file import read_results
     from captioner.models import load
-    from captioner.runs.validation_scores import RESULTS
+    from captioner.runs.caption_scores import RESULTS
 
-    splits = (arguments.training_split, *arguments.split)
-    problems = {split: Problems(arguments.on_problem) for split in splits}
-    examples = {}
-    for split in splits:
-        examples[split] = read_splits(
-            arguments.format, arguments.annotations, arguments.images, [split], problems[split]
-        )[0]
-    for sentence in dict.fromkeys(chain.from_iterable(p.sentences for p in problems.values())):
+    problems = Problems(arguments.on_problem)
+    splits = [arguments.training_split, *arguments.split]
+    training, *validation = read_splits(
+        arguments.format, arguments.annotations, arguments.images, splits, problems
+    )
+    for sentence in problems.sentences:
         report(sentence)
-    results = folder.parent / RESULTS  # Of the photos that chose the epoch, in a run.
+    results = folder.parent / RESULTS  # In a run: the photos that chose the epoch.
     if folder.name == MODEL and results.is_file():
-        names = {photo.name for split in arguments.split for photo in examples[split]}
+        names = {photo.name for photos in validation for photo in photos}
         if chosen := len(names & read_results(results).keys()):
             photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
             advice = "its confidence may be too high; give photos that training did not use"
             report(f"{photos} chose the epoch of this model: {advice}")
     model = load(folder, fast_device(arguments.device), engine="torch")
-    validation = {split: examples[split] for split in arguments.split}
-    training = examples[arguments.training_split]
-    scores = calibrate(model, training, validation, arguments.unsure_below, arguments.batch_size)
+    by_split = dict(zip(arguments.split, validation, strict=True))
+    scores = calibrate(model, training, by_split, arguments.unsure_below, arguments.batch_size)
     assert model.confidence is not None  # Just fitted.
     save_confidence(model.confidence, folder)
     shared.write_scores(scores, arguments)
     print(f"written into {folder}", flush=True)
-    return 2 if any(map(len, problems.values())) else 0
+    return 2 if len(problems) else 0
 
 
 def run_export(arguments: argparse.Namespace) -> None:

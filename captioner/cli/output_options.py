@@ -18,7 +18,7 @@ PLACES = ("xmp", "text", "embed")
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """What is written of captions, and where; see `captioner caption --help`.
+    """Where captions are written, and in which form; see `captioner caption --help`.
 
     model: whose captions they are, in records. language: None for English.
     jsonl, json, csv, parquet, html: files; `-` is standard output. csv_for: "excel", for its form.
@@ -53,15 +53,10 @@ class OutputOptions:
         tables = (self.jsonl, self.json, self.csv)
         others = (self.parquet, self.html, self.overlay, self.gif, self.words)
         if tables.count("-") > 1 or "-" in others:
-            raise UserError(
-                "standard output takes one of --json, --jsonl and --csv, and nothing else"
-            )
+            raise UserError("standard output takes one of --json, --jsonl and --csv, only one")
         is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
         if self.resume and self.jsonl in (None, "-") and not is_text_alone:
-            raise UserError(
-                "--resume needs --jsonl FILE, from which the other tables are written, or --text "
-                "alone"
-            )
+            raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
         if not 0 <= self.strength <= 1:
             raise UserError(f"--strength {self.strength} is not between 0 and 1")
         if not 0 <= self.least_confidence <= 1:

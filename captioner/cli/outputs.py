@@ -15,35 +15,28 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
-from captioner.caption.photos import Captioned
 from captioner.cli.descriptions import Descriptions
 from captioner.cli.output_options import OutputOptions, names_a_file
-from captioner.cli.program import report
 from captioner.cli.records import (
     TYPES,
+    JsonLines,
     Record,
     file_state,
-    is_gone,
-    latest_records,
-    read_lines,
     records_csv,
     rows_of,
-    write_lines,
 )
 from captioner.cli.shared_options import check_files
-from captioner.errors import UserError, counted
+from captioner.errors import UserError
 from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.render import save
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table
-from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image
 
 
-class Drawn(NamedTuple):
-    """A photo's caption or failure, its drawings by option, why any failed, and its page part."""
+class _Drawings(NamedTuple):
+    """A photo's drawings by option, why any failed, and its part of the page."""
 
-    item: Captioned | Failed
     files: Mapping[str, str] = {}
     problems: Sequence[str] = ()
     page: PageItem | None = None
@@ -83,38 +76,43 @@ class Outputs:
         self._names = output_names(photos)
         self._inputs = {files.real_path(photo) for photo in photos} if options.words else set()
         self._records: list[Record] = []
-        self._renamed: dict[str, str] = {}  # In --jsonl: other spellings of paths.
+        self._drawn: dict[str, _Drawings] = {}  # Until `add` takes it.
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
         self._descriptions = Descriptions(options, photos) if options.is_described else None
-        self._lines = options.jsonl or ""  # The file of JSON lines.
-        self._has_lines = options.resume and os.path.exists(self._lines)
+        self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
+        is_resumed = self._lines is not None and self._lines.is_resumed
         tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
         drawings = chain.from_iterable(map(self._drawings, photos))
         written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
-        check_files(written, options.overwrite or self._has_lines, folders=("--words",))
-        if self._has_lines:
-            self._keep_finished()
+        check_files(written, options.overwrite or is_resumed, folders=("--words",))
+        if self._lines is not None and is_resumed:
+            model, language = options.model, options.language
+            for record in self._lines.resume(photos, model, language, self._is_finished):
+                if record["image"] in photos:
+                    self.finished.add(record["image"])
+                self._collect(record)
         elif options.resume and options.text and self._descriptions:
             self.finished = {photo for photo in photos if self._descriptions.has_text(photo)}
         done = () if options.html else self.finished
         self.remaining = {name: photos[name] for name in photos if name not in done}
 
-    def draw(self, item: Captioned | Failed) -> Drawn:
-        """Write a photo's drawings, and prepare its part of the page. May run in threads."""
-        if isinstance(item, Failed):
-            return Drawn(item, problems=(item.reason,))
-        if not item.caption.words or not self.workers:
-            return Drawn(item)
-        name, source = item.name, self._photos[item.name]
+    def draw(self, item: Caption | Failed) -> Caption | Failed:
+        """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread."""
+        if isinstance(item, Caption) and item.name is not None and item.words and self.workers:
+            self._drawn[item.name] = self._draw(item.name, item)
+        return item
+
+    def _draw(self, name: str, caption: Caption) -> _Drawings:
+        source = self._photos[name]
         title = "" if name == "-" else Path(name).name
         try:  # The photo as large as drawings are; the model may see fewer pixels.
             photo = load_image(source, sufficient_side=DRAWN_SIDE)
         except UserError as error:
-            return Drawn(item, problems=(str(error),))
-        assert item.caption.region is not None
-        caption = item.caption.of_photo(photo, item.caption.region)
+            return _Drawings(problems=[str(error)])
+        assert caption.region is not None
+        caption = caption.of_photo(photo, caption.region, name)
         page = None
         if self._options.html:
             folder = os.path.dirname(self._options.html) or os.curdir
@@ -122,41 +120,41 @@ class Outputs:
             page = caption.page_item(title)
             page = replace(page, path=path, folder=os.path.dirname(self._names[name]))
         drawings = () if name in self.finished else self._drawings(name)
-        write = partial(self._draw, caption=caption, title=title)
-        return Drawn(item, *files.write_each(drawings, write), page)
+        write = partial(self._write_drawing, caption=caption, title=title)
+        written, problems = files.write_each(drawings, write)
+        return _Drawings(written, problems, page)
 
-    def add(self, drawn: Drawn) -> str:
+    def add(self, item: Caption | Failed) -> str:
         """Write what is beside a photo and its JSON line; collect its record for the tables.
 
         Returns why it failed or what could not be written, as the record has it; "" if all is well.
         """
-        item, problems = drawn.item, [*drawn.problems]
+        name = item.name
+        assert name is not None  # Captions of `caption_photos` have one.
+        drawn = self._drawn.pop(name, _Drawings())
+        problems = [*drawn.problems]
         if drawn.page:
             self._page.append(drawn.page)
-        if item.name in self.finished:  # It was captioned for the page.
+        if isinstance(item, Failed):
+            problems.append(item.reason)
+        if name in self.finished:  # It was captioned for the page.
             return "; ".join(problems)
-        record: Record = {"image": item.name}
-        if isinstance(item, Captioned):
-            record |= item.caption.to_dict()
+        record: Record = {"image": name}
+        if isinstance(item, Caption):
+            record |= item.to_dict()
             written = {**drawn.files}
             if self._descriptions:
-                described, more = self._descriptions.write(item.name, item.caption)
+                described, more = self._descriptions.write(name, item)
                 written |= described
                 problems += more
             if written:
                 record["files"] = written
         if error := "; ".join(problems):
             record["error"] = error
-        source = self._photos.get(item.name, item.name)
+        source = self._photos.get(name, name)
         record |= {"model": self._options.model, **file_state(source)}
-        path = self._lines
-        if path == "-":
-            sys.stdout.write(files.json_text(record, indent=None))
-            sys.stdout.flush()
-        elif path:
-            with files.refuse_os_errors(f"cannot write {path}"):
-                write_lines(path, [record], "a" if self._has_lines else "w")
-            self._has_lines = True
+        if self._lines is not None:
+            self._lines.write(record)
         self._collect(record)
         return error
 
@@ -170,11 +168,11 @@ class Outputs:
             raise UserError("; ".join(dict.fromkeys(problems)))
 
     def _finish(self, option: str, path: Path) -> None:
-        """Write a table or the page, or complete it."""
+        """Write or complete a table or the page."""
         if option == "parquet":
             self._parquet.close()
-        elif option == "jsonl" and self._options.resume and self._has_lines:
-            self._drop_replaced_lines()
+        elif option == "jsonl" and self._lines is not None and self._lines.is_resumed:
+            self._lines.drop_replaced()
         elif option == "html" and self._page:
             save_html(path, self._page, self._options.strength)
         elif option in ("json", "csv"):
@@ -190,8 +188,7 @@ class Outputs:
         """A photo's drawings, and the folder of its words, with their options."""
         return self._options.drawings(self._names[photo])
 
-    def _draw(self, option: str, path: Path, caption: Caption, title: str) -> None:
-        """Write one of `_drawings`."""
+    def _write_drawing(self, option: str, path: Path, caption: Caption, title: str) -> None:
         strength = self._options.strength
         if option == "overlay":
             caption.overlay(path, title, strength)
@@ -203,10 +200,11 @@ class Outputs:
                     is_photo = files.real_path(picture) in self._inputs
                     if save.WORD_PICTURE.fullmatch(picture.name) and not is_photo:
                         picture.unlink()
-            save.save_word_images(path, *caption.drawn(), strength=strength)
+            photo, words, attention, region = caption.drawn()
+            save.save_word_images(path, photo, words, attention, region, strength=strength)
 
     def _collect(self, record: Record) -> None:
-        """Take a record up for the tables of the end."""
+        """Add a record to the tables."""
         if self._options.json or self._options.csv:
             self._records.append(record)
         if self._options.parquet:
@@ -215,60 +213,10 @@ class Outputs:
                 self._add_rows = self._parquet.enter_context(table)
             self._add_rows(list(rows_of(record)))
 
-    def _keep_finished(self) -> None:
-        """Find the photos of an earlier run that need no caption, and take up its records.
-
-        Lines of the others stay until new ones replace them: a killed run loses none.
-        """
-        path = self._lines
-        origin = os.path.normpath(self._options.model), self._options.language
-        gone: dict[str, int] = {}
-        self._find_renamed()
-        for record in latest_records(path, self._renamed):
-            photo = record["image"]
-            if "error" in record:
-                continue
-            model, language = record.get("model"), record.get("language")
-            if not model:
-                raise UserError(f"--jsonl {path} was not written by --jsonl; give another file")
-            if (os.path.normpath(model), language) != origin:
-                raise UserError(
-                    f"--jsonl {path} has captions of the model {model} in the language "
-                    f"{language or ENGLISH}; give another file, or --overwrite in place of --resume"
-                )
-            if photo in self._photos:
-                if not self._is_finished(photo, record):
-                    continue
-                self.finished.add(photo)
-            elif is_gone(photo):
-                paths = record.get("files", {}).values()
-                gone[photo] = sum(map(os.path.lexists, paths))
-            self._collect(record)
-        if gone:
-            count, first = counted(len(gone), "record"), min(gone)
-            files_left = counted(sum(gone.values()), "file")
-            report(
-                f"{path} keeps {count} of photos that are gone, {first} the first; "
-                f"beside them stays what was written: {files_left}"
-            )
-        self._drop_replaced_lines()  # And an unfinished last one.
-
-    def _find_renamed(self) -> None:
-        """Find the records of these photos under other spellings of their paths."""
-        recorded = {record["image"] for record in read_lines(self._lines)}
-        unknown = recorded - self._photos.keys()
-        if unknown and (new := self._photos.keys() - recorded):
-            name_of = {files.real_path(photo): photo for photo in new}
-            names = {photo: name_of.get(files.real_path(photo)) for photo in sorted(unknown)}
-            self._renamed = {photo: name for photo, name in names.items() if name}
-
-    def _drop_replaced_lines(self) -> None:
-        with files.atomic_path(self._lines) as temporary:
-            write_lines(temporary, latest_records(self._lines, self._renamed))
-
     def _is_finished(self, photo: str, record: Record) -> bool:
         """Whether the photo has the size and time of its record, and its files are there."""
-        written, state = record.get("files", {}), file_state(self._photos[photo])
+        written = record.get("files", {})
+        state = file_state(self._photos[photo])
         wanted = self._drawings(photo)
         if self._descriptions:
             wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))

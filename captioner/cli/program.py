@@ -28,10 +28,10 @@ def script_parser(description: str | None) -> argparse.ArgumentParser:
 def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     """Run `main`; returns the exit code. Standard output is UTF-8 unless it is a terminal.
 
-    The result of `main`, or 0. 2: `UserError`, printed after the program's `name`, too little
-    memory, a path that cannot be used, or standard output that cannot be written, which does not
-    stop `main`. 130: Ctrl-C or SIGTERM, both raised as `KeyboardInterrupt`; a second SIGTERM kills
-    the process. 141: broken pipe.
+    The exit code is the result of `main`, or 0, or one of these. 2: `UserError`, printed after the
+    program's `name`, too little memory, a path that cannot be used, or standard output that cannot
+    be written, which does not stop `main`. 130: Ctrl-C or SIGTERM, both raised as
+    `KeyboardInterrupt`; a second SIGTERM kills the process. 141: a broken pipe.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -46,17 +46,17 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         except UserError as error:
             report(str(error), name)
             code = 2
-        except KeyboardInterrupt as error:  # Of training, it says how to resume.
+        except KeyboardInterrupt as error:  # Training says how to resume.
             report(str(error) or "interrupted", name)
             code = 128 + signal.SIGINT
-        except SystemExit as stop:  # Of argparse, after help or a mistake.
+        except SystemExit as stop:  # argparse raises it, after help or a mistake.
             sys.stdout.flush()
             if not problems:
                 raise
             code = int(stop.code or 0)
         except Exception as error:
             if isinstance(error, BrokenPipeError) and error in problems:
-                return 128 + 13  # As of a program that SIGPIPE ends.
+                return 128 + 13  # The code of a program that SIGPIPE kills.
             sentence = _sentence(error)
             if not sentence:
                 raise
@@ -71,7 +71,7 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """What a person should know about an error of memory, or of a path; "" for another error."""
+    """The sentence for an error of memory or of a path; "" for another error."""
     if is_memory_error(error):
         return memory_sentence(error)
     if isinstance(error, ModuleNotFoundError) and error.name in TRAINING:
@@ -82,12 +82,12 @@ def _sentence(error: Exception) -> str:
 
 
 class _Stream(io.TextIOWrapper):
-    """Standard output or error that ends no run where it cannot be written: the rest is dropped.
+    """Standard output or error; where it cannot be written, the rest is dropped.
 
-    A broken pipe of standard output does. What steers a terminal is escaped there; standard error
-    has progress bars, and is escaped by `report`.
+    Only a broken pipe of standard output ends the run. On a terminal, standard output has its
+    control characters escaped; standard error has progress bars, and `report` escapes it.
 
-    problems: takes the first error of standard output; None of standard error.
+    problems: receives the errors of standard output; None for standard error.
     """
 
     def __init__(self, stream: io.TextIOWrapper, problems: list[OSError] | None) -> None:
@@ -116,7 +116,7 @@ class _Stream(io.TextIOWrapper):
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
-        """Note an error of writing, and write nowhere from then on, also what is buffered."""
+        """Note an error of writing, and send what is buffered, and all that follows, nowhere."""
         try:
             yield
         except OSError as error:
@@ -129,10 +129,7 @@ class _Stream(io.TextIOWrapper):
 
 @contextlib.contextmanager
 def _usable_streams() -> Iterator[list[OSError]]:
-    """Replace standard streams that are closed, wrap output and error.
-
-    Yields the errors of writing standard output.
-    """
+    """Replace closed standard streams, wrap output and error; yields the errors of output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             # Empty, and not to be written. Otherwise a file that is opened would get its number.
@@ -144,7 +141,7 @@ def _usable_streams() -> Iterator[list[OSError]]:
     before = sys.stdout, sys.stderr
     for name, noted in (("stdout", problems), ("stderr", None)):
         stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper):  # Not one of a program that calls.
+        if isinstance(stream, io.TextIOWrapper):  # Python's, not that of a test.
             wrapped.append(_Stream(stream, noted))
             setattr(sys, name, wrapped[-1])
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import chain
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 
 from captioner import files
 from captioner.cli.output_options import PLACES
-from captioner.errors import UserError
+from captioner.cli.program import report
+from captioner.errors import UserError, counted
 from captioner.tables import csv_text
+from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource
-from captioner.vision.shards import ShardMember
+from captioner.vision.shards import source_status
 
 Record = dict[str, Any]
 """A photo's `image`, `Caption.to_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
@@ -41,10 +44,8 @@ TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS
 
 def file_state(photo: ImageSource) -> Record:
     """Size and time of change of a photo's file, or shard; empty for standard input, or if gone."""
-    file = photo.shard if isinstance(photo, ShardMember) else photo
-    try:
-        status = os.stat(file if isinstance(file, str) else "")
-    except (OSError, ValueError):
+    status = source_status(photo)
+    if status is None:
         return {}
     changed = datetime.fromtimestamp(status.st_mtime, timezone.utc)
     return {"bytes": status.st_size, "modified": changed.isoformat()}
@@ -75,35 +76,107 @@ def records_csv(records: Sequence[Record], is_excel: bool) -> str:
     return csv_text(rows, columns, "\t" if is_excel else ",")
 
 
-def write_lines(path: str | Path, records: Iterable[Record], mode: str = "w") -> None:
-    """Write, or append, JSON lines."""
+class JsonLines:
+    """A file with a record a line, or standard output for `-`; a run resumes from the file.
+
+    is_resumed: whether there are lines of an earlier run to keep.
+    """
+
+    def __init__(self, path: str, resume: bool) -> None:
+        self._path = path
+        self._renamed: dict[str, str] = {}  # Names of photos in the file that are spelled anew.
+        self.is_resumed = resume and os.path.exists(path)
+        self._mode = "a" if self.is_resumed else "w"
+
+    def write(self, record: Record) -> None:
+        """Append a record."""
+        if self._path == "-":
+            sys.stdout.write(files.json_text(record, indent=None))
+            sys.stdout.flush()
+            return
+        with files.refuse_os_errors(f"cannot write {self._path}"):
+            _write_lines(self._path, [record], self._mode)
+        self._mode = "a"
+
+    def resume(
+        self,
+        photos: Mapping[str, ImageSource],
+        model: str,
+        language: str | None,
+        is_finished: Callable[[str, Record], bool],
+    ) -> Iterator[Record]:
+        """The records to keep: of finished photos, and of others than `photos`; reports gone ones.
+
+        Lines of the others stay until new ones replace them: a killed run loses none.
+        """
+        self._find_renamed(photos)
+        gone: dict[str, int] = {}
+        for record in self._latest_records():
+            if "error" in record:
+                continue
+            self._check_origin(record, model, language)
+            photo = record["image"]
+            if photo not in photos and is_gone(photo):
+                gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
+            elif photo in photos and not is_finished(photo, record):
+                continue
+            yield record
+        if gone:
+            count = counted(len(gone), "record")
+            files_left = counted(sum(gone.values()), "file")
+            report(
+                f"{self._path} keeps {count} of photos that are gone, {min(gone)} the first; "
+                f"beside them stays what was written: {files_left}"
+            )
+        self.drop_replaced()  # And an unfinished last line, of a killed run.
+
+    def drop_replaced(self) -> None:
+        """Keep the last record of each photo."""
+        with files.atomic_path(self._path) as temporary:
+            _write_lines(temporary, self._latest_records(), "w")
+
+    def _check_origin(self, record: Record, model: str, language: str | None) -> None:
+        """Raise `UserError` for a record of another model or language."""
+        if not record.get("model"):
+            raise UserError(f"--jsonl {self._path} was not written by --jsonl; give another file")
+        is_same_model = os.path.normpath(record["model"]) == os.path.normpath(model)
+        if not is_same_model or record.get("language") != language:
+            raise UserError(
+                f"--jsonl {self._path} has captions of the model {record['model']} in the language "
+                f"{record.get('language') or ENGLISH}; give another file, or --overwrite in place "
+                "of --resume"
+            )
+
+    def _find_renamed(self, photos: Mapping[str, ImageSource]) -> None:
+        """Find the records of these photos under other spellings of their paths."""
+        recorded = {record["image"] for record in self._records()}
+        unknown = recorded - photos.keys()
+        if unknown and (new := photos.keys() - recorded):
+            name_of = {files.real_path(photo): photo for photo in new}
+            names = {photo: name_of.get(files.real_path(photo)) for photo in sorted(unknown)}
+            self._renamed = {photo: name for photo, name in names.items() if name}
+
+    def _latest_records(self) -> Iterator[Record]:
+        """The last record of each photo."""
+        latest = {record["image"]: number for number, record in enumerate(self._records())}
+        for number, record in enumerate(self._records()):
+            if latest[record["image"]] == number:
+                yield record
+
+    def _records(self) -> Iterator[Record]:
+        """The records, without an unfinished last line, of a killed run."""
+        with files.opened_file(self._path, "--jsonl") as file:
+            while line := file.readline(_LONGEST_LINE):
+                if line.strip() and (line.endswith(b"\n") or len(line) == _LONGEST_LINE):
+                    try:
+                        record = json.loads(line)
+                        record["image"] = self._renamed.get(record["image"] + "", record["image"])
+                    except (ValueError, TypeError, KeyError, RecursionError):
+                        what = "holds no results of `captioner caption`; --overwrite replaces it"
+                        raise UserError(f"--jsonl {self._path} {what}") from None
+                    yield record
+
+
+def _write_lines(path: str | Path, records: Iterable[Record], mode: str) -> None:
     with open(path, mode, encoding="utf-8", errors="backslashreplace") as file:
         file.writelines(files.json_text(record, indent=None) for record in records)
-
-
-def latest_records(path: str, renamed: Mapping[str, str]) -> Iterator[Record]:
-    """The last record of each photo in JSON lines. renamed: their new names, by the old."""
-
-    def records() -> Iterator[Record]:
-        for record in read_lines(path):
-            name = record["image"]
-            yield {**record, "image": renamed.get(name, name)}
-
-    latest = {record["image"]: number for number, record in enumerate(records())}
-    for number, record in enumerate(records()):
-        if latest[record["image"]] == number:
-            yield record
-
-
-def read_lines(path: str) -> Iterator[Record]:
-    """The records of JSON lines, without an unfinished last line, of a killed run."""
-    with files.opened_file(path, "--jsonl") as file:
-        while line := file.readline(_LONGEST_LINE):
-            if line.strip() and (line.endswith(b"\n") or len(line) == _LONGEST_LINE):
-                try:
-                    record = json.loads(line)
-                    record["image"] + ""
-                except (ValueError, TypeError, KeyError, RecursionError):
-                    what = "holds no results of `captioner caption`; --overwrite replaces it"
-                    raise UserError(f"--jsonl {path} {what}") from None
-                yield record

@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> None:
         service = Service(model, translators, limits, arguments.batch_size)
         hosts = (*listener.names, *arguments.allow_host)
         app = make_app(service, hosts, arguments.public_url, arguments.allow_origin, token)
-        # The socket listens already: who comes now waits for the server.
+        # The socket listens already: connections wait for the server.
         print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
         if arguments.host in ("0.0.0.0", "::") and not arguments.allow_host:
             print(
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> None:
             import webbrowser
 
             here = listener.address
-            if arguments.host in ("0.0.0.0", "::"):  # A browser gives its camera to localhost only.
+            if arguments.host in ("0.0.0.0", "::"):  # Browsers open the camera for localhost only.
                 here = f"http://localhost:{listener.socket.getsockname()[1]}/"
             webbrowser.open(here)
         serve(app, listener, limits, arguments.access_log)

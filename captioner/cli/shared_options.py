@@ -143,11 +143,10 @@ def add_machine(
     add = add_group(parser, "machine")
     add("--device", "DEVICE", "cpu, cuda, cuda:N, mps or auto", default="auto")
     if batch and precision:
-        choices, about = ("float32", "bfloat16"), "float32 (TF32 on CUDA), or bfloat16"
+        choices = ("float32", "bfloat16")
+        about = "float32 (TF32 on CUDA), or bfloat16"
         add("--precision", "PRECISION", about, choices=choices, default="float32")
-        about = (
-            "graphs need no torch; auto takes them on a CPU in float32, where the model has them"
-        )
+        about = "graphs need no torch; auto: graphs on a CPU in float32, if the model has them"
         add("--engine", "ENGINE", about, choices=("auto", "graphs", "torch"), default="auto")
     if batch:
         add("--batch-size", "N", batch, default=batch_size)
@@ -159,7 +158,8 @@ def machine(arguments: argparse.Namespace) -> dict[str, Any]:
     Sampling and other alignments take torch, if it is there. A GPU, which only torch has, is set to
     its fast kernels.
     """
-    device, engine = arguments.device, arguments.engine
+    device = arguments.device
+    engine = arguments.engine
     needs_torch = any(getattr(arguments, name, None) for name in ("sample", "head"))
     needs_torch = needs_torch or getattr(arguments, "layer", None) is not None
     if engine == "auto" and needs_torch and find_spec("torch") is not None:

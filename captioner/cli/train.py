@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from captioner.cli import shared_options as shared
 from captioner.cli.program import report
@@ -62,8 +63,9 @@ def add_commands(commands: shared.Commands) -> None:
 
 def _add_config(add: shared.Add, about: str) -> None:
     add("config", "CONFIG", about)
-    about, form = "override a field of the config; may be repeated", "SECTION.FIELD=VALUE"
-    add("--set", form, about, dest="changes", action="append", default=[])
+    about = "override a field of the config; may be repeated"
+    more: dict[str, Any] = {"dest": "changes", "action": "append", "default": []}
+    add("--set", "SECTION.FIELD=VALUE", about, **more)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -92,7 +94,7 @@ def write_graphs(folder: Path) -> None:
 
     try:
         add_graphs(folder)
-    except Exception as error:  # The model is whole without them, whatever the exporter raises.
+    except Exception as error:  # Exporters raise many kinds; the model works without.
         reason = (str(error) or repr(error)).splitlines()[0]
         report(f"{folder} needs torch: {reason}")
 
@@ -125,6 +127,6 @@ def _encoder_change(arguments: argparse.Namespace) -> str:
     mapping = read_mapping(arguments.config)
     old = mapping.get("encoder") if isinstance(mapping, dict) else None
     fields = old.items() if isinstance(old, dict) else ()
-    own = EncoderRecipe.model_fields.keys() - {"digest"}  # Of the old encoder's weights.
+    own = EncoderRecipe.model_fields.keys() - {"digest"}  # It is of the old weights.
     kept = {name: value for name, value in fields if name in own}
     return _change("encoder", {**kept, "name": arguments.encoder, "weights": "pretrained"})

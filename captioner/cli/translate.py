@@ -24,6 +24,7 @@ from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
     from captioner.render.alignment import Alignment
+    from captioner.translate.translation import Translation
 
 DESCRIPTION = """\
 Translates text line by line, from standard input or a file.
@@ -68,7 +69,8 @@ def add_commands(commands: shared.Commands) -> None:
     group.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
     translator = group.add_mutually_exclusive_group()
     shared.add_option(translator, "--model", "MODEL", shared.MODEL, default=DEFAULT_TRANSLATOR)
-    about, tags = f"into this, by the package: {', '.join(LANGUAGES)}", tuple(LANGUAGES)
+    about = f"into this, by the package: {', '.join(LANGUAGES)}"
+    tags = tuple(LANGUAGES)
     shared.add_option(translator, "--language", "TAG", about, type=str.lower, choices=tags)
     shared.add_search(parser, TranslationSearch)
     add = shared.add_group(parser, "alignment")
@@ -113,22 +115,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Translate all lines; 2 if one could not be read."""
     from captioner.models import load_translator
 
-    file, path, is_one, is_json = _open(arguments.file), None, False, False
+    file = _open(arguments.file)
+    alignments = None
     if arguments.alignment is not None:
-        from captioner.render.save import PICTURE_SUFFIXES, check_suffix
-
-        path = Path(arguments.alignment)
-        check_suffix(path, (*_AT_ONCE, *PICTURE_SUFFIXES))
-        is_json = path.suffix.lower() == ".json"
-        is_one = path.suffix.lower() in _AT_ONCE
-        paths = [path] if is_one else [path, path.with_stem(f"{path.stem}-2")]
-        shared.check_files([("--alignment", str(each)) for each in paths], arguments.overwrite)
+        alignments = _AlignmentWriter(arguments.alignment, arguments.overwrite, arguments.pieces)
     name = LANGUAGES.get(arguments.language, arguments.model)
     translator = load_translator(name, **shared.machine(arguments))
     head = arguments.head
     is_number = head and head.removeprefix("-").isdecimal()
     translator.choose_alignment(arguments.layer, int(head) if is_number else head)
-    if path and not translator.attends:
+    if alignments and not translator.attends:
         raise UserError("--alignment has no meaning for a model without attention")
     search = shared.search_options(arguments, translator.search)
     # At a terminal, each line is translated before the next is read.
@@ -136,7 +132,6 @@ def run(arguments: argparse.Namespace) -> int:
     lines, again = tee(_lines(file))
     shown = "standard input" if arguments.file == "-" else arguments.file
     failed = False
-    aligned: list[Any] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # Reported below, with the line.
         sentences = (line for line, _ in lines)
@@ -148,38 +143,86 @@ def run(arguments: argparse.Namespace) -> int:
                 if error:
                     failed = True
                     report(f"{where}: {error}")
-                versions = (translation, *translation.alternatives)
-                for rank, version in enumerate(versions, start=1):
-                    row = version.text
-                    if search.n_best > 1:
-                        scores = f"{version.score:.4f}\t{version.log_probability:.4f}"
-                        row = f"{number}\t{rank}\t{NO_SCORES if error else scores}\t{row}"
-                    print(row, flush=True)
+                _print_translations(number, translation, error, search.n_best)
                 _report_cuts(where, translation.truncated, translation.cut, search)
                 if translation.doubt:
                     report(f"{where}: {translation.doubt}")
-                if is_json:
-                    numbers_of = ("score", "log_probability", "confidence", "sure")
-                    unread = {**dict.fromkeys(numbers_of), "error": error}
-                    record = {"source": line, **translation.to_dict()}
-                    aligned.append(record | unread if error else record)
-                elif path:
-                    pieces = arguments.pieces
-                    alignment = translation.by_token() if pieces else translation.by_word()
-                    if is_one:
-                        notes = f"  ({translation.doubt})" if translation.doubt else ""
-                        title = f"({error})" if error else f"{translation.text}{notes}"
-                        aligned.append((title, alignment))
-                    else:
-                        _draw_alignment(path, number, alignment, error)
+                if alignments:
+                    alignments.add(number, line, error, translation)
         finally:  # Also when interrupted.
-            if path and is_json:
-                write_json(path, aligned)
-            elif path and aligned:
-                from captioner.render.alignment import alignment_page
-
-                write_text(path, alignment_page(aligned))
+            if alignments:
+                alignments.finish()
     return 2 if failed else 0
+
+
+def _print_translations(number: int, translation: Translation, error: str, n_best: int) -> None:
+    """Print a line's translation, or for --n-best a row for each."""
+    for rank, version in enumerate((translation, *translation.alternatives), start=1):
+        row = version.text
+        if n_best > 1:
+            scores = f"{version.score:.4f}\t{version.log_probability:.4f}"
+            row = f"{number}\t{rank}\t{NO_SCORES if error else scores}\t{row}"
+        print(row, flush=True)
+
+
+class _AlignmentWriter:
+    """Writes alignments: a JSON file or a page at the end, or a picture for each line.
+
+    pieces: whether rows and columns are subwords, not words.
+    """
+
+    def __init__(self, file: str, overwrite: bool, pieces: bool) -> None:
+        from captioner.render.save import PICTURE_SUFFIXES, check_suffix
+
+        self._path = Path(file)
+        self._pieces = pieces
+        self._suffix = self._path.suffix.lower()
+        self._records: list[dict[str, Any]] = []
+        self._page: list[tuple[str, Alignment]] = []
+        check_suffix(self._path, (*_AT_ONCE, *PICTURE_SUFFIXES))
+        paths = [self._path] if self._suffix in _AT_ONCE else [self._picture(1), self._picture(2)]
+        shared.check_files([("--alignment", str(path)) for path in paths], overwrite)
+
+    def add(self, number: int, line: str, error: str, translation: Translation) -> None:
+        """Take up the alignment of a line, or draw it. error: why the line could not be read."""
+        if self._suffix == ".json":
+            record = {"source": line, **translation.to_dict()}
+            if error:
+                unread = ("score", "log_probability", "confidence", "sure")
+                record |= {**dict.fromkeys(unread), "error": error}
+            self._records.append(record)
+            return
+        alignment = translation.by_token() if self._pieces else translation.by_word()
+        if self._suffix not in _AT_ONCE:
+            self._draw(number, alignment, error)
+            return
+        doubt = f"  ({translation.doubt})" if translation.doubt else ""
+        title = f"({error})" if error else f"{translation.text}{doubt}"
+        self._page.append((title, alignment))
+
+    def finish(self) -> None:
+        """Write the file of all lines."""
+        if self._suffix == ".json":
+            write_json(self._path, self._records)
+        elif self._page:
+            from captioner.render.alignment import alignment_page
+
+            write_text(self._path, alignment_page(self._page))
+
+    def _picture(self, number: int) -> Path:
+        """The picture of a line: "map.png", "map-2.png", ..."""
+        return self._path.with_stem(f"{self._path.stem}-{number}") if number > 1 else self._path
+
+    def _draw(self, number: int, alignment: Alignment, error: str) -> None:
+        """Draw the alignment of a line, and report what the picture lacks."""
+        from captioner.render.alignment import save_heat_map
+
+        picture = self._picture(number)
+        if not alignment.target:
+            reason = error or "its translation is empty"
+            report(f"there is no picture {picture} of line {number}: {reason}")
+        elif missing := " ".join(save_heat_map(picture, alignment)):
+            report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
 
 
 def run_score(arguments: argparse.Namespace) -> int:
@@ -190,7 +233,8 @@ def run_score(arguments: argparse.Namespace) -> int:
     from captioner.models import load_translator
 
     problems = Problems(arguments.on_problem)
-    source, references = arguments.source, arguments.references
+    source = arguments.source
+    references = arguments.references
     lower_case = arguments.lower_case
     if hasattr(arguments, "model"):
         translator = load_translator(arguments.model, **shared.machine(arguments))
@@ -225,7 +269,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """The lines, without their ends, each with the reason why it cannot be read, if so."""
     first = file.readline()
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        first, file = b"", io.BytesIO(as_utf8(first + file.read(), "the text"))
+        file = io.BytesIO(as_utf8(first + file.read(), "the text"))
+        first = b""
     for number, line in enumerate(chain([first] if first else [], file), start=1):
         if b"\0" in line:
             yield "", "it has NUL bytes, and is not UTF-8 text"
@@ -234,15 +279,3 @@ def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n"), ""
         except UnicodeDecodeError as error:
             yield "", f"byte {error.start + 1} is not UTF-8 text"
-
-
-def _draw_alignment(path: Path, number: int, alignment: Alignment, error: str) -> None:
-    """Draw the alignment of one line: "map.png", "map-2.png", ...; report what it lacks."""
-    from captioner.render.alignment import save_heat_map
-
-    picture = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
-    if not alignment.target:
-        reason = error or "its translation is empty"
-        report(f"there is no picture {picture} of line {number}: {reason}")
-    elif missing := " ".join(save_heat_map(picture, alignment)):
-        report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")

@@ -305,7 +305,7 @@ def caption_examples(
         for example, item in items:
             if not isinstance(item, Failed):
                 captioned += 1
-                yield example, item.caption
+                yield example, item
             elif left_out is None:
                 raise UserError(item.reason)
             else:

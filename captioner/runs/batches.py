@@ -20,8 +20,7 @@ from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import SentencePair
 from captioner.evaluation.maps import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.loader import Loader
-from captioner.runs.rows import Rows
+from captioner.runs.photos import Loader, Rows
 from captioner.text import TextVocabulary
 from captioner.text.token_batches import (
     PairExample,

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import make_decoder, save_model
-from captioner.caption.losses import CaptioningLoss
+from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.data.example import Example
+from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.results_file import write_results
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, cut
-from captioner.runs.captioning_recipe import CaptioningRecipe
+from captioner.runs.caption_scores import (
+    RESULTS,
+    START_RESULTS,
+    CaptionReward,
+    doubt_of_gain,
+    scores_of,
+)
+from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.features import encoder_of, feature_stores
-from captioner.runs.photos import CaptionData, read_data
-from captioner.runs.rewards import CaptionReward
-from captioner.runs.rows import PixelRows, StoredRows
-from captioner.runs.start_model import WORDS, Start, start_of
-from captioner.runs.validation_scores import RESULTS, START_RESULTS, doubt_of_gain, scores_of
+from captioner.runs.photos import PixelRows, StoredRows, read_training
+from captioner.runs.start_model import WORDS, Start
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
 from captioner.vision.encoder_families import RANDOM
@@ -38,59 +43,19 @@ STANDARDISED_BY = 256
 """Photos for the mean and deviation of the annotation vectors."""
 
 
+@dataclass(eq=False)
 class CaptionTask:
-    """Trains a captioner; see `captioner.runs.task.Task`."""
+    """Trains a captioner; see `captioner.runs.run.Task`. Made by `make_caption_task`."""
 
-    kind = "captioner"
-    pipeline_tag = "image-to-text"
+    kind: ClassVar = "captioner"
+    pipeline_tag: ClassVar = "image-to-text"
 
-    def __init__(self, recipe: CaptioningRecipe, photos: CaptionData, start: Start) -> None:
-        """Make the captioner with its first words and weights, and its loss."""
-        self.recipe = recipe
-        self.train, self.validation = photos.train, photos.validation
-        self.instances = photos.instances
-        captions = photos.captions
-        vocabulary = start.vocabulary(captions, recipe.minimum_count)
-        self.data = [*photos.counts(), *photos.problems, start.origin(vocabulary)]
-        longest = recipe.data.maximum_length
-        if too_long := sum(len(words) > longest for words in captions):
-            self.data.append(f"{counted(too_long, 'caption')} cut to {longest} words")
-        torch.manual_seed(recipe.training.seed)
-        encoder = encoder_of(recipe)
-        if recipe.encoder.weights != RANDOM:
-            digest = encoder.digest()
-            self.data.append(f"encoder: {recipe.encoder.name}, weights of digest {digest}")
-        print("\n".join(self.data))
-        make = partial(make_decoder, recipe.decoder, len(vocabulary))
-        self.captioner = Captioner(
-            encoder=encoder,
-            decoder=make_trainable(make, "this decoder"),
-            vocabulary=vocabulary,
-            preprocessing=recipe.preprocessing,
-            search=recipe.search,
-        )
-        start.fill(self.captioner, captions, with_encoder=recipe.encoder.train)
-        self.loss = self._make_loss(photos.texts)
-
-    def _make_loss(self, texts: list[list[str]]) -> CaptioningLoss:
-        """The recipe's loss; the first stages of a trained encoder are frozen."""
-        recipe, decoder, encoder = self.recipe, self.captioner.decoder, None
-        objective = recipe.objective
-        if recipe.encoder.train:
-            encoder = self.captioner.encoder
-            # Batch normalisation that was trained stays as it is.
-            encoder.freeze(recipe.encoder.train_from - 1, recipe.encoder.weights != RANDOM)
-        if isinstance(decoder, ShowAttendTellDecoder) and recipe.decoder.selection == "hard":
-            return HardAttentionLoss(decoder, objective, encoder)
-        if objective.self_critical is None:
-            return CaptioningLoss(decoder, objective, encoder)
-        reward = CaptionReward(
-            references=[example.words for example in self.train],
-            vocabulary=self.captioner.vocabulary,
-            config=objective.self_critical,
-            texts=texts,
-        )
-        return SelfCriticalLoss(decoder, objective, reward, encoder)
+    recipe: CaptioningRecipe
+    train: list[Example]
+    validation: list[Example]
+    captioner: Captioner
+    loss: CaptioningLoss
+    data: list[str]
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Compute annotation vectors and make the batches.
@@ -98,7 +63,13 @@ class CaptionTask:
         Drops photos that could not be read; with photos in the step all are taken, and an
         unreadable one ends the run.
         """
-        recipe, captioner = self.recipe, self.captioner.to(engine.device)
+        recipe = self.recipe
+        captioner = self.captioner.to(engine.device)
+        instances = None
+        if recipe.data.instances is not None:
+            with engine.fail_together():
+                instances = CocoInstances([recipe.data.instances])
+                instances.known_categories(read_synonyms())  # Refuses one without synonyms.
         self.loss.to(engine.device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
@@ -114,7 +85,8 @@ class CaptionTask:
             dtype = torch.float16 if engine.device.type == "cuda" else torch.float32
             train_rows = StoredRows(stores["train"], dtype, workers)
             self.rows = StoredRows(stores["validation"], workers=workers)
-        photos, self.order = train_rows.readable, self.rows.readable
+        photos = train_rows.readable
+        self.order = self.rows.readable
         self.validation = [self.validation[row] for row in self.order]
         with engine.fail_together(), torch.no_grad():
             if not photos or len(self.validation) < 2:
@@ -130,7 +102,7 @@ class CaptionTask:
             vocabulary=captioner.vocabulary,
             rows=train_rows,
             recipe=recipe,
-            instances=self.instances,
+            instances=instances,
             map_shape=captioner.map_shape,
         )
 
@@ -195,5 +167,56 @@ class CaptionTask:
 
 
 def make_caption_task(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> CaptionTask:
-    """Read the data and what the captioner begins with. folder: of the run."""
-    return CaptionTask(recipe, read_data(recipe), start_of(recipe, folder, resumed))
+    """Read the data, learn the words, make the captioner and its loss. folder: of the run."""
+    photos = read_training(recipe.data, recipe.validation.images)
+    sentences = [*photos.counts(recipe.data.maximum_length), *photos.problems]
+    start = Start(recipe.start_from, folder if resumed else None)
+    vocabulary = start.vocabulary(photos.captions, recipe.minimum_count)
+    sentences.append(start.origin(vocabulary))
+    torch.manual_seed(recipe.training.seed)
+    encoder = encoder_of(recipe.encoder)
+    if recipe.encoder.weights != RANDOM:
+        digest = encoder.digest()
+        sentences.append(f"encoder: {recipe.encoder.name}, weights of digest {digest}")
+    print("\n".join(sentences))
+    make = partial(make_decoder, recipe.decoder, len(vocabulary))
+    captioner = Captioner(
+        encoder=encoder,
+        decoder=make_trainable(make, "this decoder"),
+        vocabulary=vocabulary,
+        preprocessing=recipe.preprocessing,
+        search=recipe.search,
+    )
+    start.fill(captioner, photos.captions, with_encoder=recipe.encoder.train)
+    loss = make_loss(captioner, recipe.encoder, recipe.objective, photos.train, recipe.data.texts)
+    return CaptionTask(recipe, photos.train, photos.validation, captioner, loss, sentences)
+
+
+def make_loss(
+    captioner: Captioner,
+    encoder: EncoderRecipe,
+    objective: ObjectiveConfig,
+    train: list[Example],
+    texts: Path | None,
+) -> CaptioningLoss:
+    """The loss of an objective; the first stages of a trained encoder are frozen.
+
+    train, texts: photos and a file, whose captions a reward compares with.
+    """
+    decoder = captioner.decoder
+    trained = None
+    if encoder.train:
+        trained = captioner.encoder
+        # Batch normalisation that was trained stays as it is.
+        trained.freeze(encoder.train_from - 1, encoder.weights != RANDOM)
+    if isinstance(decoder, ShowAttendTellDecoder) and decoder.config.selection == "hard":
+        return HardAttentionLoss(decoder, objective, trained)
+    if objective.self_critical is None:
+        return CaptioningLoss(decoder, objective, trained)
+    reward = CaptionReward(
+        references=[example.words for example in train],
+        vocabulary=captioner.vocabulary,
+        config=objective.self_critical,
+        texts=texts,
+    )
+    return SelfCriticalLoss(decoder, objective, reward, trained)

@@ -52,7 +52,7 @@ class DataConfig(Config):
     train: str | None = Field("train", description="training split, as the format names it")
     validation: str | None = Field("val", description="validation split, as the format names it")
     validation_annotations: FilePath | None = Field(
-        None, description="the validation captions, where they are in a file of their own"
+        None, description="the validation captions, if they are in another file"
     )
     on_problem: Literal["refuse", "skip"] = Field(
         "refuse", description="refuse to start when a record is bad, or skip and report it"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -19,20 +18,19 @@ from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.outcomes import loading_workers
 from captioner.progress import progress_bar
-from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.loader import Loader
-from captioner.runs.photos import read_training
+from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
+from captioner.runs.photos import Loader, read_training
 from captioner.schema import to_mapping
 from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
+from captioner.vision.shards import source_status
 
 
-def encoder_of(recipe: CaptioningRecipe) -> Encoder:
-    """The recipe's encoder with its weights, which must have the digest that the recipe names."""
-    chosen = recipe.encoder
+def encoder_of(chosen: EncoderRecipe) -> Encoder:
+    """The encoder of a recipe with its weights, which must have the digest that it names."""
     encoder = build_encoder(chosen.config, chosen.weights)
     if chosen.digest is not None and (digest := encoder.digest()) != chosen.digest:
         reason = f"have the digest {digest}, and encoder.digest is {chosen.digest}"
@@ -121,7 +119,7 @@ def _fill(
 
 
 def _report_unreadable(store: FeatureStore, examples: Sequence[Example], on_problem: str) -> None:
-    """Report the photos that a store lacks, with the reason of the first, or refuse them."""
+    """Report the photos that a store lacks, with the reason of the first, or raise `UserError`."""
     photos = {row % len(examples) for row in store.unreadable}
     first = examples[min(photos)]
     reason = f"{first.name}, which can be read now"
@@ -137,15 +135,9 @@ def _report_unreadable(store: FeatureStore, examples: Sequence[Example], on_prob
 
 
 def _state(example: Example) -> tuple[int, ...]:
-    """The size and time of change of a photo's file or shard; none of a picture in memory."""
-    path = example.path
-    if isinstance(path, Image.Image):
-        return ()
-    try:
-        status = os.stat(path if isinstance(path, Path) else path.shard)
-    except OSError:
-        return ()
-    return status.st_size, status.st_mtime_ns
+    """The size and time of change of a photo's file or shard; empty for a picture in memory."""
+    status = source_status(example.path)
+    return () if status is None else (status.st_size, status.st_mtime_ns)
 
 
 def _load_for_store(
@@ -183,11 +175,11 @@ def extract_features(
                 "there is no folder for features: give --out, or a config with features.folder, "
                 "whose features.store is true and encoder.train false"
             )
-        train, validation, problems = read_training(recipe.data)
+        train, validation, problems = read_training(recipe.data, recipe.validation.images)
         print("".join(f"{sentence}\n" for sentence in problems), end="")
         torch.manual_seed(recipe.training.seed)  # As in training.
-        encoder = (encoder or encoder_of(recipe)).to(engine.device)
-    splits = {"train": train, "validation": validation[: recipe.validation.images or None]}
+        encoder = (encoder or encoder_of(recipe.encoder)).to(engine.device)
+    splits = {"train": train, "validation": validation}
     stores = feature_stores(recipe, encoder, splits, engine)
     for name, store in stores.items():
         count = store.record.rows - len(store.unreadable)

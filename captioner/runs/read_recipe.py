@@ -85,7 +85,7 @@ def with_model_sections(mapping: dict[str, Any]) -> dict[str, Any]:
     of_encoder = ["encoder", "preprocessing"]
     of_start = [*of_encoder, "decoder", "search"]
     for source, sections in ((weights, of_encoder), (mapping.get("start_from"), of_start)):
-        with contextlib.suppress(UserError):  # Of something missing, which its reader names.
+        with contextlib.suppress(UserError):  # Its reader reports what is missing.
             folder = model_folder(source) if isinstance(source, str) else None
             if folder is None or kind_of(folder) != "captioner":
                 continue

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 import captioner
 from captioner.errors import UserError
@@ -20,13 +21,65 @@ from captioner.model_folders import CARD, MODEL
 from captioner.runs.batches import cut
 from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.task import Recipe, Task
-from captioner.runs.translation_task import TranslationRecipe, TranslationTask
+from captioner.runs.translation_task import TranslationRecipe, make_translation_task
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
 from captioner.training.loop import LOG, Validated, Validation, summary_writer, train
 from captioner.training.optimizer import make_optimizer
+from captioner.training.step import Batches
+
+Recipe = CaptioningRecipe | TranslationRecipe
+
+
+class Task(Protocol):
+    """A model with its data, which it reads when it is made, before the run's folder is locked.
+
+    data: sentences about the data, for the model's card. order: the rows to validate on.
+    """
+
+    data: list[str]
+    order: list[int]
+
+    @property
+    def kind(self) -> str:
+        """Captioner or translator."""
+
+    @property
+    def pipeline_tag(self) -> str:
+        """The hub's word for what the model does."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The config of the run."""
+
+    @property
+    def loss(self) -> nn.Module:
+        """Has `loss(batch)`, as `captioner.training.loop.train` takes it."""
+
+    @property
+    def batches(self) -> Batches:
+        """The training data, once prepared."""
+
+    @property
+    def parameter_groups(self) -> list[dict[str, Any]] | None:
+        """Groups of the optimiser; None for all parameters in one."""
+
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+        """Move to the engine's device and make the batches."""
+
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Texts for batches of the rows of `order`."""
+
+    def score(self, texts: list[str]) -> Validated:
+        """Score the texts of all rows of `order`."""
+
+    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
+        """Save the model with its scores, and the texts, in the folder of a run."""
+
+    def remarks(self, folder: Path, best_epoch: int) -> list[str]:
+        """Sentences on the best model, at the end of a run."""
+
 
 CONFIG = "config.json"  # File in a run's folder: its recipe.
 
@@ -43,7 +96,7 @@ CHANGEABLE = (
 
 TASKS: dict[type[Recipe], Callable[[Any, Path, bool], Task]] = {
     CaptioningRecipe: make_caption_task,
-    TranslationRecipe: TranslationTask,
+    TranslationRecipe: make_translation_task,
 }
 """Makes the task of a recipe."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
 from captioner.decoding.options import ORDER
 from captioner.errors import UserError, counted
 from captioner.model_folders import MODEL, model_folder
-from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 from captioner.weight_files import fill
@@ -34,30 +34,37 @@ WORDS = "vocabulary.json"
 
 @dataclass(frozen=True)
 class Start:
-    """What a captioner begins with: nothing, another model, or the words of a resumed run.
+    """The start of a captioner: nothing, another model, or the words of a resumed run.
 
-    model, name: those of `start_from`. words, ngrams: of the resumed run, whose weights are in its
-    checkpoint.
+    name: of the model, as in `start_from`. run: the folder of the resumed run, whose checkpoint
+    has the weights.
     """
 
-    model: Captioner | None = None
-    name: str = ""
-    words: Vocabulary | None = None
-    ngrams: Tensor | None = None
+    name: str | None
+    run: Path | None = None
+
+    @cached_property
+    def model(self) -> Captioner | None:
+        """The model of `name`; None on resuming, since the run has its words and weights."""
+        if self.name is None or self.run is not None:
+            return None
+        return load_model(model_folder(self.name))
 
     def vocabulary(self, captions: Sequence[Sequence[str]], minimum_count: int) -> Vocabulary:
-        """The words to train on; reports those that came after a resumed run began."""
+        """The words to train on."""
         if self.model is not None:
             return first_words(self.model.vocabulary, captions, minimum_count)
         learned = Vocabulary.build(captions, minimum_count)
-        if self.words is None:
-            return learned
-        ordinary = learned.words[len(SPECIAL_WORDS) :]
-        if new := [word for word in ordinary if word not in self.words]:
+        return learned if self.run is None else self._words_of_run(self.run, learned)
+
+    def _words_of_run(self, run: Path, learned: Vocabulary) -> Vocabulary:
+        """The words of a resumed run; reports words that came into the captions since."""
+        words = Vocabulary.load(run / WORDS)
+        if new := [word for word in learned.words[len(SPECIAL_WORDS) :] if word not in words]:
             some = f"{counted(len(new), 'word')} of the captions, {new[0]!r} the first, came"
             advice = "--start-from with another --out learns them"
             print(f"{some} after the run began, and its vocabulary lacks them; {advice}")
-        return self.words
+        return words
 
     def origin(self, vocabulary: Vocabulary) -> str:
         """A sentence on the words to train on: those of the model, and new ones."""
@@ -79,21 +86,13 @@ class Start:
     def fill(
         self, captioner: Captioner, captions: Sequence[Sequence[str]], with_encoder: bool
     ) -> None:
-        """Give a captioner the weights and n-grams to begin with."""
-        captioner.ngrams = self.ngrams
+        """Set a captioner's first weights and n-grams."""
         if self.model is not None:
             copy_weights(self.model, captioner, with_encoder)
             captioner.ngrams = known_ngrams(self.model, captioner.vocabulary, captions)
-
-
-def start_of(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> Start:
-    """What the captioner of a recipe begins with. folder: of the run."""
-    name = recipe.start_from
-    if resumed:
-        # The model of `start_from` was scored, and kept, before training.
-        ngrams = None if name is None else load_model(folder / MODEL).ngrams
-        return Start(words=Vocabulary.load(folder / WORDS), ngrams=ngrams)
-    return Start() if name is None else Start(load_model(model_folder(name)), name)
+        elif self.name is not None and self.run is not None:
+            # The model of `name` was scored, and kept, before training.
+            captioner.ngrams = load_model(self.run / MODEL).ngrams
 
 
 def first_words(

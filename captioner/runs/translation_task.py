@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -23,6 +24,7 @@ from captioner.runs.batches import TranslationBatches, encode_pairs
 from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
+from captioner.text.token_batches import PairExample
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
@@ -155,62 +157,24 @@ class TranslationRecipe(Config):
         return self
 
 
+@dataclass(eq=False)
 class TranslationTask:
-    """Trains a translator; see `captioner.runs.task.Task`."""
+    """Trains a translator; see `captioner.runs.run.Task`. Made by `make_translation_task`."""
 
-    kind = "translator"
-    pipeline_tag = "translation"
-    parameter_groups: list[dict[str, Any]] | None = None
+    kind: ClassVar = "translator"
+    pipeline_tag: ClassVar = "translation"
+    parameter_groups: ClassVar = None
 
-    def __init__(self, recipe: TranslationRecipe, folder: Path, resumed: bool) -> None:
-        """Read the text, learn the vocabularies and make the translator with its first weights."""
-        sacrebleu_metrics()  # Its package may be missing.
-        self.recipe = recipe
-        (training, training_problems), (validation, validation_problems) = read_texts(recipe.data)
-        self.validation = validation[: recipe.validation.sentences or None]
-        start = None
-        if recipe.start_from is not None and not resumed:
-            start = load_translator(model_folder(recipe.start_from))
-            if (start.source is start.target) != recipe.text.joint:
-                joint = str(start.source is start.target).lower()
-                raise UserError(f"text.joint should be {joint}, as in start_from")
-        if resumed:
-            source, target = load_vocabularies(folder, recipe.text.joint)
-        elif start is not None:
-            source, target = start.source, start.target
-        else:
-            source, target = learn_vocabularies(training, recipe.text)
-        torch.manual_seed(recipe.training.seed)
-        make = partial(recipe.model.make, len(source), len(target))
-        model = make_trainable(make, "this model")
-        if start is not None:
-            refusal = f"start_from {recipe.start_from} does not fit this model"
-            fill(model, start.model.state_dict(), refusal)
-        length = recipe.data.maximum_length
-        self.translator = Translator(
-            config=recipe.model,
-            model=model,
-            source=source,
-            target=target,
-            maximum_source_length=length,
-            search=recipe.search,
-            capitals=recipe.text.capitals,
-        )
-        self.loss = TranslationLoss(model, recipe.objective)
-        self.examples, cut = encode_pairs(training, source, target, length)
-        self.data = [
-            f"training: {len(training):,} pairs of sentences",
-            *training_problems.sentences,
-            f"validation: {len(validation):,} pairs of sentences",
-            *validation_problems.sentences,
-            f"vocabulary: {len(source):,} source and {len(target):,} target tokens",
-        ]
-        print("\n".join(self.data))
-        if cut:
-            print(
-                f"training: {counted(len(cut), 'pair')} cut to {length:,} tokens a side, "
-                f"the first in line {cut[0]:,}"
-            )
+    recipe: TranslationRecipe
+    examples: list[PairExample]
+    validation: list[SentencePair]
+    translator: Translator
+    data: list[str]
+
+    @cached_property
+    def loss(self) -> TranslationLoss:
+        """The module to train."""
+        return TranslationLoss(self.translator.model, self.recipe.objective)
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Save the vocabularies and make the batches."""
@@ -253,6 +217,53 @@ class TranslationTask:
         return []
 
 
+def make_translation_task(
+    recipe: TranslationRecipe, folder: Path, resumed: bool
+) -> TranslationTask:
+    """Read the text, learn the vocabularies, make the translator. folder: of the run."""
+    sacrebleu_metrics()  # Its package may be missing.
+    (training, training_problems), (validation, validation_problems) = read_texts(recipe.data)
+    start = None
+    if recipe.start_from is not None and not resumed:
+        start = load_translator(model_folder(recipe.start_from))
+    if resumed:
+        source, target = load_vocabularies(folder, recipe.text.joint)
+    else:
+        source, target = first_vocabularies(start, training, recipe.text)
+    torch.manual_seed(recipe.training.seed)
+    make = partial(recipe.model.make, len(source), len(target))
+    model = make_trainable(make, "this model")
+    if start is not None:
+        refusal = f"start_from {recipe.start_from} does not fit this model"
+        fill(model, start.model.state_dict(), refusal)
+    length = recipe.data.maximum_length
+    translator = Translator(
+        config=recipe.model,
+        model=model,
+        source=source,
+        target=target,
+        maximum_source_length=length,
+        search=recipe.search,
+        capitals=recipe.text.capitals,
+    )
+    examples, cut = encode_pairs(training, source, target, length)
+    sentences = [
+        f"training: {len(training):,} pairs of sentences",
+        *training_problems.sentences,
+        f"validation: {len(validation):,} pairs of sentences",
+        *validation_problems.sentences,
+        f"vocabulary: {len(source):,} source and {len(target):,} target tokens",
+    ]
+    print("\n".join(sentences))
+    if cut:
+        print(
+            f"training: {counted(len(cut), 'pair')} cut to {length:,} tokens a side, "
+            f"the first in line {cut[0]:,}"
+        )
+    few = validation[: recipe.validation.sentences or None]
+    return TranslationTask(recipe, examples, few, translator, sentences)
+
+
 def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
     """The training and the validation pairs, each with the problems of the skipped ones."""
     if data.format == "numbers":
@@ -268,18 +279,24 @@ def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
     ]
 
 
-def learn_vocabularies(
-    pairs: Sequence[SentencePair], text: TextConfig
+def first_vocabularies(
+    start: Translator | None, pairs: Sequence[SentencePair], text: TextConfig
 ) -> tuple[TextVocabulary, TextVocabulary]:
-    """The vocabularies of source and target; one object if joint."""
+    """The vocabularies of source and target, of `start` or learned; one object if joint."""
+    if start is not None:
+        is_joint = start.source is start.target
+        if is_joint != text.joint:
+            raise UserError(f"text.joint should be {str(is_joint).lower()}, as in start_from")
+        return start.source, start.target
 
     def learn(texts: list[str]) -> TextVocabulary:
         if text.kind == "words":
             return WordVocabulary.learn(texts, text.minimum_count, text.case)
         return SubwordVocabulary.learn(texts, text.size, text.case, text.method)
 
-    source, target = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    sources = [pair.source for pair in pairs]
+    targets = [pair.target for pair in pairs]
     if text.joint:
-        both = learn(source + target)
+        both = learn(sources + targets)
         return both, both
-    return learn(source), learn(target)
+    return learn(sources), learn(targets)

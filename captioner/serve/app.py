@@ -23,7 +23,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from captioner import __version__
-from captioner.caption.photos import Captioned, Prepared
+from captioner.caption.caption import Caption
+from captioner.caption.photos import Prepared
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
@@ -149,7 +150,7 @@ def _language(asked: str | None, offered: Iterable[str]) -> str:
 
 async def _captioned(
     form: CaptionForm | OverlayForm, service: Service, drawn: bool, captions: Any = None
-) -> list[Captioned | Failed]:
+) -> list[Caption | Failed]:
     """The photos of a form with their captions. captions: of all, which must be readable."""
     most = service.limits.photos
     if len(form.photo) > most:

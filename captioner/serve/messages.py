@@ -12,7 +12,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, create
 
 from captioner import __version__
 from captioner.caption.caption import Caption, sentence
-from captioner.caption.photos import Captioned
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.render.page import jpeg_address, phrases
 from captioner.serve import Limits
@@ -212,9 +211,8 @@ class ModelsAnswer(BaseModel):
     limits: Limits
 
 
-def photo_answer(captioned: Captioned, maps: bool, preview: bool) -> dict[str, Any]:
+def photo_answer(caption: Caption, maps: bool, preview: bool) -> dict[str, Any]:
     """The fields of a `PhotoAnswer`, with maps and a preview if asked for."""
-    caption = captioned.caption
     photo: Any = caption.photo  # Decoded.
     width, height = original_size(photo)
     captions = []
@@ -224,7 +222,7 @@ def photo_answer(captioned: Captioned, maps: bool, preview: bool) -> dict[str, A
             answer["maps"] = np.asarray(version.attention, float).round(_PLACES).tolist()
         captions.append(answer)
     return {
-        "name": captioned.name,
+        "name": caption.name,
         "width": width,
         "height": height,
         "region": caption.region,

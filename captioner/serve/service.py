@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from captioner.caption.caption import Caption
-from captioner.caption.photos import Captioned, PhotoCaptioner, Prepared
+from captioner.caption.photos import PhotoCaptioner, Prepared
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.errors import UserError
 from captioner.render.page import html_page
@@ -160,12 +160,12 @@ class Service:
         return self.translators[language].translate(sentences, search, batch_size=self._batch_size)
 
 
-def draw(kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
+def draw(kind: str, captions: Sequence[Caption], strength: float) -> bytes:
     """The content of a file with captions drawn over their photos: several for "html"."""
     if kind == "html":
-        items = [drawing.caption.page_item(drawing.name) for drawing in drawings]
+        items = [caption.page_item(caption.name or "") for caption in captions]
         return html_page(items, strength).encode("utf-8")
-    caption = drawings[0].caption
+    caption = captions[0]
     if kind == "gif":
         return encode_gif(
             *caption.drawn(),
@@ -174,5 +174,5 @@ def draw(kind: str, drawings: Sequence[Captioned], strength: float) -> bytes:
             probabilities=caption.word_confidence,
         )
     buffer = io.BytesIO()
-    caption.panels(drawings[0].name, strength).save(buffer, format="PNG")
+    caption.panels(caption.name or "", strength).save(buffer, format="PNG")
     return buffer.getvalue()

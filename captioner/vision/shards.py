@@ -77,6 +77,17 @@ class ShardMember:
             return file.read(size)
 
 
+def source_status(source: object) -> os.stat_result | None:
+    """The status of a photo's file or shard; None if it is gone, or the photo is in memory."""
+    file = source.shard if isinstance(source, ShardMember) else source
+    if not isinstance(file, (str, os.PathLike)):
+        return None
+    try:
+        return os.stat(file)
+    except (OSError, ValueError):  # A name may have a NUL.
+        return None
+
+
 class _CellReader:
     """Reads cells of all Parquet files, fast in order; has at most 2 `_ROWS` in memory."""
 

@@ -47,7 +47,7 @@ class NetworkEncoder(nn.Module):
     def __init__(self, recipe: CaptioningRecipe, network: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         preprocessing = recipe.preprocessing
-        stand_in = encoder_of(recipe)
+        stand_in = encoder_of(recipe.encoder)
         self.config, self.annotation_size = stand_in.config, stand_in.annotation_size
         self.digest, self.map_shape = stand_in.digest, stand_in.map_shape
         self.network = network

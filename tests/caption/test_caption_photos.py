@@ -9,7 +9,8 @@ from PIL import Image
 from samples import assert_same_captions, make_captioner, save_photo
 
 from captioner.caption import photos
-from captioner.caption.photos import Captioned, caption_photos
+from captioner.caption.caption import Caption
+from captioner.caption.photos import caption_photos
 from captioner.outcomes import Failed
 from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.shards import find_photos
@@ -58,8 +59,8 @@ def test_batches_side_by_side_give_what_one_after_the_other_does(
     for items in found:
         assert items.pop(5) == Failed(large, f"{large} needs more memory than there is")
         assert isinstance(items.pop(3), Failed)
-        assert {type(item) for item in items} == {Captioned}
-    assert_same_captions(*([item.caption for item in items] for items in found))
+        assert {type(item) for item in items} == {Caption}
+    assert_same_captions(*found)
 
 
 def test_for_a_gpu_photos_are_read_together_but_an_open_image_by_one_thread(

@@ -72,7 +72,7 @@ CAPTION = [
     ("--demo --text", "need photo files, not -, --demo or shards"),
     ("a.png --text --min-confidence 53", "--min-confidence 53.0 is not between 0 and 1"),
     ("a.png --language it", "captions in it need a translator; the package has de, fr"),
-    ("a.png --translator plain", "--translator needs --language, and not en"),
+    ("a.png --translator plain", "--translator needs --language, and another one than en"),
     ("a.png --language it --translator plain", "need a translator with attention"),
 ]
 MODEL = "tiny-model --format table --annotations mine.csv"

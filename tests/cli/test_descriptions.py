@@ -15,7 +15,6 @@ from PIL import Image
 from samples import CAPTION, Output, Patch, write_xmp
 
 from captioner.caption.caption import Caption
-from captioner.caption.photos import Captioned
 from captioner.cli.caption import output_options
 from captioner.cli.descriptions import Embedder
 from captioner.cli.main import build_parser, main
@@ -141,8 +140,8 @@ def written(photo: str, confidence: float | None, sure: bool, *options: str) -> 
     outputs = Outputs(parsed(*options), {photo: photo})
     before = set(Path().iterdir())
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
-    caption = replace(caption, confidence=confidence, sure=sure)
-    assert not outputs.add(outputs.draw(Captioned(photo, caption)))
+    caption = replace(caption, confidence=confidence, sure=sure, name=photo)
+    assert not outputs.add(outputs.draw(caption))
     outputs.finish()
     return sorted(str(path) for path in set(Path().iterdir()) - before)
 

@@ -1,6 +1,7 @@
 """Tables of photos and captions: columns, splits, wrong rows; descriptions in and beside photos."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ from PIL.PngImagePlugin import PngInfo
 from samples import write_parquet, write_tar, write_xmp
 
 from captioner.caption.caption import Caption
-from captioner.caption.photos import Captioned
 from captioner.cli.output_options import OutputOptions
-from captioner.cli.outputs import Drawn, opened_outputs
+from captioner.cli.outputs import opened_outputs
 from captioner.data.example import Problems
 from captioner.data.readers import format_of, read_splits
 from captioner.data.xmp import Description, XmpPacket, photo_descriptions
@@ -139,8 +139,8 @@ def test_photos_that_captioner_could_not_caption_are_counted_as_these(
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
     with opened_outputs(OutputOptions(**options), {}) as outputs:
         for name in ("a.jpg", "b.jpg"):
-            outputs.add(Drawn(Captioned(name, caption)))
-        outputs.add(Drawn(Failed("c.jpg", "no photo"), problems=("no photo",)))
+            outputs.add(replace(caption, name=name))
+        outputs.add(Failed("c.jpg", "no photo"))
     images, problems = read(None, file, check_files=False)
     assert dict(captions(images)) == {"a.jpg": ("a dog",), "b.jpg": ("a dog",)}
     (note,) = problems.sentences

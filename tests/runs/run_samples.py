@@ -15,7 +15,7 @@ from torch import Tensor
 
 import captioner
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.rows import Rows
+from captioner.runs.photos import Rows
 from captioner.runs.run import Recipe, train_run
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping

@@ -28,9 +28,7 @@ from captioner.runs.batches import (
     encode_pairs,
 )
 from captioner.runs.features import encoder_of
-from captioner.runs.loader import Loader
-from captioner.runs.photos import read_training
-from captioner.runs.rows import PixelRows, StoredRows
+from captioner.runs.photos import Loader, PixelRows, StoredRows, read_training
 from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
 from captioner.translate.model import TranslationLoss
@@ -57,7 +55,7 @@ def test_photos_are_changed_by_chance_in_every_part_of_a_batch(config: Config) -
     recipe = recipe_of(config)
     examples, *_ = read_training(recipe.data)
     rows = torch.tensor([4, 0, 3])
-    unchanged = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
+    unchanged = PixelRows(examples, recipe.preprocessing, encoder_of(recipe.encoder))
     augmented = replace(unchanged, augmentation=Augmentation(crop=0.5, mirror=True, colour=0.2))
     plain, _ = unchanged.read(rows)
     assert torch.equal(augmented.read(rows)[0], plain)  # As in validation.
@@ -74,7 +72,7 @@ def test_photos_are_changed_by_chance_in_every_part_of_a_batch(config: Config) -
 def test_a_photo_read_in_the_step_is_read_once_for_all_its_captions(config: Config) -> None:
     recipe = recipe_of(config, encoder={"train": True}, training={"batch_size": 6})
     examples, *_ = read_training(recipe.data)
-    rows = PixelRows(examples, recipe.preprocessing, encoder_of(recipe))
+    rows = PixelRows(examples, recipe.preprocessing, encoder_of(recipe.encoder))
     data = CaptionBatches(examples, range(6), WORDS, rows, recipe)
     first, second = whole_batches(data, 0)
     read = [batch.rows[batch.photos.argsort()[::2]] for batch in (first, second)]

@@ -26,12 +26,16 @@ from captioner.errors import UserError
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
 from captioner.runs import caption_task
+from captioner.runs.caption_scores import (
+    CaptionReward,
+    content_words_worth,
+    fluency_worth,
+    scores_of,
+)
 from captioner.runs.captioning_recipe import DataConfig
 from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import captioning_recipe
-from captioner.runs.rewards import CaptionReward, content_words_worth, fluency_worth
 from captioner.runs.run import train_run
-from captioner.runs.validation_scores import scores_of
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.feature_store import FeatureStore
@@ -243,7 +247,7 @@ def test_the_reward_is_cider_d_of_the_words_and_the_end() -> None:
     assert float(found[0, 0]) != float(found[0, 1])
 
 
-def test_true_words_and_fluency_are_rewarded_beside_cider_d() -> None:
+def test_true_words_and_fluency_are_rewarded_beside_cider_d(tmp_path: Path) -> None:
     captions = [[[4, 5, 6, 2], [4, 7, 5, 8, 2]], [[4, 2], [3, 4, 7, 2]]]
     pairs = [(row, caption) for row in (0, 1) for caption in captions[row]]
     # Of photo 0 "dog" and "runs" are true, "cat" is not; an unknown word is no content word.
@@ -259,6 +263,8 @@ def test_true_words_and_fluency_are_rewarded_beside_cider_d() -> None:
     text = ["a", "cat", "dog"]
     fluency = fluency_worth(PeoplesNgrams([*chain.from_iterable(REFERENCES), text]), VOCABULARY)
     beside = torch.tensor([0.5 * true_words(*pair) + 2.0 * fluency(*pair) for pair in pairs])
-    found = CaptionReward(REFERENCES, VOCABULARY, config, [text])(torch.tensor([0, 1]), captions)
+    texts = tmp_path / "texts.txt"
+    texts.write_text("A cat dog.\n", encoding="utf-8")
+    found = CaptionReward(REFERENCES, VOCABULARY, config, texts)(torch.tensor([0, 1]), captions)
     expected = PLAIN(torch.tensor([0, 1]), captions) + beside.view(2, 2)
     torch.testing.assert_close(found, expected)

@@ -19,10 +19,11 @@ from run_samples import (
 )
 from samples import Patch
 
-from captioner.cli.main import build_parser
+from captioner.cli.main import build_parser, main
 from captioner.errors import UserError
 from captioner.files import lock
-from captioner.runs.captioning_recipe import DataConfig
+from captioner.runs import run
+from captioner.runs.captioning_recipe import CaptioningRecipe, DataConfig
 from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import read_any_recipe, read_recipe
 from captioner.runs.run import train_run
@@ -67,6 +68,19 @@ def test_changes_are_put_over_the_file(tmp_path: Path) -> None:
     for text in ("4e-4", "4.0e-4", "4E+2", ".5", "1.", "1.e2", "3", "1e3"):
         recipe = read_recipe(path, [f"training.learning_rate={text}"])
         assert recipe.training.learning_rate == float(text)
+
+
+def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(monkeypatch: Patch) -> None:
+    given: list[CaptioningRecipe] = []
+    monkeypatch.setattr(run, "train_run", lambda recipe, *_: given.append(recipe))
+    for name in ("shapes_soft", "flickr8k_soft"):
+        config = str(PUBLISHED[0].parent / f"{name}.yaml")
+        assert main(["train", config, "--encoder", "vgg16", "--device", "cpu"]) == 0
+        plain = read_recipe(config)
+        expected = plain.encoder.replace(name="vgg16", width=1.0, weights="pretrained")
+        assert given[-1].encoder == expected
+        assert given[-1].features.folder is None  # The config's is of another encoder.
+        assert given[-1].replace(encoder=plain.encoder, features=plain.features) == plain
 
 
 SHAPES: Config = {"data": {"format": "shapes"}}
@@ -187,16 +201,16 @@ def test_a_run_is_not_resumed_with_another_config(
     config: Config, tmp_path: Path, made_with: Config, changes: Config, sentence: str
 ) -> None:
     made = merged(config, **made_with)
-    run = tmp_path / "run"
-    train_run(recipe_of(merged(made, training={"epochs": 1})), run)
-    before = (run / "config.json").read_bytes()
+    folder = tmp_path / "run"
+    train_run(recipe_of(merged(made, training={"epochs": 1})), folder)
+    before = (folder / "config.json").read_bytes()
     with pytest.raises(UserError, match=sentence):
-        train_run(recipe_of(made, **changes), run, resume=True)
+        train_run(recipe_of(made, **changes), folder, resume=True)
     with pytest.raises(UserError, match="give --resume"):
-        train_run(recipe_of(config), run)
+        train_run(recipe_of(config), folder)
     with pytest.raises(UserError, match=r"cannot resume .*run, a run of another task or"):
-        train_run(translation_recipe(data=numbers()), run, resume=True)
-    (run / "last.safetensors").write_bytes(b"cut off")
+        train_run(translation_recipe(data=numbers()), folder, resume=True)
+    (folder / "last.safetensors").write_bytes(b"cut off")
     with pytest.raises(UserError, match=r"last\.safetensors cannot be read"):
-        train_run(recipe_of(merged(made, training={"epochs": 1})), run, resume=True)
-    assert (run / "config.json").read_bytes() == before
+        train_run(recipe_of(merged(made, training={"epochs": 1})), folder, resume=True)
+    assert (folder / "config.json").read_bytes() == before

@@ -8,11 +8,11 @@ import torch
 from run_samples import Config, ended, merged, recipe_of, start, write_config
 from samples import Output, Patch, save_photo
 
+from captioner.cli.main import main
 from captioner.errors import UserError
 from captioner.runs import features
 from captioner.runs.features import encoder_of, extract_features
-from captioner.runs.photos import read_training
-from captioner.runs.rows import PixelRows, StoredRows
+from captioner.runs.photos import PixelRows, StoredRows, read_training
 from captioner.training.distributed import Engine
 from captioner.vision.feature_store import FeatureStore
 
@@ -38,7 +38,9 @@ def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config)
     """Nearly the same in bfloat16, whose store is not taken for one of float32."""
     recipe = recipe_of(config, features={"precision": "bfloat16"})
     torch.manual_seed(0)  # As the command seeds it.
-    rows = PixelRows(read_training(recipe.data)[0], recipe.preprocessing, encoder_of(recipe))
+    rows = PixelRows(
+        read_training(recipe.data)[0], recipe.preprocessing, encoder_of(recipe.encoder)
+    )
     encoder = rows.encoder.eval()
     pixels, photos = rows.read(torch.tensor([4, 0, 3, 0]))
     assert photos.tolist() == [2, 0, 1, 0]  # A photo is read once.
@@ -125,3 +127,14 @@ def test_photos_that_changed_under_their_name_are_encoded_again(
     count = len(train)
     changed = [row for row in range(2 * count) if not torch.equal(old[row], new[row])]
     assert changed == [2, 2 + count]
+
+
+@pytest.mark.parametrize("folder", ["stored", "2024"])
+def test_features_go_where_the_config_or_the_option_says(
+    folder: str, config: Config, tmp_path: Path, monkeypatch: Patch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = ["--out", folder] if folder == "2024" else ["--set", f"features.folder={folder}"]
+    assert main(["features", write_config(tmp_path, config), "--device", "cpu", *said]) == 0
+    assert (tmp_path / folder / "train").is_dir()
+    assert f"train: 12 images in {folder}" in capsys.readouterr().out

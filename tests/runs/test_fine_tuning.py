@@ -20,13 +20,13 @@ from captioner.decoding.constraints import ngram_keys
 from captioner.errors import UserError
 from captioner.evaluation.results_file import write_results
 from captioner.model_folders import model_folder
+from captioner.runs.caption_scores import doubt_of_gain
 from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import read_training
 from captioner.runs.read_recipe import captioning_recipe, read_any_recipe, with_model_sections
 from captioner.runs.run import train_run
 from captioner.runs.start_model import copy_weights, first_words, known_ngrams
-from captioner.runs.validation_scores import doubt_of_gain
 from captioner.schema import to_mapping
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.vocabulary import Vocabulary

@@ -1,20 +1,77 @@
-"""Rewards of sampled captions, for self-critical training."""
+"""Scores of captions in training: rewards, validation, and whether a run gained anything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from captioner.caption.losses import SelfCriticalConfig
+from captioner.data.example import Example
+from captioner.data.parallel import read_lines
+from captioner.errors import counted
+from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
 from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.results_file import read_results
+from captioner.evaluation.score import evaluate_captions
+from captioner.evaluation.significance import FEW_IMAGES, compare
 from captioner.evaluation.wording import content_stems
+from captioner.runs.captioning_recipe import SCORES
 from captioner.text.ngrams import PeoplesNgrams
+from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
+
+RESULTS, START_RESULTS = "results.json", "start_results.json"
+"""In a run's folder: captions of the validation photos in COCO's format, by the best model and by
+the one that the run starts from."""
+
+
+def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
+    """Scores of one caption a photo against the photos' own, by name; see `SCORES`.
+
+    `exact match` is the share of captions that equal one of their references word for word.
+    """
+    references = [example.captions for example in examples]
+    metrics = evaluate_captions(list(captions), references).to_dict()
+    scores = {name: metrics[name] for name in (*SCORES[:-1], "brevity_penalty")}
+    # As the words stand, and as the text reads: "a man 's hat" and "a man's hat".
+    exact = [
+        caption.split() in example.words or tokenize(caption) in example.words
+        for caption, example in zip(captions, examples, strict=True)
+    ]
+    scores["exact match"] = sum(exact) / len(exact)
+    return scores
+
+
+def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> str:
+    """A sentence if chance explains what a run's best epoch gained over its start; else ""."""
+    if not os.path.exists(folder / START_RESULTS):
+        return ""
+    references = [example.captions for example in validation]
+    metrics = {}
+    for file in (RESULTS, START_RESULTS):
+        captions = read_results(folder / file)
+        in_order = [captions[example.name] for example in validation]
+        metrics[file] = evaluate_captions(in_order, references).metrics
+    comparisons = compare(metrics[RESULTS], metrics[START_RESULTS])
+    name = score if score in comparisons else "CIDEr-D"
+    gain, words = comparisons[name], comparisons["word-precision"]
+    is_few = len(references) < FEW_IMAGES
+    if gain["difference"] > 0 and gain["p_bootstrap"] < 1 - CONFIDENCE and not is_few:
+        return ""
+    evidence = "too few photos for a test" if is_few else f"p {gain['p_bootstrap']:.2f}"
+    return (
+        f"nothing was gained that {counted(len(references), 'validation photo')} can show: "
+        f"{name} {gain['second']:.3f} at the start and {gain['first']:.3f} now ({evidence}), "
+        f"true words {words['second']:.3f} and {words['first']:.3f}"
+    )
+
 
 Worth = Callable[[int, Sequence[int]], float]
 """The worth of a caption, as word indices, of the photo of a row."""
@@ -25,14 +82,14 @@ class CaptionReward:
     """CIDEr-D, and true content words and fluency where they have a weight; a `Reward`.
 
     The end counts as a word of CIDEr-D, so that it matters whether a caption was finished.
-    references: tokenised, of each photo, also words outside the vocabulary. texts: tokenised
-    captions without photos.
+    references: tokenised, of each photo, also words outside the vocabulary. texts: a file of
+    captions without photos, one a line, which fluency is compared with too.
     """
 
     references: Sequence[Sequence[Sequence[str]]]
     vocabulary: Vocabulary
     config: SelfCriticalConfig
-    texts: Iterable[Sequence[str]] = ()
+    texts: Path | None = None
 
     def __post_init__(self) -> None:
         end = self.vocabulary.words[Vocabulary.end]
@@ -42,7 +99,8 @@ class CaptionReward:
         if (weight := self.config.content_words_weight) > 0:
             self._weighed.append((weight, content_words_worth(self.references, self.vocabulary)))
         if (weight := self.config.fluency_weight) > 0:
-            people = PeoplesNgrams([*chain.from_iterable(self.references), *self.texts])
+            lines = [] if self.texts is None else map(tokenize, read_lines(self.texts))
+            people = PeoplesNgrams([*chain.from_iterable(self.references), *lines])
             self._weighed.append((weight, fluency_worth(people, self.vocabulary)))
 
     def __call__(self, rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
