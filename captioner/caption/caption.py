@@ -97,7 +97,7 @@ class Caption:
         return replace(self, photo=photo, region=region, name=name, alternatives=others)
 
     def overlay(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
-        """Draw the photo and a panel a word: a .png, .jpg or .webp.
+        """Draw the photo and a panel a word: a .png, .jpg, .webp or .pdf.
 
         title: a small line on top. strength: of the dimming where the model did not look, 0 to 1.
         """
