@@ -48,7 +48,9 @@ def cautious_caption(captions: Sequence[Caption], is_sentence: IsSentence) -> Ca
     # Where the best caption has no person, "a man" of another one is no person either.
     has_person = not _NAMES.isdisjoint(captions[0].words)
     general = map(_with_persons, captions) if has_person else ()
-    forms = chain.from_iterable(shorter_forms(each, is_sentence) for each in (*captions, *general))
+    forms = chain.from_iterable(
+        shorter_forms(caption, is_sentence) for caption in (*captions, *general)
+    )
     return max((*captions, *forms), key=worth)
 
 
@@ -59,7 +61,10 @@ def shorter_forms(caption: Caption, is_sentence: IsSentence) -> Iterator[Caption
     """
     first, *others = _phrases(caption.words)
     for kept in product((True, False), repeat=len(others)):
-        phrases = [first, *(each for each, is_kept in zip(others, kept, strict=True) if is_kept)]
+        phrases = [
+            first,
+            *(phrase for phrase, is_kept in zip(others, kept, strict=True) if is_kept),
+        ]
         places = list(chain.from_iterable(phrases))
         words = tuple(caption.words[place] for place in places)
         if words.count("person") > 1 or not is_sentence(words):
@@ -91,7 +96,8 @@ def _phrases(words: Sequence[str]) -> list[range]:
 
 def _with_persons(caption: Caption) -> Caption:
     """The caption with "person" or "people" for a person of whom it is not sure."""
-    words, scores = list(caption.words), list(caption.word_confidence or ())
+    words = list(caption.words)
+    scores = list(caption.word_confidence or ())
     for place, score in enumerate(scores):
         if score is None or score >= SURE_OF_A_PERSON:
             continue

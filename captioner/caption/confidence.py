@@ -76,7 +76,7 @@ class Confidence(Config):
         ]
         if self.words is None:
             return judged
-        return [replace(each, word_confidence=self._of_words(each)) for each in judged]
+        return [replace(caption, word_confidence=self._of_words(caption)) for caption in judged]
 
     def _of_words(self, caption: Caption) -> tuple[float | None, ...]:
         assert self.words is not None
@@ -101,7 +101,7 @@ def regressors(captions: Sequence[Caption]) -> Array:
 
 def content_words(captions: Sequence[Caption]) -> list[str]:
     """The W content words of captions, in order."""
-    return [word for each in captions for word in each.words if word not in FUNCTION_WORDS]
+    return [word for caption in captions for word in caption.words if word not in FUNCTION_WORDS]
 
 
 def word_regressors(captions: Sequence[Caption]) -> Array:
@@ -159,7 +159,7 @@ def fit_word_weights(captions: Sequence[Caption], truth: Tensor, counts: Tensor)
 
     words = content_words(captions)
     frequent = sorted(word for word, count in Counter(words).items() if count >= LEAST_OF_A_WORD)
-    is_word = torch.tensor([[word == each for each in frequent] for word in words]).double()
+    is_word = torch.tensor([[word == other for other in frequent] for word in words]).double()
     features = torch.from_numpy(word_regressors(captions))
     fitted, offsets = _fit_logistic(features, truth, counts, indicators=is_word)
     values = dict(zip(WordWeights.model_fields, fitted, strict=False))
@@ -206,6 +206,7 @@ def _fit_logistic(
         return total
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
-    fitted, last = weights.detach(), 1 + features.shape[1]
+    fitted = weights.detach()
+    last = 1 + features.shape[1]
     slopes = fitted[1:last] / deviation  # (R,)
     return [float(fitted[0] - slopes @ mean), *slopes.tolist()], fitted[last:].tolist()

@@ -119,7 +119,8 @@ class PhotoCaptioner(ABC):
         if (ngrams := self.ngrams) is None:
             return False
         places = range(len(ngrams))
-        before, size = self.ngram_order - 1, len(self.vocabulary)
+        before = self.ngram_order - 1
+        size = len(self.vocabulary)
         start, end = self.vocabulary.start, self.vocabulary.end
         tokens = [*[start] * before, *self.vocabulary.encode(words), end]
         for last in range(before, len(tokens)):

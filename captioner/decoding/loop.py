@@ -234,7 +234,8 @@ class TorchStepper:
         """Extend every row by a token."""
         step = self.decoder.step(beam.history[..., -1], beam.state)
         if self.rules is None:
-            size, device = step.logits.shape[-1], step.logits.device
+            size = step.logits.shape[-1]
+            device = step.logits.device
             self.rules = self.constraints.rules(size, self.end_token, device)
         return advance(
             step,

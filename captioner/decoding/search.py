@@ -150,16 +150,16 @@ def _path(
     tokens: list[int] = []
     terms = []
     maps = []
-    score, is_cut = 0.0, False
+    sources, ended = tree[-1]
+    end = sources.index(source), row
     for sources, choices in reversed(tree):
         place = sources.index(source), row
-        if not tokens:
-            score, is_cut = float(choices.scores[place]), bool(choices.is_cut[place])
         tokens.append(int(choices.tokens[place]))
         terms.append(float(choices.terms[place]))
         maps.append(choices.weights[place])  # (L,)
         row = int(choices.parents[place])
     attention = np.stack(maps[::-1])  # (T + 1, L), the end's last
+    score = float(ended.scores[end])
     if coverage_penalty > 0:
         score += coverage_penalty * _coverage(attention, mask)
     return Hypothesis(
@@ -168,7 +168,7 @@ def _path(
         token_log_probabilities=terms[::-1],
         score=score,
         attention=attention[:-1],
-        cut=is_cut,
+        cut=bool(ended.is_cut[end]),
     )
 
 
