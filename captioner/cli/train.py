@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,16 @@ def run(arguments: argparse.Namespace) -> None:
         changes = [_encoder_change(arguments), "features.folder=null", *changes]
     recipe = read_any_recipe(arguments.config, changes)
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).resolve().stem)
-    write_graphs(train_run(recipe, folder, arguments.resume, choose_device(arguments.device)))
+    model = train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
+    if os.environ.get("RANK", "0") == "0":  # Of the processes of torchrun, one writes.
+        write_graphs(model)
 
 
 def write_graphs(folder: Path) -> None:
     """Write graphs beside a trained model, with which it needs no torch; not all can have them."""
     from captioner.onnx.export import add_graphs
 
+    print(f"writing graphs beside {folder}, with which it needs no torch", flush=True)
     try:
         add_graphs(folder)
     except Exception as error:  # Exporters raise many kinds; the model works without.
