@@ -13,7 +13,7 @@ from PIL import Image
 from captioner.errors import UserError
 from captioner.render.overlay import Region, scale_region
 from captioner.render.page import PageCaption, PageItem, phrases, save_html
-from captioner.render.panels import panels, save_gif
+from captioner.render.panels import frames, panels, save_gif
 from captioner.render.save import save_picture
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
@@ -105,9 +105,12 @@ class Caption:
 
     def gif(self, path: str | os.PathLike[str], strength: float = 0.8) -> None:
         """Animate the photo, one frame a word."""
+        save_gif(path, self.frames(strength))
+
+    def frames(self, strength: float = 0.8) -> list[Image.Image]:
+        """The frames that `gif` writes."""
         photo, words, attention, region = self.drawn()
-        save_gif(
-            path,
+        return frames(
             photo,
             words,
             attention,

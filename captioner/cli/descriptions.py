@@ -1,7 +1,5 @@
 """Describes photos: in XMP sidecars and texts beside them, and in themselves by exiftool."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`captioner`: reads the command line, runs the command."""
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import gc

@@ -1,7 +1,5 @@
 """`captioner calibrate`, `export`, `push` and `info`: commands on whole models."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

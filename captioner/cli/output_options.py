@@ -1,7 +1,5 @@
 """Where the captions of photos go: the options of `captioner caption`, from Python too."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writes the captions of photos as tables, drawings and a page, and resumes from JSON lines."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter
@@ -40,17 +38,6 @@ class _Drawings(NamedTuple):
     files: Mapping[str, str] = {}
     problems: Sequence[str] = ()
     page: PageItem | None = None
-
-
-@contextmanager
-def opened_outputs(options: OutputOptions, photos: Mapping[str, ImageSource]) -> Iterator[Outputs]:
-    """Yields outputs, finished at the end, also when interrupted; locks tables and page."""
-    with ExitStack() as stack:
-        for path in {path for _, path in options.tables()} - {"", "-"}:
-            stack.enter_context(files.file_lock(path))
-        outputs = Outputs(options, photos)
-        stack.callback(outputs.finish)
-        yield outputs
 
 
 class Outputs:
@@ -226,6 +213,17 @@ class Outputs:
             and os.path.exists(path)
             for option, path in wanted
         )
+
+
+@contextmanager
+def opened_outputs(options: OutputOptions, photos: Mapping[str, ImageSource]) -> Iterator[Outputs]:
+    """Yields outputs, finished at the end, also when interrupted; locks tables and page."""
+    with ExitStack() as stack:
+        for path in {path for _, path in options.tables()} - {"", "-"}:
+            stack.enter_context(files.file_lock(path))
+        outputs = Outputs(options, photos)
+        stack.callback(outputs.finish)
+        yield outputs
 
 
 def output_names(photos: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Runs a program: one-sentence errors, exit codes, signals, standard streams."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

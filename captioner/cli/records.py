@@ -1,7 +1,5 @@
 """Records of captioned photos: as JSON lines, from which a run resumes, and as rows of tables."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """`captioner serve`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

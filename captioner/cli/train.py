@@ -1,7 +1,5 @@
 """`captioner train` and `captioner features`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -124,10 +124,10 @@ def target_cells(
         share = np.zeros((len(edges) - 1, len(cell)))  # (cells, pieces), of each cell
         share[cell, np.arange(len(cell))] = np.diff(cuts) / np.diff(edges)[cell]
         shares.append(share)
-    coverage = shares[1] @ _inside(target, *middles) @ shares[0].T  # (rows, columns)
+    coverage = shares[1] @ _inside(target, middles[0], middles[1]) @ shares[0].T  # (rows, columns)
     if coverage.sum() <= 1e-9:
         return None
-    return TargetCells(np.clip(coverage, 0.0, 1.0), _inside(target, *centres))
+    return TargetCells(np.clip(coverage, 0.0, 1.0), _inside(target, centres[0], centres[1]))
 
 
 def _inside(target: Target, x: Floats, y: Floats) -> NDArray[np.bool_]:

@@ -191,9 +191,8 @@ def frames(
     return drawn
 
 
-def encode_gif(*drawing: Any, **options: Any) -> bytes:
+def encode_gif(drawn: Sequence[Image.Image]) -> bytes:
     """Encode `frames` as an endless GIF; all share 256 colours, so that nothing flickers."""
-    drawn = frames(*drawing, **options)
     palette = _palette(drawn)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
@@ -210,10 +209,10 @@ def encode_gif(*drawing: Any, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def save_gif(path: str | os.PathLike[str], *drawing: Any, **options: Any) -> None:
-    """Write `encode_gif` to a file that ends in .gif."""
+def save_gif(path: str | os.PathLike[str], drawn: Sequence[Image.Image]) -> None:
+    """Write `frames` to a file that ends in .gif."""
     check_suffix(path, (".gif",))
-    write_bytes(path, encode_gif(*drawing, **options))
+    write_bytes(path, encode_gif(drawn))
 
 
 def _frame(
@@ -247,7 +246,7 @@ def _frame(
     return canvas
 
 
-def _palette(drawn: list[Image.Image]) -> Image.Image:
+def _palette(drawn: Sequence[Image.Image]) -> Image.Image:
     """Choose 256 colours for all frames together, by every fourth row and column."""
     width, height = (side // 4 for side in drawn[0].size)
     sheet = Image.new("RGB", (width, height * len(drawn)))

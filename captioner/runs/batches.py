@@ -1,7 +1,5 @@
 """Batches of training captions or pairs: drawn, loaded ahead, divided among processes."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence

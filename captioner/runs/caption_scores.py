@@ -1,7 +1,5 @@
 """Scores of captions in training: rewards, validation, and whether a run gained anything."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The captioning task: reads photos and captions, makes the captioner and its batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The fields of a captioner's training config."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 

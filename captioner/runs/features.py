@@ -1,7 +1,5 @@
 """Feature stores of a run: the annotation vectors of its photos, computed once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The photos of a run: read with their captions, then by row, as vectors or as pixels."""
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

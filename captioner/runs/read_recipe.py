@@ -1,7 +1,5 @@
 """Reads a config of either task, or makes one for photos and captions."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Sequence

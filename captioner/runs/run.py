@@ -1,7 +1,5 @@
 """A training run of either task: its folder, validation, model card and the run itself."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The model that a run starts from: its words, n-grams and weights."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

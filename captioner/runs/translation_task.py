@@ -1,7 +1,5 @@
 """The translation task: its config, text, vocabularies, translator and batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial

@@ -167,12 +167,7 @@ def draw(kind: str, captions: Sequence[Caption], strength: float) -> bytes:
         return html_page(items, strength).encode("utf-8")
     caption = captions[0]
     if kind == "gif":
-        return encode_gif(
-            *caption.drawn(),
-            strength=strength,
-            doubt=caption.drawn_doubt,
-            probabilities=caption.word_confidence,
-        )
+        return encode_gif(caption.frames(strength))
     buffer = io.BytesIO()
     caption.panels(caption.name or "", strength).save(buffer, format="PNG")
     return buffer.getvalue()

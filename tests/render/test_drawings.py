@@ -107,14 +107,14 @@ def _highlighted_columns(frame: Image.Image) -> npt.NDArray[np.int64]:
 def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "a.gif"
     maps = attention(6)[[0, 0, 1, 2, 3, 4]]  # The same word and map twice keeps its two frames.
-    drawing = PHOTO, ["a", *SIX[:5]], maps, REGION
-    save_gif(path, *drawing)
+    drawn = frames(PHOTO, ["a", *SIX[:5]], maps, REGION)
+    save_gif(path, drawn)
     with Image.open(path) as written:
         assert (written.format, written.info["loop"]) == ("GIF", 0)
         durations = [frame.info["duration"] for frame in ImageSequence.Iterator(written)]
     assert durations == [800] * 6
     assert list(tmp_path.iterdir()) == [path]
-    for expected, frame in zip(frames(*drawing), _read(path), strict=True):
+    for expected, frame in zip(drawn, _read(path), strict=True):
         assert np.abs(frame - np.asarray(expected)).mean() < 8
 
 

@@ -34,7 +34,7 @@ def item(maps: Any) -> PageItem:
     ("draw", "kind", "sentence"),
     [
         (lambda to: save_picture(to / "a.gif", PHOTO), UserError, r"a\.gif: its name must end"),
-        (lambda to: save_gif(to / "a.png"), UserError, r"must end in \.gif"),
+        (lambda to: save_gif(to / "a.png", []), UserError, r"must end in \.gif"),
         (lambda to: save_html(to / "a.pdf", [], 1), UserError, r"must end in \.html or \.htm"),
         (lambda to: save_heat_map(to / "a.txt", ITEM), UserError, r"must end in \.png or"),
         (lambda to: save_heat_map(to / "a.png", EMPTY), UserError, "the translation is empty"),
