@@ -98,21 +98,23 @@ def run(arguments: argparse.Namespace) -> int:
     options = replace(options, model=pinned(options.model))
     is_quiet = arguments.quiet or "-" in (arguments.jsonl, arguments.json, arguments.csv)
     is_alone = len(photos) == 1 and (arguments.demo or [*photos] == arguments.paths)
-    end = _line_end(arguments.null)
+    if arguments.null:  # Any file name is printed as it is.
+        assert isinstance(sys.stdout, io.TextIOWrapper)
+        sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
     failed = 0
     with opened_outputs(options, photos) as outputs:
         if outputs.finished and not arguments.quiet:
             report(f"{len(outputs.finished):,} of {len(photos):,} photos are captioned already")
         remaining = outputs.remaining
         items = chain(failures, _captions(arguments, options, remaining))
-        is_shown = len(remaining) > arguments.batch_size and not arguments.quiet
+        has_bar = len(remaining) > arguments.batch_size and not arguments.quiet
         total = len(failures) + len(remaining)
-        with progress_bar("captioning", total, "photos", shown=is_shown) as progress:
+        with progress_bar("captioning", total, "photos", shown=has_bar) as progress:
             for item in in_background(outputs.draw, items, outputs.workers):
                 with progress.external_write_mode():
-                    if not is_quiet and item.name not in outputs.finished:
-                        for line in _lines(item, arguments, is_alone):
-                            print(line, end=end, flush=True)
+                    is_shown = not is_quiet and item.name not in outputs.finished
+                    if is_shown and not isinstance(item, Failed):
+                        _print_captions(item, arguments, is_alone)
                     if reason := outputs.add(item):
                         failed += 1
                         report(reason)
@@ -152,22 +154,12 @@ def _captions(
     return caption_photos(model, photos.items(), search, arguments.batch_size, translate)
 
 
-def _line_end(null: bool) -> str:
-    """The end of printed lines; for --null it is NUL, and any file name is printed as it is."""
-    if not null:
-        return "\n"
-    assert isinstance(sys.stdout, io.TextIOWrapper)
-    sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
-    return "\0"
-
-
-def _lines(item: Caption | Failed, arguments: argparse.Namespace, is_alone: bool) -> Iterator[str]:
-    """The lines to print of a photo; none if it failed."""
-    if isinstance(item, Failed):
-        return iter(())
-    assert item.name is not None
-    path = item.name if arguments.null else on_a_line(item.name)
-    return caption_lines(path, item, is_alone, arguments.format)
+def _print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:
+    """Print the captions of a photo, a line each."""
+    assert caption.name is not None
+    path = caption.name if arguments.null else on_a_line(caption.name)
+    for line in caption_lines(path, caption, is_alone, arguments.format):
+        print(line, end="\0" if arguments.null else "\n", flush=True)
 
 
 def output_options(arguments: argparse.Namespace) -> OutputOptions:

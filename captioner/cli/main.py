@@ -13,7 +13,7 @@ from typing import Any
 import captioner
 from captioner.cli import caption, evaluate, models, serve, train, translate
 from captioner.cli.program import run_program
-from captioner.cli.shared_options import CommandParser, HelpFormatter
+from captioner.cli.shared_options import CommandParser, help_formatter
 from captioner.errors import refuse_missing
 from captioner.memory_limits import TorchGuard, address_limit
 
@@ -63,7 +63,7 @@ class PrintCompletion(argparse.Action):
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     usage = "captioner COMMAND [options]"
-    parser = CommandParser("captioner", usage, DESCRIPTION, formatter_class=HelpFormatter)
+    parser = CommandParser("captioner", usage, DESCRIPTION, formatter_class=help_formatter)
     parser.add_argument("--version", action="version", version=f"captioner {captioner.__version__}")
     about = "print a script that completes commands, options and files in this shell"
     parser.add_argument("--completion", action=PrintCompletion, choices=SHELLS, help=about)

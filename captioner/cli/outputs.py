@@ -71,7 +71,7 @@ class Outputs:
         self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
         is_resumed = self._lines is not None and self._lines.is_resumed
         tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
-        drawings = chain.from_iterable(map(self._drawings, photos))
+        drawings = chain.from_iterable(map(options.drawings, self._names.values()))
         written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
         check_files(written, options.overwrite or is_resumed, folders=("--words",))
         if self._lines is not None and is_resumed:
@@ -106,7 +106,7 @@ class Outputs:
             path = Path(os.path.relpath(name, folder)).as_posix() if isinstance(source, str) else ""
             page = caption.page_item(title)
             page = replace(page, path=path, folder=os.path.dirname(self._names[name]))
-        drawings = () if name in self.finished else self._drawings(name)
+        drawings = () if name in self.finished else self._options.drawings(self._names[name])
         write = partial(self._write_drawing, caption=caption, title=title)
         written, problems = files.write_each(drawings, write)
         return _Drawings(written, problems, page)
@@ -171,10 +171,6 @@ class Outputs:
             elif self._records:
                 files.write_text(path, form(self._records), "utf-16" if is_excel else "utf-8")
 
-    def _drawings(self, photo: str) -> Iterator[tuple[str, Path]]:
-        """A photo's drawings, and the folder of its words, with their options."""
-        return self._options.drawings(self._names[photo])
-
     def _write_drawing(self, option: str, path: Path, caption: Caption, title: str) -> None:
         strength = self._options.strength
         if option == "overlay":
@@ -204,7 +200,7 @@ class Outputs:
         """Whether the photo has the size and time of its record, and its files are there."""
         written = record.get("files", {})
         state = file_state(self._photos[photo])
-        wanted = self._drawings(photo)
+        wanted = self._options.drawings(self._names[photo])
         if self._descriptions:
             wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))
         return bool(state and state.items() <= record.items()) and all(

@@ -32,12 +32,10 @@ FORMATS = (*FILES, "shapes")
 """Formats of data sets: in files, and all."""
 
 
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+def help_formatter(prog: str) -> argparse.HelpFormatter:
     """Prints descriptions as written, and options in lines of at most 98 characters."""
-
-    def __init__(self, prog: str) -> None:
-        width = min(100, shutil.get_terminal_size().columns) - 2
-        super().__init__(prog, max_help_position=30, width=width)
+    width = min(100, shutil.get_terminal_size().columns) - 2
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=width)
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -81,7 +79,7 @@ def add_parser(
         help=summary,
         description=description,
         usage=f"captioner {usage}",
-        formatter_class=HelpFormatter,
+        formatter_class=help_formatter,
         add_help=False,
     )
     parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)

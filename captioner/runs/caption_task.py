@@ -1,10 +1,10 @@
 """The captioning task: reads photos and captions, makes the captioner and its batches."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -45,15 +45,14 @@ STANDARDISED_BY = 256
 class CaptionTask:
     """Trains a captioner; see `captioner.runs.run.Task`. Made by `make_caption_task`."""
 
-    kind: ClassVar = "captioner"
-    pipeline_tag: ClassVar = "image-to-text"
-
     recipe: CaptioningRecipe
     train: list[Example]
     validation: list[Example]
     captioner: Captioner
     loss: CaptioningLoss
     data: list[str]
+    kind: str = field(default="captioner", init=False)
+    pipeline_tag: str = field(default="image-to-text", init=False)
 
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Compute annotation vectors and make the batches.

@@ -23,7 +23,6 @@ from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
-from captioner.vision.images import load_image
 from captioner.vision.shards import source_status
 
 
@@ -117,19 +116,13 @@ def _fill(
 
 
 def _report_unreadable(store: FeatureStore, examples: Sequence[Example], on_problem: str) -> None:
-    """Report the photos that a store lacks, with the reason of the first, or raise `UserError`."""
+    """Report the photos that a store lacks, or raise `UserError`."""
     photos = {row % len(examples) for row in store.unreadable}
-    first = examples[min(photos)]
-    reason = f"{first.name}, which can be read now"
-    try:
-        load_image(first.path)
-    except UserError as error:
-        reason = str(error)
+    first = examples[min(photos)].name
     if on_problem == "refuse":
-        reason += "; set data.on_problem to skip, or delete it"
-        raise UserError(f"feature store {store.folder} lacks photos: {reason}")
-    count = counted(len(photos), "photo")
-    print(f"left out {count} that could not be read, the first: {reason}")
+        reason = "set data.on_problem to skip, or delete it"
+        raise UserError(f"feature store {store.folder} lacks photos, {first} the first; {reason}")
+    print(f"left out {counted(len(photos), 'photo')} that could not be read, {first} the first")
 
 
 def _state(example: Example) -> tuple[int, ...]:
@@ -169,10 +162,8 @@ def extract_features(
     """
     with engine.fail_together():
         if recipe.photos_in_step or recipe.features.folder is None:
-            raise UserError(
-                "there is no folder for features: give --out, or a config with features.folder, "
-                "whose features.store is true and encoder.train false"
-            )
+            needed = "whose features.store is true and encoder.train false"
+            raise UserError(f"no folder for features: give --out, or a config {needed}")
         train, validation, problems = read_training(recipe.data, recipe.validation.images)
         print("".join(f"{sentence}\n" for sentence in problems), end="")
         torch.manual_seed(recipe.training.seed)  # As in training.

@@ -33,19 +33,14 @@ Recipe = CaptioningRecipe | TranslationRecipe
 class Task(Protocol):
     """A model with its data, which it reads when it is made, before the run's folder is locked.
 
-    data: sentences about the data, for the model's card. order: the rows to validate on.
+    kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
+    order: the rows to validate on.
     """
 
+    kind: str
+    pipeline_tag: str
     data: list[str]
     order: list[int]
-
-    @property
-    def kind(self) -> str:
-        """Captioner or translator."""
-
-    @property
-    def pipeline_tag(self) -> str:
-        """The hub's word for what the model does."""
 
     @property
     def recipe(self) -> Recipe:
@@ -104,11 +99,9 @@ def train_run(
 ) -> Path:
     """Train by a recipe; returns the folder of the best model.
 
-    folder: receives `config.json`, the vocabulary, the checkpoint, the log, and `model/` with the
-        best model so far; also a captioner's `features/` and `results.json`, or a translator's
-        `translations.txt`.
-    resume: continue from the folder's checkpoint, if there is one, with the recipe it was made by
-        but for `CHANGEABLE`.
+    folder: receives the config, vocabulary, checkpoint, log, and the best model so far in `model/`;
+        also a captioner's `features/` and `results.json`, or a translator's `translations.txt`.
+    resume: continue from the folder's checkpoint, if any; only `CHANGEABLE` fields may differ.
     device: under `torchrun`, the type of device; each process takes its own.
     """
     folder = Path(folder)

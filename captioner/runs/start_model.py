@@ -14,10 +14,10 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
 from captioner.decoding.options import ORDER
-from captioner.errors import UserError, counted
+from captioner.errors import UserError
 from captioner.model_folders import MODEL, model_folder
 from captioner.text.ngrams import PeoplesNgrams
-from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
+from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import fill
 
 LEAST_KNOWN = 1 / 3
@@ -50,19 +50,11 @@ class Start:
 
     def vocabulary(self, captions: Sequence[Sequence[str]], minimum_count: int) -> Vocabulary:
         """The words to train on."""
+        if self.run is not None:
+            return Vocabulary.load(self.run / WORDS)
         if self.model is not None:
             return first_words(self.model.vocabulary, captions, minimum_count)
-        learned = Vocabulary.build(captions, minimum_count)
-        return learned if self.run is None else self._words_of_run(self.run, learned)
-
-    def _words_of_run(self, run: Path, learned: Vocabulary) -> Vocabulary:
-        """The words of a resumed run; reports words that came into the captions since."""
-        words = Vocabulary.load(run / WORDS)
-        if new := [word for word in learned.words[len(SPECIAL_WORDS) :] if word not in words]:
-            some = f"{counted(len(new), 'word')} of the captions, {new[0]!r} the first, came"
-            advice = "--start-from with another --out learns them"
-            print(f"{some} after the run began, and its vocabulary lacks them; {advice}")
-        return words
+        return Vocabulary.build(captions, minimum_count)
 
     def origin(self, vocabulary: Vocabulary) -> str:
         """A sentence on the words to train on: those of the model, and new ones."""

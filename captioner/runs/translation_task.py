@@ -1,10 +1,10 @@
 """The translation task: its config, text, vocabularies, translator and batches."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import ClassVar, Literal, cast
+from typing import Literal, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -159,15 +159,14 @@ class TranslationRecipe(Config):
 class TranslationTask:
     """Trains a translator; see `captioner.runs.run.Task`. Made by `make_translation_task`."""
 
-    kind: ClassVar = "translator"
-    pipeline_tag: ClassVar = "translation"
-    parameter_groups: ClassVar = None
-
     recipe: TranslationRecipe
     examples: list[PairExample]
     validation: list[SentencePair]
     translator: Translator
     data: list[str]
+    kind: str = field(default="translator", init=False)
+    pipeline_tag: str = field(default="translation", init=False)
+    parameter_groups: None = field(default=None, init=False)
 
     @cached_property
     def loss(self) -> TranslationLoss:

@@ -66,18 +66,6 @@ def test_a_run_goes_on_with_the_config_in_its_folder_and_what_may_change(
     assert f"captioner {captioner.__version__}, torch {torch.__version__}" in card
 
 
-def test_words_that_came_after_a_run_began_are_told(
-    config: Config, tmp_path: Path, capsys: Output
-) -> None:
-    train_run(recipe_of(config, training={"epochs": 1}), tmp_path / "run")
-    table = Path(config["data"]["annotations"])
-    table.write_text(table.read_text().replace("a colour", "a zebra"))
-    capsys.readouterr()
-    train_run(recipe_of(config, training={"epochs": 2}), tmp_path / "run", resume=True)
-    said = "1 word of the captions, 'zebra' the first, came after the run began"
-    assert said in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_two_processes_of_the_command_line(tmp_path: Path) -> None:
     """Batches of 3, 3, 3 and 1; three photos to validate on, in batches of 2 and 1."""
