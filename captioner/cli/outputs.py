@@ -52,8 +52,8 @@ class Outputs:
     """
 
     def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
-        for path in filter(None, (options.overlay, options.gif)):
-            if len(photos) > 1 and names_a_file(path):
+        for path in (options.overlay, options.gif):
+            if path and len(photos) > 1 and names_a_file(path):
                 count = len(photos)
                 raise UserError(f"{path} is one file for {count} photos; give a folder, as maps/")
         self.finished: set[str] = set()
@@ -75,8 +75,7 @@ class Outputs:
         written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
         check_files(written, options.overwrite or is_resumed, folders=("--words",))
         if self._lines is not None and is_resumed:
-            model, language = options.model, options.language
-            for record in self._lines.resume(photos, model, language, self._is_finished):
+            for record in self._lines.resume(photos, options, self._is_finished):
                 if record["image"] in photos:
                     self.finished.add(record["image"])
                 self._collect(record)

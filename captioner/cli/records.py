@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner import files
-from captioner.cli.output_options import PLACES
+from captioner.cli.output_options import PLACES, OutputOptions
 from captioner.cli.program import report
 from captioner.errors import UserError, counted
 from captioner.tables import csv_text
@@ -99,8 +99,7 @@ class JsonLines:
     def resume(
         self,
         photos: Mapping[str, ImageSource],
-        model: str,
-        language: str | None,
+        options: OutputOptions,
         is_finished: Callable[[str, Record], bool],
     ) -> Iterator[Record]:
         """The records to keep: of finished photos, and of others than `photos`; reports gone ones.
@@ -112,7 +111,7 @@ class JsonLines:
         for record in self._latest_records():
             if "error" in record:
                 continue
-            self._check_origin(record, model, language)
+            self._check_origin(record, options)
             photo = record["image"]
             if photo not in photos and is_gone(photo):
                 gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
@@ -133,12 +132,12 @@ class JsonLines:
         with files.atomic_path(self._path) as temporary:
             _write_lines(temporary, self._latest_records(), "w")
 
-    def _check_origin(self, record: Record, model: str, language: str | None) -> None:
+    def _check_origin(self, record: Record, options: OutputOptions) -> None:
         """Raise `UserError` for a record of another model or language."""
         if not record.get("model"):
             raise UserError(f"--jsonl {self._path} was not written by --jsonl; give another file")
-        is_same_model = os.path.normpath(record["model"]) == os.path.normpath(model)
-        if not is_same_model or record.get("language") != language:
+        is_same_model = os.path.normpath(record["model"]) == os.path.normpath(options.model)
+        if not is_same_model or record.get("language") != options.language:
             raise UserError(
                 f"--jsonl {self._path} has captions of the model {record['model']} in the language "
                 f"{record.get('language') or ENGLISH}; give another file, or --overwrite in place "

@@ -71,9 +71,15 @@ class DividedBatches(ABC, Generic[Item, Batch]):
     ) -> Generator[list[Batch], None, None]:
         """Some parts of each batch of an epoch, from number `first` on."""
         plan = self._plan(epoch)
-        yield from self._loader(
+        keys = (
             (parts, part_count, plan[number], (epoch, number)) for number in range(first, len(plan))
         )
+        for loaded in self._loader(keys):
+            yield [self._loaded(part) for part in loaded]
+
+    def _loaded(self, part: Batch) -> Batch:
+        """A part as the loss takes it, in the process that trains."""
+        return part
 
     @cached_property
     def _loader(self) -> Loader[_Key[Item], list[Batch]]:
@@ -128,11 +134,9 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
     def _words(self, row: int, number: int) -> list[str]:
         return self.examples[row].words[number][: self.recipe.data.maximum_length]
 
-    def batches(self, *place: Any, **parts: Any) -> Generator[list[CaptioningBatch], None, None]:
-        """Some parts of each batch, encoded if the encoder is not trained."""
-        in_loss = self.recipe.encoder.train
-        for loaded in super().batches(*place, **parts):
-            yield [part._replace(source=self.rows.encode(part.source, in_loss)) for part in loaded]
+    def _loaded(self, part: CaptioningBatch) -> CaptioningBatch:
+        """A part with annotation vectors or, if the encoder is trained, normalised photos."""
+        return part._replace(source=self.rows.encode(part.source, self.recipe.encoder.train))
 
     def _part(
         self, examples: list[tuple[int, int]], part: int, part_count: int, place: Place
@@ -237,12 +241,16 @@ def encode_pairs(
     maximum_length: int,
 ) -> tuple[list[PairExample], list[int]]:
     """Encode sentence pairs, each side cut to `maximum_length`; also the lines of those cut."""
-    examples, cut = list[PairExample](), list[int]()
+    examples: list[PairExample] = []
+    cut: list[int] = []
     for pair in pairs:
-        sides = source.split(pair.source), target.split(pair.target)
-        kept = [tokens[:maximum_length] for tokens in sides]
-        examples.append(PairExample(source.indices(kept[0]), target.indices(kept[1])))
-        if max(map(len, sides)) > maximum_length:
+        sources = source.split(pair.source)
+        targets = target.split(pair.target)
+        example = PairExample(
+            source.indices(sources[:maximum_length]), target.indices(targets[:maximum_length])
+        )
+        examples.append(example)
+        if max(len(sources), len(targets)) > maximum_length:
             cut.append(pair.line)
     return examples, cut
 

@@ -25,7 +25,8 @@ from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 
-RESULTS, START_RESULTS = "results.json", "start_results.json"
+RESULTS = "results.json"
+START_RESULTS = "start_results.json"
 """In a run's folder: captions of the validation photos in COCO's format, by the best model and by
 the one that the run starts from."""
 
@@ -59,7 +60,8 @@ def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> st
         metrics[file] = evaluate_captions(in_order, references).metrics
     comparisons = compare(metrics[RESULTS], metrics[START_RESULTS])
     name = score if score in comparisons else "CIDEr-D"
-    gain, words = comparisons[name], comparisons["word-precision"]
+    gain = comparisons[name]
+    words = comparisons["word-precision"]
     is_few = len(references) < FEW_IMAGES
     if gain["difference"] > 0 and gain["p_bootstrap"] < 1 - CONFIDENCE and not is_few:
         return ""

@@ -187,7 +187,8 @@ class CaptioningRecipe(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        mirrors, augments = self.features.mirror, self.augmentation != Augmentation()
+        mirrors = self.features.mirror
+        augments = self.augmentation != Augmentation()
         if (mirrors and self.photos_in_step) or (augments and not self.photos_in_step):
             raise ValueError(
                 "augmentation is for photos that are read in every step, by encoder.train or "

@@ -138,7 +138,8 @@ def _load_for_store(
 
     The photos of rows from N on are mirrored.
     """
-    photos, reasons = [], {}
+    photos = []
+    reasons = {}
     for row in rows:
         photo = Image.new("RGB", (1, 1))
         try:

@@ -61,7 +61,8 @@ def read_training(data: DataConfig, validation_photos: int = 0) -> CaptionData:
     files = [(data.annotations, [data.train, data.validation])]
     if other_file is not None:
         files = [(data.annotations, [data.train]), (other_file, [data.validation])]
-    examples_of_splits, sentences = [], []
+    examples_of_splits = []
+    sentences = []
     for file, splits in files:
         problems = Problems(
             data.on_problem,
@@ -230,7 +231,8 @@ class PixelRows(Rows):
         """Photos (P, 3, size, size), uint8, each read once. generator: augments them."""
         chosen, photos = torch.unique(rows[part], return_inverse=True)  # (P,), (B,)
         if len(chosen) == len(photos):
-            chosen, photos = rows[part], None
+            chosen = rows[part]
+            photos = None
         pixels: list[np.ndarray[Any, Any]] = []
         is_changed = generator is not None and self.augmentation != Augmentation()
         seed = int(torch.randint(2**62, (), generator=generator)) if is_changed else 0

@@ -48,7 +48,8 @@ def read_any_recipe(
     unknown = f"{path} is neither a config (.yaml, .yml, .json) nor captions: these are {KNOWN}"
     if Path(path).suffix.lower() not in (".yaml", ".yml", ".json", ""):
         raise UserError(unknown)
-    mapping, where = read_mapping(path, changes), f"config {path}"
+    mapping = read_mapping(path, changes)
+    where = f"config {path}"
     is_json = Path(path).suffix.lower() == ".json" and isinstance(mapping, dict)
     if is_json and not mapping.keys() & {*CaptioningRecipe.model_fields, "task"}:
         raise UserError(unknown)

@@ -175,7 +175,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
     except UserError as error:
         reason = f"a run of another task or by another version: {error}"
         raise UserError(f"cannot resume {folder}, {reason}") from None
-    before, now = flat(to_mapping(saved)), flat(to_mapping(recipe))
+    before = flat(to_mapping(saved))
+    now = flat(to_mapping(recipe))
     fixed = (before.keys() | now.keys()) - {*CHANGEABLE}
     is_sampled = isinstance(saved, CaptioningRecipe) and saved.objective.scheduled_sampling > 0
     if is_sampled or saved.training.schedule == "cosine":  # They follow the number of epochs.
@@ -193,7 +194,8 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
 
 def _report(task: Task, folder: Path, epochs: int) -> None:
     """Print the epoch of the best model, if it gained nothing, and if the run stopped early."""
-    score, settings = task.recipe.validation.score, task.recipe.training
+    score = task.recipe.validation.score
+    settings = task.recipe.training
     best = max(validations_of(folder, score), key=lambda record: record[score])
     if epochs < settings.epochs:
         why = f"{settings.patience} validations without a better {score}"
@@ -212,7 +214,9 @@ def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:
 
 def write_card(task: Task, folder: Path, epoch: int, scores: dict[str, float]) -> None:
     """Write the card beside the best model of a run's folder, kept after this epoch."""
-    recipe, score, origin = task.recipe, task.recipe.validation.score, ""
+    recipe = task.recipe
+    score = recipe.validation.score
+    origin = ""
     if isinstance(recipe, CaptioningRecipe) and recipe.start_from is not None:
         origin = f", started from {recipe.start_from}"
     when = f"after epoch {epoch}" if epoch else "before training"
