@@ -131,7 +131,7 @@ def test_context_begins_as_the_identity_and_is_frozen_with_the_last_stage() -> N
         folded = encoder.fold_batch_norm()
         torch.testing.assert_close(folded(images), encoder(images), rtol=1e-4, atol=1e-4)
     encoder.freeze(5, batch_norm=False)
-    assert not any(parameter.requires_grad for parameter in encoder.context.parameters())
+    assert [n for n, weight in encoder.context.named_parameters() if weight.requires_grad] == []
 
 
 def test_digests_are_those_of_before_there_was_a_rank() -> None:
