@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 
@@ -31,35 +30,6 @@ def test_a_box_covers_the_cells_whose_centres_it_holds(scripts: Any) -> None:
     assert torch.allclose(maps[0, 3], expected)
     assert maps[0, 7].nonzero().tolist() == [[0, 1]]
     assert int(maps[1].count_nonzero()) == 0
-
-
-def make_student(scripts: Any, words: int = 12, **encoder: Any) -> Any:
-    """A student of a decoder of random weights for so many words."""
-    torch.manual_seed(0)
-    sizes = DecoderConfig(embedding_size=8, hidden_size=8, attention_size=8, standardise=True)
-    config = VGGConfig(name="vgg11_bn", width=0.05, **encoder)
-    return scripts.distill.Student(VGGEncoder(config), ShowAttendTellDecoder(sizes, words).eval())
-
-
-def test_a_student_learns_what_the_teachers_decoder_says(scripts: Any) -> None:
-    student = make_student(scripts)
-    pixels, words = torch.rand(2, 3, 64, 64), torch.randint(12, (2, 2, 4))
-    mask = torch.arange(4) < torch.tensor([[[4], [2]], [[1], [3]]])
-    same = scripts.distill.DistillationBatch(pixels, student(pixels).detach(), words, mask)
-    for value in student.loss(same).values():
-        assert value.item() == pytest.approx(0, abs=1e-6)
-    other = same._replace(target=torch.randn(2, 512, 4, 4))
-    report = student.loss(other)
-    scores, wanted = (
-        scripts.distill.word_scores(student.decoder, maps, words)[mask]
-        for maps in (student(pixels), other.target)
-    )
-    apart = (wanted.exp() * (wanted - scores)).sum(-1).mean()
-    torch.testing.assert_close(report["words"], apart)
-    report["words"].backward()
-    assert [n for n, weight in student.decoder.named_parameters() if weight.grad is None] == []
-    teacher = student._teacher[0].named_parameters()
-    assert [name for name, weight in teacher if weight.requires_grad] == []
 
 
 def test_words_that_people_keep_apart(scripts: Any) -> None:

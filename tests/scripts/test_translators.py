@@ -19,9 +19,9 @@ EXPONENTS = (0.0, 1.0, 3.0)
 def test_each_has_the_scores_it_has_alone(tmp_path: Path) -> None:
     text = tmp_path / "val.en"
     text.write_text("\n".join(SOURCES))
-    folders = [tmp_path / f"runs/{name}/model" for name in ("first", "second")]
-    for folder, architecture in zip(folders, ("luong", "transformer"), strict=True):
-        translator = make_translator(SOURCES, architecture)
+    translators = {name: make_translator(SOURCES, name) for name in ("luong", "transformer")}
+    folders = [tmp_path / f"runs/{name}/model" for name in translators]
+    for folder, translator in zip(folders, translators.values(), strict=True):
         for parameter in translator.model.parameters():
             torch.nn.init.normal_(parameter)
         save_translator(translator, folder)
@@ -30,7 +30,7 @@ def test_each_has_the_scores_it_has_alone(tmp_path: Path) -> None:
         *("--length-normalisation", *map(str, EXPONENTS), "--picture", "lengths.svg"),
     )
     lines = said.splitlines()
-    for line, name, folder in zip(lines[2:], ("first", "second"), folders, strict=False):
+    for line, name, folder in zip(lines[2:], translators, folders, strict=False):
         translator = load_translator(folder)
         found = {}
         for at in EXPONENTS:
