@@ -43,12 +43,3 @@ def test_contributing_gives_the_reason_of_each_dependency() -> None:
     assert [
         name for name in names if not re.search(rf"^\|.*\b{name}\b.*\|.*\|$", table, re.M)
     ] == []
-
-
-def test_the_changelog_has_a_line_a_change_of_a_released_version() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    versions = re.findall(r"^## \[(.*)\]", text, re.M)
-    assert versions == sorted({*versions}, reverse=True)  # One section each, the newest first.
-    released = text.partition(f"## [{versions[1]}]")[2].splitlines()[1:]
-    continued = [line for line in released if line.startswith(" ") or len(line) >= 120]
-    assert continued == []

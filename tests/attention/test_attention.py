@@ -1,4 +1,4 @@
-"""Scores, multi-head attention by torch, and what padding may not do."""
+"""Scores, contexts with and without weights, and what padding may not do."""
 
 import math
 import re
@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch_transformer import copy_attention
+from torch import Tensor
 
 from captioner import cpu
 from captioner.attention.attention import Attention, MultiHeadAttention
@@ -80,34 +79,6 @@ def test_decoding_by_the_code_for_cpus_gives_the_same_scores(
     assert torch.allclose(fast, plain, atol=1e-5)  # with the same result.
 
 
-B, Q, L, H, N = 2, 4, 6, 8, 2
-OF_FIRST = torch.tensor([[True] * 4 + [False] * 2, [True] * 6])
-CAUSAL = torch.ones(Q, L, dtype=torch.bool).tril()
-
-
-@pytest.mark.parametrize("padding", [None, OF_FIRST], ids=["whole", "padded"])
-@pytest.mark.parametrize("causal", [None, CAUSAL], ids=["all", "causal"])
-@torch.no_grad()
-def test_equals_torch_multi_head_attention(padding, causal) -> None:
-    ours, theirs = MultiHeadAttention(H, H, N), nn.MultiheadAttention(H, N, batch_first=True)
-    copy_attention(ours, theirs)
-    query, values = random(B, Q, H, seed=1), random(B, L, H, seed=2)
-    attended = ours(query, ours.remember(values, padding), causal)
-    expected, weights = theirs(
-        query,
-        values,
-        values,
-        key_padding_mask=None if padding is None else ~padding,  # there True means: left out
-        attn_mask=None if causal is None else ~causal,
-        average_attn_weights=False,
-    )
-    torch.testing.assert_close(attended.context, expected)
-    torch.testing.assert_close(attended.weights, weights)
-    assert attended.weights.shape == (B, N, Q, L)
-    if causal is not None:
-        assert attended.weights.masked_select(~causal).abs().max().item() == 0.0
-
-
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> None:
@@ -123,19 +94,6 @@ def test_contexts_alone_are_those_with_weights(masked: bool, training: bool) -> 
     again = attention(query, memory, mask)
     assert torch.allclose(again.context, wanted) is not training  # Dropout in training only,
     assert torch.allclose(again.weights.sum(dim=-1), torch.ones(3, 2, 4))  # behind the weights.
-
-
-def test_under_autocast_only_projections_differ_from_float32() -> None:
-    torch.manual_seed(0)
-    attention = MultiHeadAttention(32, 24, 4)
-    query, values = torch.randn(3, 5, 32, requires_grad=True), torch.randn(3, 7, 24)
-    plain = attention.context(query, attention.remember(values))
-    (expected,) = torch.autograd.grad(plain.square().sum(), query)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = attention.context(query, attention.remember(values))
-    (gradient,) = torch.autograd.grad(found.float().square().sum(), query)
-    torch.testing.assert_close(found.float(), plain, rtol=0.02, atol=0.02)
-    torch.testing.assert_close(gradient, expected, rtol=0.05, atol=0.02)
 
 
 def heads(memory_mask: Tensor | None, mask: Tensor, name: str = "forward") -> Callable[[], object]:

@@ -67,7 +67,6 @@ def test_what_cannot_be_computed(work: Callable[[], object], sentence: str) -> N
         ('[{"image_id": true, "caption": "a"}]', "record 0 does not have image_id"),
         ('[{"image_id": 1, "caption": null}]', "and caption, a string"),
         (f'[{ONE}, {{"image_id": "1", "caption": "b"}}]', "record 1: image '1' already has a"),
-        ("[", "is not valid JSON"),
     ],
 )
 def test_results_files(tmp_path: Path, content: str, sentence: str) -> None:

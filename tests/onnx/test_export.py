@@ -90,10 +90,8 @@ def test_captions_maps_and_confidence_are_the_captioners(
         assert_same_captions(found, model.caption(photos, **options))
     (caption,) = pickle.loads(pickle.dumps(graphs)).caption(photos[:1])
     assert_same_captions([caption], model.caption(photos[:1]))
-    drawings = {"a.png": caption.overlay, "a.gif": caption.gif, "a.html": caption.html}
-    for name, draw in drawings.items():
-        draw(tmp_path / name)
-        assert (tmp_path / name).stat().st_size > 1000
+    caption.overlay(tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
     assert graphs.caption_annotations(np.zeros((0, 16, 25), np.float32)) == []
 
 
@@ -170,7 +168,7 @@ def test_graphs_of_other_weights_are_left_alone(saved: Path, tmp_path: Path) -> 
     shutil.copytree(saved, folder)
     graphs = {path: path.read_bytes() for path in folder.glob("*.onnx")}
     save_model(make_captioner(), folder, torch.float32)
-    assert not any(path.exists() for path in graphs)
+    assert [path for path in graphs if path.exists()] == []
     for path, content in graphs.items():
         path.write_bytes(content)
     assert isinstance(captioner.load(folder), Captioner)

@@ -1,6 +1,7 @@
 """Pictures of panels, GIFs and heat maps."""
 
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -183,4 +184,4 @@ def test_a_page_has_every_cell_and_no_markup_of_the_words() -> None:
     assert 'title="ein - a: 1.000"' in page
     assert "&lt;end&gt;" in page
     assert "--w:0.750" in page
-    assert not any(sign in page for sign in ("<end>", "<b>", "//"))  # It loads nothing.
+    assert re.findall("<end>|<b>|//", page) == []  # It loads nothing.

@@ -20,43 +20,52 @@ EVEN = np.full((14, 14), 1 / 196)
 ITEM, EMPTY = Alignment(["a"], ["ein"], [[1.0]]), Alignment(["a"], [], np.empty((0, 1)))
 WEIGHTS = "of weights >= 0 that sum to 1"
 COUNTS = "argument 2 is longer"
-
-
-def over(maps: Any = EVEN, region: Any = REGION, strength: float = 0.8) -> Callable[[Path], Any]:
-    return lambda _: overlay(PHOTO, maps, region, strength)
-
-
-def item(maps: Any) -> PageItem:
-    return PageItem.of(PHOTO, REGION, [PageCaption(["dog"], maps)])
+CAPTION = PageCaption(["dog"], attention(2))
 
 
 @pytest.mark.parametrize(
-    ("draw", "kind", "sentence"),
+    ("draw", "arguments", "sentence"),
     [
-        (lambda to: save_picture(to / "a.gif", PHOTO), UserError, r"a\.gif: its name must end"),
-        (lambda to: save_gif(to / "a.png", []), UserError, r"must end in \.gif"),
-        (lambda to: save_html(to / "a.pdf", [], 1), UserError, r"must end in \.html or \.htm"),
-        (lambda to: save_heat_map(to / "a.txt", ITEM), UserError, r"must end in \.png or"),
-        (lambda to: save_heat_map(to / "a.png", EMPTY), UserError, "the translation is empty"),
-        *(
-            (over(region=region), ValueError, r"not a rectangle inside a photo of \(90, 60\)")
-            for region in ((0, 0, 91, 60), (-1, 0, 5, 5), (4, 0, 4, 5), (float("nan"), 0, 5, 5))
-        ),
-        (over([[np.nan, 1.0]]), ValueError, WEIGHTS),
-        (over([[3.0, 4.0]]), ValueError, WEIGHTS),
-        (over([0.5, 0.5]), ValueError, r"a map \(2,\) is not \(rows, columns\)"),
-        (over(np.zeros((0, 4))), ValueError, WEIGHTS),
-        (over(strength=-0.1), ValueError, "strength -0.1 is not between 0 and 1"),
-        (lambda _: frames(PHOTO, ["dog"], attention(2), REGION), ValueError, COUNTS),
-        (lambda _: panels(PHOTO, ["dog"], attention(2), REGION), ValueError, COUNTS),
-        (lambda _: item(attention(2)), ValueError, COUNTS),
+        (save_picture, ["a.gif", PHOTO], r"a\.gif: its name must end"),
+        (save_gif, ["a.png", []], r"must end in \.gif"),
+        (save_html, ["a.pdf", [], 1], r"must end in \.html or \.htm"),
+        (save_heat_map, ["a.txt", ITEM], r"must end in \.png or"),
+        (save_heat_map, ["a.png", EMPTY], "the translation is empty"),
     ],
 )
-def test_sentences(
-    tmp_path: Path, draw: Callable[[Path], Any], kind: type[Exception], sentence: str
+def test_files_of_other_names_and_of_nothing_are_not_written(
+    tmp_path: Path, draw: Callable[..., object], arguments: list[Any], sentence: str
 ) -> None:
-    with pytest.raises(kind, match=sentence):
-        draw(tmp_path)
+    name, *others = arguments
+    with pytest.raises(UserError, match=sentence):
+        draw(tmp_path / name, *others)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("draw", "arguments", "sentence"),
+    [
+        *(
+            (overlay, [EVEN, region], r"not a rectangle inside a photo of \(90, 60\)")
+            for region in ((0, 0, 91, 60), (-1, 0, 5, 5), (4, 0, 4, 5), (float("nan"), 0, 5, 5))
+        ),
+        (overlay, [[[np.nan, 1.0]], REGION], WEIGHTS),
+        (overlay, [[[3.0, 4.0]], REGION], WEIGHTS),
+        (overlay, [[0.5, 0.5], REGION], r"a map \(2,\) is not \(rows, columns\)"),
+        (overlay, [np.zeros((0, 4)), REGION], WEIGHTS),
+        (overlay, [EVEN, REGION, -0.1], "strength -0.1 is not between 0 and 1"),
+        (frames, [["dog"], attention(2), REGION], COUNTS),
+        (panels, [["dog"], attention(2), REGION], COUNTS),
+        (PageItem.of, [REGION, [CAPTION]], COUNTS),
+    ],
+)
+def test_maps_that_do_not_fit_the_photo_or_the_words_are_mistakes(
+    draw: Callable[..., object], arguments: list[Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        draw(PHOTO, *arguments)
+
+
+def test_a_region_of_less_than_a_pixel_is_drawn() -> None:
     crop = (2997.3, 0, 3003.3, 6)  # Less than a pixel wide in a panel.
     assert panels(Image.new("RGB", (6000, 6)), ["dog"], attention(1), crop).width > 500

@@ -1,3 +1,5 @@
+"""The steps towards the packaged captioner, and the build that makes them in order."""
+
 import gzip
 import subprocess
 import sys
@@ -5,6 +7,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 from samples import save_photo, write_captions
 from scripts_samples import ROOT, run
 
@@ -12,6 +15,8 @@ from captioner.caption.folder import load_model
 from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_recipe
+from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import VGGConfig, VGGEncoder
 
 FOLDERS = [
     *("--flickr", "data/flickr8k", "--everyday", "data/everyday"),
@@ -169,3 +174,34 @@ def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
     )
     assert len(rewarded) == len(set(people)) + 6  # Everyday photos to train on have mirror images.
     assert set(texts) == set(CAPTIONS)
+
+
+def test_words_that_people_keep_apart() -> None:
+    from mean import clashes
+
+    vocabulary = Vocabulary(["a", "man", "woman", "bike", "bicycle", "surfboard", "snow"])
+    texts = ["a man bike", "a woman bicycle", "a man surfboard", "a woman snow", "a man woman"]
+    texts += ["a man bike bicycle"]
+    captions = [text.split() for text in texts * 20 + texts[:2] * 700]
+    found = clashes(captions, vocabulary).tolist()
+    apart = {vocabulary.words[a] + " " + vocabulary.words[b] for a, _, _, b in found}
+    # A thirtieth of the bikes have a bicycle. Nobody put snow and surfboards together: by chance.
+    assert {"bike bicycle", "woman bike", "snow man", "surfboard woman"} < apart
+    assert not apart & {"man bike", "man woman", "snow surfboard", "a surfboard"}
+    assert apart == {" ".join(pair.split()[::-1]) for pair in apart}
+    assert {token for clash in found for token in clash[1:3]} == {vocabulary.start}
+
+
+def test_a_split_encoder_begins_as_the_best_of_its_rank() -> None:
+    import split as script
+
+    torch.manual_seed(0)
+    whole = VGGEncoder(VGGConfig(name="vgg11_bn", width=0.1, context=(2,))).eval()
+    photos = torch.randint(256, (12, 3, 64, 64), dtype=torch.uint8)
+    split = script.split_encoder(whole, photos)
+    assert split.config == VGGConfig(name="vgg11", width=0.1, context=(2,), rank=0.5)
+    folded = whole.for_inference(torch.float32)
+    vectors = folded.encode(photos[:4].float() / 255)  # (4, L, D)
+    deviation = vectors.std(dim=(0, 1)).clamp(min=1e-3)  # (D,)
+    pupil = script.Pupil(split, folded, deviation)
+    assert script.kept(pupil, photos) > 0.99
