@@ -1,7 +1,13 @@
-"""Scores captions: given as strings, of a results file, or those that a model writes."""
+"""Scores captions: given as strings, of a results file, or those that a model writes.
+
+A results file has a caption an image in COCO's format; `captioner caption` writes such files too.
+"""
 
 from __future__ import annotations
 
+import os
+import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,16 +22,24 @@ from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
+from captioner.data.table import is_failed, text_records
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS, coco_metrics, wording
-from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.results_file import read_results, write_results
-from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
+from captioner.evaluation.corpus import (
+    FEW_IMAGES,
+    RESAMPLES,
+    Corpus,
+    Metric,
+    compare,
+    confidence_intervals,
+)
+from captioner.files import write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.tables import Row, figures_table, text_table
 from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize, tokenize_unsplit
+from captioner.vision.shards import PATH_COLUMNS
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.caption.caption import Caption
@@ -313,3 +327,53 @@ def caption_examples(
             progress.update()
     if not captioned:
         raise UserError(f"not one of {len(examples):,} photos could be read")
+
+
+def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
+    """Read one caption an image, by the image's name as text; other fields are ignored.
+
+    See `text_records`. In tables of `captioner caption`, the names are paths; records of failed
+    photos and captions but the best are left out.
+
+    images: a caption of another name is of the only one whose name has the same letters, composed
+        or decomposed, or else of the only one with a file so named.
+    """
+    names = {image.name for image in images}
+    alike: defaultdict[str, set[str]] = defaultdict(set)  # Names by their letters, and by files.
+    for each in images:
+        alike[_composed(each.name)].add(each.name)
+        alike[_composed(os.path.basename(f"{each.path}"))].add(each.name)
+    source = f"results file {path}"
+    problems, captions = Problems(source=source), dict[str, str]()
+    for place, record in text_records(Path(path), problems, "results file"):
+        where = f"{source}, {place}"
+        fields = record if isinstance(record, dict) else {}
+        if str(fields.get("rank") or 1) != "1" or is_failed(fields):
+            continue
+        caption = fields.get("caption")
+        image = next((fields[n] for n in ("image_id", *PATH_COLUMNS) if n in fields), None)
+        if type(image) not in (int, str) or not isinstance(caption, str):
+            raise UserError(
+                f"{where} does not have image_id, a whole number or a string, and caption, a string"
+            )
+        name = str(image)
+        if name not in names:
+            found = alike[_composed(name)] or alike[_composed(os.path.basename(name))]
+            name = min(found) if len(found) == 1 else name
+        if name in captions:
+            raise UserError(f"{where}: image {image!r} already has a caption")
+        captions[name] = caption
+    problems.settle()
+    if not captions:
+        raise UserError(f"{source} is not a list of captions")
+    return captions
+
+
+def _composed(name: str) -> str:
+    """The name as tables have it; macOS writes an accent as a character after its letter."""
+    return unicodedata.normalize("NFC", name)
+
+
+def write_results(path: File, captions: Mapping[ImageId, str]) -> None:
+    """Write one caption an image, in the mapping's order."""
+    write_json(path, [{"image_id": image, "caption": text} for image, text in captions.items()])
