@@ -66,11 +66,10 @@ class DecodingPool:
         try:
             answer, pixels = decoder.ask(source, {"name": name, **options}, self.seconds)
         except (OSError, ValueError) as error:
-            reason = "the decoder crashed"
+            reason = "crashed"
             if isinstance(error, TimeoutError):
-                reason = f"the decoder took more than {self.seconds:g} s, the limit"
-                reason += " (--decoding-seconds)"
-            raise UserError(f"{name} cannot be decoded: {reason}") from None
+                reason = f"took more than {self.seconds:g} s, the limit (--decoding-seconds)"
+            raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
             self._idle.put(decoder)
         if "error" in answer:
@@ -88,8 +87,8 @@ class DecodingPool:
 class _Decoder:
     """A process that starts for its first photo, and again when it has ended."""
 
-    _process: Any = None  # Of the type `Popen`.
-    _is_late = False  # Whether it was killed for its time, which the pipe tells at any later use.
+    _process: Any = None  # A `Popen`.
+    _is_late = False  # Whether it was killed for its time; any later use of its pipe tells.
 
     def ask(
         self, source: BinaryIO | str, options: dict[str, Any], seconds: float
@@ -151,7 +150,7 @@ class _Decoder:
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
-            with suppress(OSError):  # What it did not read.
+            with suppress(OSError):  # Of a request that it did not read.
                 self._process.communicate()
             self._process = None
 

@@ -60,9 +60,9 @@ def check_size(
     if 0 in image.size:
         raise UserError(f"{name} has no pixels")
     shown = f"{width} x {height}"
-    if width * height > maximum_pixels:
-        pixels = f"{shown} is {width * height:,} pixels"
-        raise UserError(f"{name} is too large: {pixels}, the limit is {maximum_pixels:,}")
+    if (pixels := width * height) > maximum_pixels:
+        limit = f"{shown} is {pixels:,} pixels, the limit is {maximum_pixels:,}"
+        raise UserError(f"{name} is too large: {limit}")
     held = 0
     if getattr(image, "layer", None) and image.info.get("progressive"):  # All coefficients.
         areas = [layer[1] * layer[2] for layer in image.layer]  # type: ignore[attr-defined]

@@ -70,8 +70,8 @@ class ShardMember:
             return _CELLS.read(self.shard, *self.place, self.name)
         offset, size = self.place
         if size > _LARGEST_MEMBER:
-            limit = f"{size:,} bytes, the limit is {_LARGEST_MEMBER:,}"
-            raise UserError(f"{self.name} is too large: {limit}")
+            limit = f"the limit is {_LARGEST_MEMBER:,}"
+            raise UserError(f"{self.name} is too large: {size:,} bytes, {limit}")
         with open(self.shard, "rb") as file:
             file.seek(offset)
             return file.read(size)
