@@ -169,18 +169,18 @@ def has_graphs(folder: Path) -> bool:
 
 def weights_digest(path: Path) -> str | None:
     """The digest that the header of a weights file names."""
-    digest: str | None = _weights_header(path).get("__metadata__", {}).get("sha256")
+    digest: str | None = weights_header(path)[0].get("__metadata__", {}).get("sha256")
     return digest
 
 
-def _weights_header(path: Path) -> Any:
-    """The header of a safetensors file; {} of another file, or none."""
+def weights_header(path: Path) -> tuple[Any, int]:
+    """The header of a safetensors file and where its tensors begin; {} of another file, or none."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            return json.loads(file.read(min(size, LARGEST_CONFIG)))
+            return json.loads(file.read(min(size, LARGEST_CONFIG))), 8 + size
     except (OSError, ValueError):
-        return {}
+        return {}, 0
 
 
 def read_card(folder: Path) -> str:
@@ -194,7 +194,7 @@ def described(folder: Path, facts: Mapping[str, object]) -> str:
     complete = complete_folder(folder)
     config = read_json(complete / CONFIG, "model config", LARGEST_CONFIG)
     counts: Counter[str] = Counter()
-    for name, tensor in _weights_header(complete / WEIGHTS).items():
+    for name, tensor in weights_header(complete / WEIGHTS)[0].items():
         counts[name.partition(".")[0]] += prod(tensor.get("shape", [0]))
     weights = [complete / name for name in (WEIGHTS, *GRAPHS)]
     size = sum(path.stat().st_size for path in weights if path.is_file())
@@ -279,8 +279,6 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
 def _explained(address: str, has_bars: bool = False) -> Iterator[None]:
     """Makes one sentence of huggingface_hub's errors; shows no warnings, and bars if `has_bars`."""
     with refuse_missing(f"{address} needs huggingface_hub", "hub"):
-        from huggingface_hub import errors
-
         utils = import_module("huggingface_hub.utils")
     verbosity = utils.logging.get_verbosity()
     utils.logging.set_verbosity(logging.ERROR)
@@ -292,17 +290,9 @@ def _explained(address: str, has_bars: bool = False) -> Iterator[None]:
         return
     except UserError:
         raise
-    except errors.OfflineModeIsEnabled:
-        reason = "cannot be reached offline; unset HF_HUB_OFFLINE"
-    except errors.LocalEntryNotFoundError:
-        reason = "is not in the cache, and the hub cannot be reached; download it once with network"
-    except errors.RevisionNotFoundError:
-        reason = "is no revision of this model; name a branch, a tag or a whole commit"
-    except errors.HFValidationError as error:
-        reason = f"is not an address: {error}"
     except Exception as error:  # Of requests or httpx, by version: they have no common class.
         status = getattr(getattr(error, "response", None), "status_code", None)
-        reason = f"cannot be reached: {error or type(error).__name__}"
+        reason = f"cannot be had: {error or type(error).__name__}"
         if status in (401, 403, 404):
             reason = "does not exist or is not yours to use; log in by hf auth login or HF_TOKEN"
     finally:

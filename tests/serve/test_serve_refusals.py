@@ -23,7 +23,7 @@ GOOD: dict[str, Any] = {"words": ["a", "dog"], "maps": [[[0.5, 0.5]], [[0.0, 1.0
 JSON, FORM = "application/json", "multipart/form-data; boundary=x"
 
 FIELDS = [
-    ({"beam": "0"}, "beam '0' is not at least 1"),
+    ({"beam": "0"}, "beam should be greater than or equal to 1, found '0'"),
     ({"temperature": "0.5"}, "'temperature' has no meaning without 'sample'"),
     ({"length_normalisation": "1e400"}, "length_normalisation should be a finite number"),
     ({"nbest": "3"}, "unknown field 'nbest'; did you mean 'n_best'?"),

@@ -192,7 +192,7 @@ def test_a_translation_draws_its_alignment(tmp_path: Path) -> None:
     ("model", "sentence"),
     [
         ({"luong": {"hidden_size": 5, "bidirectional": True}}, r"luong\.hidden_size 5 is odd"),
-        ({"gnmt": {"layers": 1}}, r"gnmt\.layers 1 is not at least 2"),
+        ({"gnmt": {"layers": 1}}, r"gnmt\.layers should be greater than or equal to 2"),
         ({"transformer": {"heads": 7}}, "512 is odd or not divisible among 7 heads"),
         ({"transformer": {"alignment_layer": 6}}, "layer 6 is not one of 6 decoder layers"),
         ({"transformer": {"alignment_head": 8}}, "alignment_head 8 is not one of 8 heads"),
