@@ -1,7 +1,5 @@
 """Chooses the device, and the precision on it."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 import torch

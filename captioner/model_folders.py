@@ -1,7 +1,5 @@
 """Model folders: finds them by name, path or address, saves them, reads their config and card."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

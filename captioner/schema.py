@@ -7,8 +7,6 @@ A section of a config is a class of `Config`; its fields say what they are:
 YAML, saved JSON, the command line's options and `docs/configuration.md` are made from it.
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Iterator, Mapping

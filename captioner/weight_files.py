@@ -1,7 +1,5 @@
 """Weights of models in safetensors files, which hold tensors and nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -40,7 +40,6 @@ def bleu(corpus: Corpus) -> Metric:
         its n-grams; then words of the caption and of its closest reference.
     details: the brevity penalty, 1 if the captions are longer; words of both, all together.
     """
-    corpus = corpus.split
     matches = [ngrams.matches for ngrams in corpus.ngrams]  # (I,) of each length
     lengths = corpus.lengths[corpus.firsts]  # (I,)
     number = np.maximum(0, lengths[:, None] - np.arange(MAXIMUM_ORDER))  # (I, 4)
@@ -144,7 +143,7 @@ class DocumentFrequency:
         if len(references) < 2:
             images = f"at least 2 images, not {len(references)}"
             raise UserError(f"the document frequency of CIDEr-D needs {images}")
-        corpus = Corpus([()] * len(references), references).split
+        corpus = Corpus([()] * len(references), references)
         counts: dict[str, int] = {}
         for ngrams in corpus.ngrams:
             pairs = zip(ngrams.texts(corpus), ngrams.images.tolist(), strict=True)
@@ -164,7 +163,6 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     if document_frequency is None and corpus.images == 1:
         advice = "give captioner score --document-frequency FILE, or other --metrics"
         raise UserError(f"CIDEr-D of a single image needs the frequency of more captions: {advice}")
-    corpus = corpus.split
     sentences, own = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)
     similarity = np.zeros(sentences)  # of each reference to its image's caption
     for ngrams in corpus.ngrams:
@@ -237,7 +235,7 @@ def spice(corpus: Corpus) -> Metric:
     from pycocoevalcap.spice.spice import Spice
 
     _, per_image = _score("SPICE", Spice(), corpus)
-    return Metric.mean("SPICE", np.array([each["All"]["f"] for each in per_image]))
+    return Metric.mean("SPICE", np.array([scores["All"]["f"] for scores in per_image]))
 
 
 def _score(metric: str, scorer: Any, corpus: Corpus) -> tuple[float, list[Any]]:
@@ -247,7 +245,7 @@ def _score(metric: str, scorer: Any, corpus: Corpus) -> tuple[float, list[Any]]:
         return " ".join(" ".join(words).replace("|||", " ").split())
 
     captions = {image: [line(words)] for image, words in enumerate(corpus.captions)}
-    truth = {image: [line(words) for words in each] for image, each in enumerate(corpus.references)}
+    truth = {image: [*map(line, texts)] for image, texts in enumerate(corpus.references)}
     try:
         score, per_image = scorer.compute_score(truth, captions)
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:

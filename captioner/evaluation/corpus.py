@@ -71,8 +71,7 @@ class Corpus:
 
     S sentences, each image's caption before its references, with W words in all.
 
-    vocabulary: the V different words. A word may have white space in it ("22 3/4"): it is one word
-        to ROUGE-L, and several in `split`, which the other metrics of the COCO evaluation take.
+    vocabulary: the V different words.
     words: (W,) the number in the vocabulary of every word of every sentence.
     lengths, starts: (S,) words of each sentence, and the place of its first one in `words`.
     image_of, is_reference: (S,) the image of each sentence, and whether it is a reference.
@@ -84,7 +83,7 @@ class Corpus:
         self.references = [list(of_image) for of_image in references]
         self.images = len(self.captions)
         pairs = zip(self.captions, self.references, strict=True)
-        sentences = [each for caption, of_image in pairs for each in (caption, *of_image)]
+        sentences = list(chain.from_iterable((caption, *texts) for caption, texts in pairs))
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         words = map(numbers.__getitem__, chain.from_iterable(sentences))
         self.words: IntArray = np.fromiter(words, np.int32)
@@ -96,15 +95,6 @@ class Corpus:
         self.image_of = np.repeat(np.arange(self.images, dtype=np.int32), sizes)
         self.is_reference = np.ones(len(sentences), dtype=np.bool_)
         self.is_reference[self.firsts] = False
-
-    @cached_property
-    def split(self) -> Corpus:
-        """The same corpus with words such as "22 3/4" split at white space."""
-        if all(len(word.split()) == 1 for word in self.vocabulary):
-            return self
-        captions = [" ".join(words).split() for words in self.captions]
-        references = [[" ".join(words).split() for words in each] for each in self.references]
-        return Corpus(captions, references)
 
     @cached_property
     def ngrams(self) -> list[Ngrams]:
@@ -119,7 +109,8 @@ class Corpus:
             code: IntArray = (
                 ngram_at[places] * len(self.vocabulary) + self.words[places + (order - 1)]
             )
-            code, places = _sorted(code, places)
+            order_of_code = np.argsort(code, kind="stable")
+            code, places = code[order_of_code], places[order_of_code]
             is_new, sentence = _changes(code), sentence_of[places]
             ngram = np.cumsum(is_new, dtype=np.int32) - 1
             ngram_at[places] = ngram
@@ -163,16 +154,6 @@ class Ngrams:
         places = self.examples[:, None] + np.arange(self.order)  # (G, order)
         words = corpus.vocabulary
         return [" ".join([words[n] for n in row]) for row in corpus.words[places].tolist()]
-
-
-def _sorted(code: IntArray, places: IntArray) -> tuple[IntArray, IntArray]:
-    """Codes and ascending places, sorted by both: as one number, if it has the bits."""
-    bits = int(places.max(initial=0)).bit_length()
-    if int(code.max(initial=0)).bit_length() + bits >= 64:
-        order = np.argsort(code, kind="stable")
-        return code[order], places[order]
-    both = np.sort(code << bits | places)
-    return both >> bits, both & ((1 << bits) - 1)
 
 
 def _changes(values: IntArray) -> NDArray[np.bool_]:

@@ -4,8 +4,6 @@ Maps of another shape, and a region that is not in the photo, raise `ValueError`
 calling program.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -145,7 +143,7 @@ def place(
     weights = np.asarray(attention_map, dtype=np.float64)
     rows, columns = weights.shape
     # Centres of the pixels in the map, in cells from its top left corner.
-    y, x = (np.arange(each.start, each.stop) + 0.5 for each in covered)
+    y, x = (np.arange(side.start, side.stop) + 0.5 for side in covered)
     down, across = (y - top) / (bottom - top) * rows, (x - left) / (right - left) * columns
     placed = np.zeros((photo_size[1], photo_size[0]))
     by_row = _spline_weights(rows, down) @ weights  # (height, columns)

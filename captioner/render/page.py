@@ -75,16 +75,16 @@ class PageItem:
         for caption in captions:
             pairs = zip(caption.words, caption.attention, strict=True)
             maps.append(np.array([check_map(weights) for _, weights in pairs]))
-        whole = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int) for each in maps]
+        numbers = [np.rint(flat.reshape(len(flat), -1) / UNIT).astype(int) for flat in maps]
         data = {
             "region": [left / width, top / height, right / width, bottom / height],
             "rows": maps[0].shape[1],
             "columns": maps[0].shape[2],
-            "captions": [each.tolist() for each in whole],
+            "captions": [whole.tolist() for whole in numbers],
         }
-        own = [replace(each, attention=()) for each in captions]
+        without_maps = [replace(caption, attention=()) for caption in captions]
         encoded = json.dumps(data, separators=(",", ":"))
-        return cls(jpeg_address(fitted), fitted.size, own, encoded, name)
+        return cls(jpeg_address(fitted), fitted.size, without_maps, encoded, name)
 
 
 def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:

@@ -1,7 +1,5 @@
 """The page and its HTTP interface as one ASGI application."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from asyncio import wrap_future

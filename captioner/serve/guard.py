@@ -1,7 +1,5 @@
 """Who may ask, how much and how long; refusals; the headers of answers."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Collection, Coroutine, Iterable

@@ -1,7 +1,5 @@
 """Forms and JSON that the HTTP interface takes, and its answers."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from dataclasses import replace
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Language tags, plain text, and the words of English captions by kind."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

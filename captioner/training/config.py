@@ -1,7 +1,5 @@
 """How a model is trained, whichever it is."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, model_validator

@@ -237,13 +237,7 @@ class VGGEncoder(Encoder):
         return folded.eval()
 
     def pretrained_weights(self) -> dict[str, Tensor]:
-        """Torchvision's, for width 1 and rank 1."""
-        if (self.config.width, self.config.rank) != (1.0, 1.0):
-            sizes = f"width {self.config.width} and rank {self.config.rank}"
-            raise UserError(
-                "ImageNet weights exist for width 1.0 and rank 1.0 only, not for "
-                f"{self.config.name} of {sizes}; give a weights file"
-            )
+        """Torchvision's, which fit width 1 and rank 1."""
         return torchvision_weights(self.config.name)
 
 

@@ -13,8 +13,6 @@ shards; a row is encoded in the same batch however many there are. A row is flus
 its byte is set: a kill costs at most the rows of the last second.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

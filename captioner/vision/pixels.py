@@ -1,7 +1,5 @@
 """What decoding a photo takes, and its pixels upright, in RGB and 8 bits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress

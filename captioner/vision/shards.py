@@ -3,8 +3,6 @@
 A photo is read by its place in its file, so training may draw any; webdataset reads streams.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tarfile

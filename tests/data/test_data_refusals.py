@@ -117,7 +117,12 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
             changed("instances", "images", height=0),
             "should be greater than or equal to 1, found 0",
         ),
-        ("instances", "i.json", changed("instances", "images", width=10**9), "less than or equal to 20000"),
+        (
+            "instances",
+            "i.json",
+            changed("instances", "images", width=10**9),
+            "less than or equal to 20000",
+        ),
         ("instances", "i.json", changed("instances", "annotations", image_id=3), "of image 3"),
         ("instances", "i.json", changed("instances", "annotations", category_id=3), "category 3"),
         *(
