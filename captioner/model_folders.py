@@ -137,18 +137,14 @@ def kind_of(folder: Path) -> str | None:
 
 def read_model_config(folder: Path, kind: str) -> Any:
     """Read the config of a model folder as JSON. kind: the expected one of `FORMATS`."""
-    if not os.path.isdir(folder):
-        raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
     mapping = read_json(path, "model config", LARGEST_CONFIG)
-    if (actual_kind := kind_of(folder)) == kind:
-        return mapping
-    if actual_kind:
+    actual_kind = kind_of(folder)
+    if actual_kind is None:
+        raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
+    if actual_kind != kind:
         raise UserError(f"{folder} is a {actual_kind}, not a {kind}")
-    reason = f"it names no format; a run's model is in its folder {MODEL}"
-    if isinstance(mapping, dict) and mapping.get("format") is not None:
-        reason = f"its format is {mapping['format']!r}, not {FORMATS[kind]!r}"
-    raise UserError(f"{path} is not the config of a {kind}: {reason}")
+    return mapping
 
 
 def has_graphs(folder: Path) -> bool:

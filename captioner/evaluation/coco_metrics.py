@@ -3,8 +3,6 @@
 Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Server*, section 3.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os
@@ -135,7 +133,7 @@ class DocumentFrequency:
     counts: Mapping[str, int]
 
     @classmethod
-    def from_references(cls, references: Sequence[Sequence[Tokens]]) -> DocumentFrequency:
+    def from_references(cls, references: Sequence[Sequence[Tokens]]) -> "DocumentFrequency":
         """Count over the tokenised references of each image.
 
         N-grams of one image, four of five, are left out: they count as such anyway.

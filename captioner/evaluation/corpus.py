@@ -6,8 +6,6 @@ Jackknife*), which draws images with replacement. Comparisons: the paired bootst
 systems on the same drawn images.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +53,7 @@ class Metric:
     details: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def mean(cls, name: str, per_image: FloatArray) -> Metric:
+    def mean(cls, name: str, per_image: FloatArray) -> "Metric":
         """A score that is the mean of `per_image` (I,)."""
         images = len(per_image)
         return cls((name,), per_image, per_image[:, None], lambda totals: totals / images)
@@ -97,7 +95,7 @@ class Corpus:
         self.is_reference[self.firsts] = False
 
     @cached_property
-    def ngrams(self) -> list[Ngrams]:
+    def ngrams(self) -> "list[Ngrams]":
         """The n-grams of one word, of two, three and four."""
         sentence_of = np.repeat(np.arange(len(self.lengths), dtype=np.int32), self.lengths)  # (W,)
         left = (self.starts + self.lengths)[sentence_of] - np.arange(len(self.words))  # (W,)

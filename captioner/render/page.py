@@ -3,8 +3,6 @@
 Pointing at a word shows its attention map. Pages have nothing to load.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -63,7 +61,7 @@ class PageItem:
     @classmethod
     def of(
         cls, photo: Image.Image, region: Region, captions: Sequence[PageCaption], name: str = ""
-    ) -> PageItem:
+    ) -> "PageItem":
         """Prepare a photo for the page; only its JPEG is kept.
 
         region: the part of the photo the maps cover, in pixels.

@@ -1,7 +1,5 @@
 """The training loop for every model that has `loss(batch)`."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -100,7 +98,7 @@ class _Run:
     optimizer: torch.optim.Optimizer
     engine: Engine
     position: Position = field(default_factory=Position)
-    log: RunLog | None = None  # None but in process 0.
+    log: "RunLog | None" = None  # None but in process 0.
     is_stop_requested: bool = False
 
     def begin(self, resume: bool) -> None:

@@ -4,8 +4,6 @@ A crafted file holds or crashes its decoder: a process can be killed, a thread c
 of `multiprocessing`, and of libraries over it, would import the user's program again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue
@@ -35,12 +33,6 @@ _PROGRAM = (
 )
 # An idle process gives its memory back to the system (glibc).
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
-
-
-@cache
-def shared_pool(process_id: int) -> DecodingPool:
-    """The pool for the photos that `load_image` does not decode itself; a fork has its own."""
-    return DecodingPool(min(4, max(1, (os.cpu_count() or 1) // 2)))
 
 
 class DecodingPool:
@@ -82,6 +74,12 @@ class DecodingPool:
         """End the processes, once they are idle."""
         for _ in self._decoders:
             self._idle.get().close()
+
+
+@cache
+def shared_pool(process_id: int) -> DecodingPool:
+    """The pool for the photos that `load_image` does not decode itself; a fork has its own."""
+    return DecodingPool(min(4, max(1, (os.cpu_count() or 1) // 2)))
 
 
 class _Decoder:

@@ -1,7 +1,5 @@
 """Encoders, pixels in, annotation vectors out: their protocol, VGGs, the reading of weights."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -103,11 +101,11 @@ class Encoder(nn.Module, ABC):
         modules = dict(self.named_children())
         return {name: tensors[name] for name in tensors if name.partition(".")[0] in modules}
 
-    def fold_batch_norm(self) -> Encoder:
+    def fold_batch_norm(self) -> "Encoder":
         """The encoder for inference: batch normalisation is part of its convolutions' weights."""
         return self
 
-    def for_inference(self, precision: torch.dtype) -> Encoder:
+    def for_inference(self, precision: torch.dtype) -> "Encoder":
         """A copy that only encodes: batch normalisation is folded, weights are cast."""
         return deepcopy(self).fold_batch_norm().to(precision).eval()
 
@@ -220,7 +218,7 @@ class VGGEncoder(Encoder):
         """Rows and columns of the map: four poolings of two leave one for every 16 pixels."""
         return height // 16, width // 16
 
-    def fold_batch_norm(self) -> VGGEncoder:
+    def fold_batch_norm(self) -> "VGGEncoder":
         """A VGG without batch normalisation that gives the same vectors, but for rounding."""
         name = self.config.name.removesuffix("_bn")
         if name == self.config.name:
