@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -238,7 +237,7 @@ def _fetch(name: str | os.PathLike[str]) -> Path:
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
         if kind_of(folder) is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
-    with _explained(address, has_bars=not (folder / WEIGHTS).exists()):
+    with _explained(address):
         snapshot_download(repository, revision=folder.name, allow_patterns=list(FILES))
     return folder
 
@@ -255,7 +254,7 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
     address, repository, revision = _parse(name if is_address(name) else f"hf://{name}")
     if revision:
         raise UserError(f"{address} names a revision, which a push makes; leave it out")
-    with _explained(address, has_bars=True):
+    with _explained(address):
         from huggingface_hub import CommitOperationAdd, HfApi
 
         hub = HfApi()
@@ -270,15 +269,14 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
 
 
 @contextmanager
-def _explained(address: str, has_bars: bool = False) -> Iterator[None]:
-    """Makes one sentence of huggingface_hub's errors; shows no warnings, and bars if `has_bars`."""
+def _explained(address: str) -> Iterator[None]:
+    """Makes one sentence of huggingface_hub's errors; shows no warnings and no bars."""
     with refuse_missing(f"{address} needs huggingface_hub", "hub"):
         utils = import_module("huggingface_hub.utils")
     verbosity = utils.logging.get_verbosity()
     utils.logging.set_verbosity(logging.ERROR)
-    hides_bars = not (utils.are_progress_bars_disabled() or (has_bars and sys.stderr.isatty()))
-    if hides_bars:
-        utils.disable_progress_bars()
+    are_shown = not utils.are_progress_bars_disabled()
+    utils.disable_progress_bars()
     try:
         yield
         return
@@ -291,6 +289,6 @@ def _explained(address: str, has_bars: bool = False) -> Iterator[None]:
             reason = "does not exist or is not yours to use; log in by hf auth login or HF_TOKEN"
     finally:
         utils.logging.set_verbosity(verbosity)
-        if hides_bars:
+        if are_shown:
             utils.enable_progress_bars()
     raise UserError(f"{address} {' '.join(reason.split())}") from None

@@ -84,7 +84,7 @@ def _folder_of(images: Path, name: str) -> Path:
 
 
 def _with_suffix(path: Path) -> Path:
-    """The photo that a path names, also without its suffix, as in some tables."""
+    """The photo that a path names, also without its suffix, as kohya's scripts write it."""
     path = existing_path(path)
     if os.path.lexists(path) or path.suffix.lower() in PHOTO_SUFFIXES:
         return path

@@ -1,7 +1,6 @@
 """One attention map over its photo: bright where the model looked, dimmed elsewhere.
 
-Maps of another shape, and a region that is not in the photo, raise `ValueError`: mistakes of the
-calling program.
+Maps of another shape raise `ValueError`: a mistake of the calling program.
 """
 
 import math
@@ -40,7 +39,6 @@ class OverlayStyle:
 
 STYLE = OverlayStyle()
 
-_EDGE_TOLERANCE = 1e-3  # Pixels by which rounding may move a region out of the photo.
 _SUM_TOLERANCE = 0.01  # Of a map's sum, which is 1; that of weights of half precision.
 _GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Of red, green and blue.
 
@@ -57,13 +55,6 @@ def overlay(
     own peak, so that both wide and narrow maps are readable. A contour line is at half of the peak.
     """
     weights = check_map(attention_map)
-    left, top, right, bottom = region
-    across, down = (side + _EDGE_TOLERANCE for side in photo.size)
-    least = -_EDGE_TOLERANCE
-    if not (least <= left < right <= across and least <= top < bottom <= down):
-        raise ValueError(f"region {region!r} is not a rectangle inside a photo of {photo.size}")
-    if not 0 <= strength <= 1:
-        raise ValueError(f"strength {strength} is not between 0 and 1")
     pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
     light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
 

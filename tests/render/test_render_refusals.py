@@ -22,8 +22,8 @@ WEIGHTS = "of weights >= 0 that sum to 1"
 COUNTS = "argument 2 is longer"
 
 
-def over(maps: Any = EVEN, region: Any = REGION, strength: float = 0.8) -> Callable[[Path], Any]:
-    return lambda _: overlay(PHOTO, maps, region, strength)
+def over(maps: Any) -> Callable[[Path], Any]:
+    return lambda _: overlay(PHOTO, maps, REGION)
 
 
 def item(maps: Any) -> PageItem:
@@ -38,15 +38,10 @@ def item(maps: Any) -> PageItem:
         (lambda to: save_html(to / "a.pdf", [], 1), UserError, r"must end in \.html or \.htm"),
         (lambda to: save_heat_map(to / "a.txt", ITEM), UserError, r"must end in \.png or"),
         (lambda to: save_heat_map(to / "a.png", EMPTY), UserError, "the translation is empty"),
-        *(
-            (over(region=region), ValueError, r"not a rectangle inside a photo of \(90, 60\)")
-            for region in ((0, 0, 91, 60), (-1, 0, 5, 5), (4, 0, 4, 5), (float("nan"), 0, 5, 5))
-        ),
         (over([[np.nan, 1.0]]), ValueError, WEIGHTS),
         (over([[3.0, 4.0]]), ValueError, WEIGHTS),
         (over([0.5, 0.5]), ValueError, r"a map \(2,\) is not \(rows, columns\)"),
         (over(np.zeros((0, 4))), ValueError, WEIGHTS),
-        (over(strength=-0.1), ValueError, "strength -0.1 is not between 0 and 1"),
         (lambda _: frames(PHOTO, ["dog"], attention(2), REGION), ValueError, COUNTS),
         (lambda _: panels(PHOTO, ["dog"], attention(2), REGION), ValueError, COUNTS),
         (lambda _: item(attention(2)), ValueError, COUNTS),
