@@ -19,13 +19,6 @@ def split(texts: list[str]) -> list[list[str]]:
     return [text.split() for text in texts]
 
 
-def test_words_with_white_space_are_several_to_bleu_and_one_to_rouge() -> None:
-    corpus = Corpus([["22\xa03/4", "dogs"]], [[["22", "\xa0", "dogs"], ["3/4"]]])
-    assert corpus.split.captions == [["22", "3/4", "dogs"]]
-    assert corpus.split.references == [[["22", "dogs"], ["3/4"]]]
-    assert corpus.lengths.tolist() == [2, 3, 1]
-
-
 # Word precision
 
 CAPTIONS = [
