@@ -1,7 +1,5 @@
 """`python -m captioner`: the command line."""
 
-from __future__ import annotations
-
 import sys
 
 from captioner.cli.main import main

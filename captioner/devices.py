@@ -1,7 +1,5 @@
 """Chooses the device, and the precision on it."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -62,19 +60,6 @@ def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextMan
     if precision in (torch.bfloat16, torch.float16):
         return torch.autocast(device.type, precision)
     return nullcontext()
-
-
-def has_bfloat16(device: torch.device) -> bool:
-    """Whether a device multiplies in bfloat16; emulation takes many times as long as float32."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    if device.type != "cpu":
-        return True
-    supports = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    if supports is None or not supports():
-        return False
-    # It also says yes for AVX-512 without bfloat16, where oneDNN emulates.
-    return torch.cpu._is_avx512_bf16_supported() or not torch.cpu._is_avx512_supported()
 
 
 def empty_embedding(words: int, size: int) -> nn.Embedding:

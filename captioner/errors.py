@@ -1,7 +1,5 @@
 """The error a user can cause, and parts of messages."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence

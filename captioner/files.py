@@ -1,7 +1,5 @@
 """Reads, checks, locks and atomically writes files and folders."""
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import json

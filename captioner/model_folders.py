@@ -1,13 +1,10 @@
 """Model folders: finds them by name, path or address, saves them, reads their config and card."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
 import re
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -139,18 +136,14 @@ def kind_of(folder: Path) -> str | None:
 
 def read_model_config(folder: Path, kind: str) -> Any:
     """Read the config of a model folder as JSON. kind: the expected one of `FORMATS`."""
-    if not os.path.isdir(folder):
-        raise UserError(f"model folder {folder} does not exist")
     path = folder / CONFIG
     mapping = read_json(path, "model config", LARGEST_CONFIG)
-    if (actual_kind := kind_of(folder)) == kind:
-        return mapping
-    if actual_kind:
+    actual_kind = kind_of(folder)
+    if actual_kind is None:
+        raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
+    if actual_kind != kind:
         raise UserError(f"{folder} is a {actual_kind}, not a {kind}")
-    reason = f"it names no format; a run's model is in its folder {MODEL}"
-    if isinstance(mapping, dict) and mapping.get("format") is not None:
-        reason = f"its format is {mapping['format']!r}, not {FORMATS[kind]!r}"
-    raise UserError(f"{path} is not the config of a {kind}: {reason}")
+    return mapping
 
 
 def has_graphs(folder: Path) -> bool:
@@ -169,18 +162,18 @@ def has_graphs(folder: Path) -> bool:
 
 def weights_digest(path: Path) -> str | None:
     """The digest that the header of a weights file names."""
-    digest: str | None = _weights_header(path).get("__metadata__", {}).get("sha256")
+    digest: str | None = weights_header(path)[0].get("__metadata__", {}).get("sha256")
     return digest
 
 
-def _weights_header(path: Path) -> Any:
-    """The header of a safetensors file; {} of another file, or none."""
+def weights_header(path: Path) -> tuple[Any, int]:
+    """The header of a safetensors file and where its tensors begin; {} of another file, or none."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            return json.loads(file.read(min(size, LARGEST_CONFIG)))
+            return json.loads(file.read(min(size, LARGEST_CONFIG))), 8 + size
     except (OSError, ValueError):
-        return {}
+        return {}, 0
 
 
 def read_card(folder: Path) -> str:
@@ -194,7 +187,7 @@ def described(folder: Path, facts: Mapping[str, object]) -> str:
     complete = complete_folder(folder)
     config = read_json(complete / CONFIG, "model config", LARGEST_CONFIG)
     counts: Counter[str] = Counter()
-    for name, tensor in _weights_header(complete / WEIGHTS).items():
+    for name, tensor in weights_header(complete / WEIGHTS)[0].items():
         counts[name.partition(".")[0]] += prod(tensor.get("shape", [0]))
     weights = [complete / name for name in (WEIGHTS, *GRAPHS)]
     size = sum(path.stat().st_size for path in weights if path.is_file())
@@ -244,7 +237,7 @@ def _fetch(name: str | os.PathLike[str]) -> Path:
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
         if kind_of(folder) is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
-    with _explained(address, has_bars=not (folder / WEIGHTS).exists()):
+    with _explained(address):
         snapshot_download(repository, revision=folder.name, allow_patterns=list(FILES))
     return folder
 
@@ -261,7 +254,7 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
     address, repository, revision = _parse(name if is_address(name) else f"hf://{name}")
     if revision:
         raise UserError(f"{address} names a revision, which a push makes; leave it out")
-    with _explained(address, has_bars=True):
+    with _explained(address):
         from huggingface_hub import CommitOperationAdd, HfApi
 
         hub = HfApi()
@@ -276,37 +269,26 @@ def push_model(folder: Path, name: str, private: bool = False) -> str:
 
 
 @contextmanager
-def _explained(address: str, has_bars: bool = False) -> Iterator[None]:
-    """Makes one sentence of huggingface_hub's errors; shows no warnings, and bars if `has_bars`."""
+def _explained(address: str) -> Iterator[None]:
+    """Makes one sentence of huggingface_hub's errors; shows no warnings and no bars."""
     with refuse_missing(f"{address} needs huggingface_hub", "hub"):
-        from huggingface_hub import errors
-
         utils = import_module("huggingface_hub.utils")
     verbosity = utils.logging.get_verbosity()
     utils.logging.set_verbosity(logging.ERROR)
-    hides_bars = not (utils.are_progress_bars_disabled() or (has_bars and sys.stderr.isatty()))
-    if hides_bars:
-        utils.disable_progress_bars()
+    are_shown = not utils.are_progress_bars_disabled()
+    utils.disable_progress_bars()
     try:
         yield
         return
     except UserError:
         raise
-    except errors.OfflineModeIsEnabled:
-        reason = "cannot be reached offline; unset HF_HUB_OFFLINE"
-    except errors.LocalEntryNotFoundError:
-        reason = "is not in the cache, and the hub cannot be reached; download it once with network"
-    except errors.RevisionNotFoundError:
-        reason = "is no revision of this model; name a branch, a tag or a whole commit"
-    except errors.HFValidationError as error:
-        reason = f"is not an address: {error}"
     except Exception as error:  # Of requests or httpx, by version: they have no common class.
         status = getattr(getattr(error, "response", None), "status_code", None)
-        reason = f"cannot be reached: {error or type(error).__name__}"
+        reason = f"cannot be had: {error or type(error).__name__}"
         if status in (401, 403, 404):
             reason = "does not exist or is not yours to use; log in by hf auth login or HF_TOKEN"
     finally:
         utils.logging.set_verbosity(verbosity)
-        if hides_bars:
+        if are_shown:
             utils.enable_progress_bars()
     raise UserError(f"{address} {' '.join(reason.split())}") from None

@@ -1,7 +1,5 @@
 """Progress of long work: a bar on a terminal, a plain line now and then elsewhere."""
 
-from __future__ import annotations
-
 import io
 import sys
 from typing import Any
@@ -33,7 +31,7 @@ class _Lines(_Bar):
 
 def progress_bar(
     what: str, total: int, unit: str = "items", start: int = 0, shown: bool = True
-) -> tqdm[Any]:
+) -> "tqdm[Any]":
     """Shows progress on standard error. start: items done before, which the rate leaves out."""
     options: dict[str, Any] = {"desc": what, "total": total, "unit": f" {unit}", "initial": start}
     if sys.stderr.isatty():

@@ -7,8 +7,6 @@ A section of a config is a class of `Config`; its fields say what they are:
 YAML, saved JSON, the command line's options and `docs/configuration.md` are made from it.
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -134,12 +132,6 @@ def section_of(annotation: Any) -> type[Config] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Config) else None
 
 
-_LIMITS = {
-    "greater_than_equal": "at least",
-    "less_than_equal": "at most",
-    "greater_than": "above",
-    "less_than": "below",
-}
 _UNKNOWN = ("extra_forbidden", "invalid_key")
 
 
@@ -155,28 +147,21 @@ def _sentence(kind: type[Config], error: ValidationError) -> str:
 def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
     """One of pydantic's errors as a sentence. place: of the value, names and indices."""
     code, value = error["type"], error["input"]
-    context = error.get("ctx", {})
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     path = "".join(steps).removeprefix(".")
-    if code == "missing" and isinstance(place[-1], int):
-        return f"{path.rpartition('[')[0]} has too few items"
     if code == "missing":
         return f"field {path!r} is missing"
     if code == "literal_error":
-        names = context["expected"].replace("'", "").replace(" or ", ", ")
+        names = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         near = did_you_mean(near_names(value, names.split(", ")))
         return f"{path} {_show(value)} is not one of {names}{near}"
     if code == "value_error":  # It begins with the name of a field.
-        sentence = str(context["error"])
+        sentence = str(error["ctx"]["error"])
         return f"{path}{'.' if sentence[0].islower() else ': '}{sentence}".removeprefix(".")
-    if code in _LIMITS:
-        (limit,) = context.values()
-        limit = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
-        return f"{path} {_show(value)} is not {_LIMITS[code]} {limit}"
     if code.endswith(("too_long", "too_short")):  # "List should have at most 3 items".
         return f"{path} {error['msg'].partition(' ')[2]}"
     words = error["msg"].removeprefix("Input ").partition(",")[0]  # "should be a valid integer".
-    if code == "model_type":  # It has the name of a class.
+    if code == "model_type":  # Pydantic's message has the name of a class.
         words = "should be fields with values"
     return f"{path} {words[0].lower()}{words[1:]}, found {_show(value)}".strip()
 

@@ -1,7 +1,5 @@
 """Tables as lines of text, as CSV, which spreadsheets open, and as Parquet."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence

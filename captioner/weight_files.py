@@ -1,7 +1,5 @@
 """Weights of models in safetensors files, which hold tensors and nothing else."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +41,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def load_weights(module: nn.Module, path: Path, others: Sequence[str] = ()) -> dict[str, Tensor]:
     """`fill` a module on the device `meta` from a file; returns the tensors named in `others`."""
     check_memory(_size(module), f"the model in {path.parent}")
-    tensors = read_tensors(path, module.state_dict(), others)
+    tensors = read_tensors(path)
     rest = {name: tensors.pop(name) for name in others if name in tensors}
     fill(module, tensors, path)
     return rest
@@ -62,13 +60,8 @@ def _size(module: nn.Module) -> int:
     return 4 * sum(parameter.numel() for parameter in module.parameters())
 
 
-def read_tensors(
-    path: Path, expected: Mapping[str, Tensor] | None = None, others: Sequence[str] = ()
-) -> dict[str, Tensor]:
-    """Read all tensors; refuses those of another digest and, without one, NaN and infinity.
-
-    expected: a file of other shapes is refused before it is read. others: names beside these.
-    """
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read all tensors; refuses those of another digest and, without one, NaN and infinity."""
     if not os.path.isfile(path):
         problem = "are not a file" if os.path.exists(path) else "do not exist"
         raise UserError(f"model weights {path} {problem}")
@@ -76,11 +69,6 @@ def read_tensors(
     try:
         with safe_open(path, framework="pt") as file:
             digest = (file.metadata() or {}).get(_DIGEST)
-            if expected is not None:
-                names = set(file.keys()) - set(others)
-                shapes = {name: file.get_slice(name).get_shape() for name in names}
-                stored = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
-                _check_fit(expected, stored, path)
         tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
@@ -142,7 +130,7 @@ def _check_fit(
             problem = "does not belong to this model"
         elif found.shape != wanted.shape:
             problem = f"is {tuple(found.shape)}, not {tuple(wanted.shape)}"
-        elif not found.is_meta and found.is_floating_point() != wanted.is_floating_point():
+        elif found.is_floating_point() != wanted.is_floating_point():
             problem = f"is of type {found.dtype}, not {wanted.dtype}"
         if problem:
             raise UserError(f"{source}: tensor {prefix + name!r} {problem}")

@@ -33,7 +33,7 @@ import benchmark_reference as reference
 import benchmark_translation
 import torch
 from benchmark_against import BEAM, LENGTH, PLACES, SIZE, WORDS, random_captions
-from benchmark_machine import Machine, described
+from benchmark_machine import Machine, described, has_bfloat16
 from PIL import Image
 from torch import Tensor
 
@@ -45,7 +45,7 @@ from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.program import run_program, script_parser
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, decode
-from captioner.devices import autocast, choose_device, has_bfloat16
+from captioner.devices import autocast, choose_device
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
 from captioner.model_folders import DEMO_PHOTO, model_folder

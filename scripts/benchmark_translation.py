@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from benchmark_machine import Machine
+from benchmark_machine import Machine, has_bfloat16
 
 from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import decode
-from captioner.devices import autocast, has_bfloat16
+from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.translation_task import TranslationRecipe

@@ -30,10 +30,10 @@ from pathlib import Path
 import benchmark
 import benchmark_translation
 import torch
-from benchmark_machine import Machine, described
+from benchmark_machine import Machine, described, has_bfloat16
 
 from captioner.cli.program import run_program, script_parser
-from captioner.devices import choose_device, has_bfloat16, use_fast_kernels
+from captioner.devices import choose_device, use_fast_kernels
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
 from captioner.runs.run import train_run

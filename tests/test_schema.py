@@ -51,12 +51,12 @@ class Outer(Config):
         ({"rate": "1"}, "rate should be a valid number, found '1'"),
         ({"rate": math.nan}, "rate should be a finite number, found nan"),
         ({"rate": 16**5000}, "rate should be .*, found something too large to show"),
-        ({"level": 0}, "level 0 is not above 0$"),
+        ({"level": 0}, "level should be greater than 0, found 0$"),
         ({"kind": "twoo"}, "kind 'twoo' is not one of one, two; did you mean 'two'\\?$"),
         ({"place": 3}, "place is not a valid path .*, found 3"),
         ({"inner": []}, r"inner should be fields with values, found \[\]"),
         ({"inner": {}}, "field 'inner.size' is missing"),
-        ({"inner": {"size": 0}}, "inner.size 0 is not at least 1"),
+        ({"inner": {"size": 0}}, "inner.size should be greater than or equal to 1, found 0"),
         ({"inner": {"size": 13}}, "inner.size 13 is unlucky"),
         ({"numbers": [1, True]}, r"numbers\[1\] should be a valid integer, found True"),
         ({"triple": [1, 2, 3, 4]}, "triple should have at most 3 items"),
@@ -101,10 +101,12 @@ def test_any_value_gives_the_section_or_names_the_field(mapping: Any) -> None:
 
 
 def test_values_from_python_and_changed_copies_are_checked() -> None:
-    with pytest.raises(UserError, match=r"^inner.size 0 is not at least 1$"):
+    with pytest.raises(
+        UserError, match=r"^inner.size should be greater than or equal to 1, found 0$"
+    ):
         Outer(name="x", inner={"size": 0})  # type: ignore[arg-type]
     assert Inner(size=3).replace(share=1) == Inner(size=3, share=1.0)
-    with pytest.raises(UserError, match=r"^size 100 is not at most 99$"):
+    with pytest.raises(UserError, match=r"^size should be less than or equal to 99, found 100$"):
         Inner(size=3).replace(size=100)
     with pytest.raises(UserError, match=r"^c: should be fields with values, found 'name'$"):
         from_mapping(Outer, "name", "c")

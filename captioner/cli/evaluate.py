@@ -115,7 +115,11 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.evaluation.score import score_model
 
     return _score_photos(
-        arguments, score_model, results=arguments.save_results, scorer=_scorer(arguments)
+        arguments,
+        score_model,
+        results=arguments.save_results,
+        scorer=_scorer(arguments),
+        exact=arguments.format == "shapes",
     )
 
 
@@ -167,8 +171,7 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
         raise UserError(f"--count {arguments.count} is not at least 1")
     model = load(pinned(arguments.model), **shared.machine(arguments))
     problems = Problems(arguments.on_problem)
-    is_generated = arguments.format == "shapes"
-    if is_generated:
+    if arguments.format == "shapes":
         config = shapes.ShapesConfig(image_size=model.preprocessing.size)
         pictures = shapes.generate(arguments.count or 500, shapes.UNSEEN_SEED, config)
         photos = shapes.shapes_examples(pictures)
@@ -192,7 +195,6 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
         batch_size=arguments.batch_size,
         left_out=left_out if arguments.on_problem == "skip" else None,
         search=shared.search_options(arguments, model.search),
-        exact=is_generated,
         **options,
     )
     for reason in left_out.values():

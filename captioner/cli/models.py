@@ -112,7 +112,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     from captioner.data.readers import read_splits
     from captioner.devices import fast_device
     from captioner.evaluation.calibration import calibrate
-    from captioner.evaluation.results_file import read_results
+    from captioner.evaluation.score import read_results
     from captioner.models import load
     from captioner.runs.caption_scores import RESULTS
 

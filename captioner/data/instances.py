@@ -4,8 +4,6 @@ Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 `annotations/instances_{train,val}{2014,2017}.json`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
@@ -62,7 +60,7 @@ class Synonyms:
     def __init__(self, phrases: Mapping[Phrase, str | None]) -> None:
         self._phrases = dict(phrases)
         # Words of the longest phrase, by first word.
-        self._longest = {each[0]: len(each) for each in sorted(phrases, key=len)}
+        self._longest = {phrase[0]: len(phrase) for phrase in sorted(phrases, key=len)}
         self.categories = tuple(filter(None, dict.fromkeys(phrases.values())))
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
@@ -260,7 +258,9 @@ class CocoInstances:
             drawn = decode_run_lengths(outline.get("counts"), height, width)
         elif not outline:
             drawn = np.zeros((height, width), dtype=np.bool_)
-        elif isinstance(outline, list) and all(_is_drawn(each, width, height) for each in outline):
+        elif isinstance(outline, list) and all(
+            _is_drawn(polygon, width, height) for polygon in outline
+        ):
             from pycocotools import mask  # Imported here: few commands read masks.
 
             merged = mask.merge(mask.frPyObjects(outline, height, width))
@@ -277,7 +277,7 @@ def _is_drawn(polygon: Any, width: int, height: int) -> bool:
     if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
         return False
     corners = zip(polygon, cycle((width, height)), strict=False)
-    return all(type(each) in (int, float) and -side <= each <= 2 * side for each, side in corners)
+    return all(type(edge) in (int, float) and -side <= edge <= 2 * side for edge, side in corners)
 
 
 def decode_run_lengths(counts: Any, height: int, width: int) -> NDArray[np.bool_] | None:

@@ -1,7 +1,5 @@
 """Parallel text: two files whose lines are translations of each other, or a generated toy pair."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import random

@@ -8,8 +8,6 @@
   Ranking Task*; Young et al. 2014, *From image descriptions to visual denotations*).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -132,7 +130,7 @@ def _split_of(file: Path, splits: Splits) -> str | None:
     named, (split, *others) = _SPLIT.findall(file.name), splits
     if others or split is None or (not named and split in (TRAIN, VALIDATION)):
         return None
-    if named and not any(each.startswith(split) or split.startswith(each) for each in named):
+    if named and not any(name.startswith(split) or split.startswith(name) for name in named):
         raise UserError(f"caption file {file} is of the split {named[0]!r}, not {split!r}")
     return split
 
@@ -170,8 +168,8 @@ def read_karpathy(annotations: Path, images: Path, splits: Splits, collector: Co
             split = TRAIN
         path = folder_of(entry.get("filepath")) / file_name
         if collector.add_image(image_id, path, record, split):
-            for place, each in enumerate(entry["sentences"]):
-                collector.add_caption(image_id, each["raw"], f"sentence {place} of {record}")
+            for place, sentence in enumerate(entry["sentences"]):
+                collector.add_caption(image_id, sentence["raw"], f"sentence {place} of {record}")
 
 
 def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Collector) -> None:

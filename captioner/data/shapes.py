@@ -1,7 +1,5 @@
 """A generated captioning set: coloured shapes, one right caption each, and a box per word."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -144,8 +142,10 @@ def generate_example(index: int, seed: int, config: ShapesConfig | None = None) 
 
 def shapes_examples(pictures: Sequence[ShapesExample]) -> list[Example]:
     """Generated pictures as the photos of a split, named shapes-0 and so on."""
-    named = ((f"shapes-{number}", each) for number, each in enumerate(pictures))
-    return [Example(name, each.image, (each.caption,)) for name, each in named]
+    return [
+        Example(f"shapes-{number}", picture.image, (picture.caption,))
+        for number, picture in enumerate(pictures)
+    ]
 
 
 def _draft(

@@ -1,7 +1,5 @@
 """A table of photos and captions: CSV, TSV, JSONL, JSON, Parquet, WebDataset's tars, a folder."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -80,13 +78,13 @@ def _folder_of(images: Path, name: str) -> Path:
     found: list[Path] = []
     if not os.path.exists(_with_suffix(images / name)):
         with suppress(OSError, ValueError):  # A name that no folder can have.
-            below = [images / each for each in os.listdir(images) if not is_leftover(each)]
-            found = [each for each in below if os.path.exists(_with_suffix(each / name))]
+            folders = [images / entry for entry in os.listdir(images) if not is_leftover(entry)]
+            found = [folder for folder in folders if os.path.exists(_with_suffix(folder / name))]
     return found[0] if len(found) == 1 else images
 
 
 def _with_suffix(path: Path) -> Path:
-    """The photo that a path names, also without its suffix, as in some tables."""
+    """The photo that a path names, also without its suffix, as kohya's scripts write it."""
     path = existing_path(path)
     if os.path.lexists(path) or path.suffix.lower() in PHOTO_SUFFIXES:
         return path
@@ -105,9 +103,8 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     rows_of: defaultdict[str, list[_Row]] = defaultdict(list)
     kind_of: dict[str, str] = {}
     photos = photo_files([folder])
-    lowest = {photo.parent for photo in photos}
-    parents = chain.from_iterable((each, *each.parents) for each in lowest)
-    for place in sorted({each for each in parents if folder in (each, *each.parents)}):
+    above = {parent for photo in photos for parent in photo.parents}
+    for place in sorted(above - {*folder.parents}):
         tables = [place / name for name in _METADATA if os.path.isfile(place / name)]
         for row in _rows(tables[0], problems, skips_own=not takes_all) if tables else ():
             if row.captions:
@@ -130,7 +127,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
                 found = list(photo_descriptions(photo))
             except UserError as error:
                 problems.add("unreadable description", str(error))
-            usable = [each for each in found if takes_all or not each[2]]
+            usable = [text for text in found if takes_all or not text[2]]
             if usable:
                 kind_of[image], description, _ = usable[0]
                 rows_of[image] = [_Row(f"{photo}", image, [description])]
@@ -196,7 +193,8 @@ def is_captions_by_photo(document: Any) -> bool:
     if not isinstance(document, dict) or not document:
         return False
     captions = {*_COLUMNS["caption"], "tags"}
-    are_rows = all(isinstance(each, dict) and captions & each.keys() for each in document.values())
+    rows = document.values()
+    are_rows = all(isinstance(row, dict) and captions & row.keys() for row in rows)
     return are_rows or any(Path(name).suffix.lower() in PHOTO_SUFFIXES for name in document)
 
 
@@ -208,13 +206,14 @@ def has_header(text: str) -> bool:
 def _header(text: str) -> tuple[list[str], str]:
     """The names in the first line, and what separates them."""
     names = text.partition("\n")[0].replace('"', "")
-    separator = max(",;\t|", key=lambda each: len(_columns(tuple(names.split(each)))))
+    separator = max(",;\t|", key=lambda sign: len(_columns(tuple(names.split(sign)))))
     return names.split(separator), separator
 
 
 def numbered_lines(text: str) -> list[tuple[int, str]]:
     """The lines that are not empty; U+2028 and the like, at which splitlines splits, end none."""
-    return [each for each in enumerate(text.split("\n"), start=1) if each[1].strip()]
+    lines = enumerate(text.split("\n"), start=1)
+    return [(number, line) for number, line in lines if line.strip()]
 
 
 def _parsed(content: str | bytes) -> Any:
@@ -245,17 +244,18 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
             yield _Row(where, "", [])
             continue
         columns = _columns(tuple(record))
-        values: list[Any] = [record.get(columns.get(each, each)) for each in _COLUMNS]
+        values: list[Any] = [record.get(columns.get(column, column)) for column in _COLUMNS]
         image, caption, split = values
         captions = caption if isinstance(caption, list) else [caption]
         photo = image if isinstance(image, ShardMember) else None
         are_valid = {
             "image": photo or (isinstance(image, str) and image.strip()),
-            "caption": captions and all(isinstance(each, str) for each in captions),
+            "caption": captions and all(isinstance(text, str) for text in captions),
             "split": split is None or isinstance(split, str),
         }
-        if bad := [columns.get(each, each) for each, is_valid in are_valid.items() if not is_valid]:
-            problems.add(f'row without text in its "{bad[0].strip()}"', where)
+        if bad := [column for column, is_valid in are_valid.items() if not is_valid]:
+            column = columns.get(bad[0], bad[0]).strip()
+            problems.add(f'row without text in its "{column}"', where)
             continue
         if not photo and "://" in image:
             advice = "photos are not downloaded: download them, and give their paths"
@@ -286,7 +286,7 @@ def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tu
         columns = _columns(tuple(table.fieldnames or ()))
         lacking = [column for column in ("image", "caption") if column not in columns]
         if lacking:
-            faults = (f'no column "{each}" ({", ".join(_COLUMNS[each])})' for each in lacking)
+            faults = (f'no column "{name}" ({", ".join(_COLUMNS[name])})' for name in lacking)
             raise UserError(f"{what} {file} has {' and '.join(faults)} in its first line")
         for row in table:
             cells = list(row.values())

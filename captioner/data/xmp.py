@@ -4,8 +4,6 @@ XMP (Adobe, *Specification Part 1*, ISO 16684-1), IPTC (*Information Interchange
 and EXIF (*2.32*).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -85,7 +83,7 @@ class XmpPacket:
         for name, part in product(_DESCRIBING, list(parts)):
             found.append(part.get(name, ""))
             for element in part.iterchildren(name):
-                items = sorted(element.iter(_ITEM), key=lambda each: _language(each) != "x-default")
+                items = sorted(element.iter(_ITEM), key=lambda item: _language(item) != "x-default")
                 found += map(_text, items or [element])
                 if items:
                     found.append("".join(element.xpath(_BESIDE_ITEMS, namespaces=_NAMESPACES)))
@@ -178,7 +176,7 @@ class XmpPacket:
             found = description.find(name)
             if found is not None:
                 return found
-        owner = next((each for each in descriptions if name in each.attrib), descriptions[0])
+        owner = next((owner for owner in descriptions if name in owner.attrib), descriptions[0])
         made = etree.SubElement(owner, name, nsmap=_NAMESPACES)
         made.text = owner.attrib.pop(name, None)
         etree.cleanup_namespaces(made)
@@ -203,8 +201,8 @@ def _texts(array: etree._Element) -> list[str]:
 def _text(element: etree._Element) -> str:
     """All text of an element: also after comments, in nested elements, and as attributes."""
     texts = [str(element.xpath("string()"))]
-    for each in element.iter(etree.Element):
-        texts += [value for name, value in each.attrib.items() if name not in _NO_TEXT]
+    for inner in element.iter(etree.Element):
+        texts += [value for name, value in inner.attrib.items() if name not in _NO_TEXT]
     return " ".join(filter(None, map(str.strip, texts)))
 
 
@@ -246,7 +244,9 @@ def _described(
 ) -> Iterator[tuple[str, str, bool]]:
     own_texts = packet.own_texts("description")
     for text in map(str.strip, (*packet.descriptions, *others)):
-        if text and not any(fnmatchcase(text.lower(), each) for each in _camera_descriptions()):
+        if text and not any(
+            fnmatchcase(text.lower(), pattern) for pattern in _camera_descriptions()
+        ):
             yield place, text, text in own_texts
 
 

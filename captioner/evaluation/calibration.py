@@ -5,8 +5,6 @@ pictures of nothing, photos with their pixels shuffled, with a share of 0: their
 confidence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -65,7 +63,7 @@ class CalibrationReport:
             for number, fifth in enumerate(found["fifths"], start=1):
                 rows.append((f"  fifth {number}", *fifth.values()))
             rows.append(("  all", found["expected"], found["observed"], found["photos"]))
-            rows += [(f"  {words}", *each.values()) for words, each in found["words"].items()]
+            rows += [(f"  {name}", *means.values()) for name, means in found["words"].items()]
             rows.append(("  unsure", found["unsure"]))
             rows.append(("  sure, and no content word true", found["sure_without"]))
         return text_table([*rows, ("pictures of nothing: unsure", self.nothing_unsure)])
@@ -84,11 +82,11 @@ def calibrate(
     validation: other photos, by the name of their split. unsure_below: of `Confidence`.
     """
     for name, examples in validation.items():
-        shared = sorted({each.name for each in examples} & {each.name for each in training})
+        shared = {photo.name for photo in examples} & {photo.name for photo in training}
         if shared:
-            photos = f"{counted(len(shared), 'photo')} with training, {shared[0]!r} among them"
+            photos = f"{counted(len(shared), 'photo')} with training, {min(shared)!r} among them"
             raise UserError(f"{name} shares {photos}")
-    groups = [_observe(captioner, each, name, batch_size) for name, each in validation.items()]
+    groups = [_observe(captioner, photos, name, batch_size) for name, photos in validation.items()]
     groups.append(_observe_nothing(captioner, next(iter(validation.values()))))
     generator = np.random.default_rng(0)
     shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
@@ -107,11 +105,11 @@ def _observe(
     """Captions of a split; those without a content word are left out."""
     found = caption_examples(captioner, examples, batch_size=batch_size, shown_as=name)
     photos, captions = zip(*found, strict=True)
-    corpus = Corpus([each.words for each in captions], [each.words for each in photos])
+    corpus = Corpus([caption.words for caption in captions], [photo.words for photo in photos])
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
     observed = []
     for photo, caption, share in zip(photos, captions, shares, strict=True):
-        truth = [each for each in true_words(caption.words, photo.words) if each is not None]
+        truth = [known for known in true_words(caption.words, photo.words) if known is not None]
         if truth:
             observed.append(Observation(caption, share, truth))
     if len(observed) < LEAST_CAPTIONS:
@@ -150,9 +148,9 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     fitted = fit_weights(features, shares=doubles(shares), counts=doubles(weights))
     confidence = Confidence(weights=fitted, unsure_below=unsure_below)
     seen = list(chain.from_iterable(splits))
-    counts = [weight for each, weight in zip(seen, weights, strict=False) for _ in each.truth]
-    judged = confidence.judge([each.caption for each in seen])
-    truth = [is_true for each in seen for is_true in each.truth]
+    counts = [weight for one, weight in zip(seen, weights, strict=False) for _ in one.truth]
+    judged = confidence.judge([one.caption for one in seen])
+    truth = [is_true for one in seen for is_true in one.truth]
     words = fit_word_weights(judged, truth=doubles(truth), counts=doubles(counts))
     return confidence.replace(words=words)
 
@@ -168,14 +166,15 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
     seen = list(chain.from_iterable(part for _, part in parts))
     judged: list[Caption] = []
     for fitted, part in parts:
-        judged += fitted.judge([each.caption for each in part])
+        judged += fitted.judge([one.caption for one in part])
     scores = np.array([caption.confidence for caption in judged])  # (N,)
-    shares = np.array([each.share for each in seen])  # (N,)
+    shares = np.array([one.share for one in seen])  # (N,)
     sure = np.array([bool(caption.sure) for caption in judged])  # (N,)
     word_judged = chain.from_iterable(caption.word_confidence or () for caption in judged)
     word_scores = np.array([score for score in word_judged if score is not None])  # (W,)
-    truth = np.array([is_true for each in seen for is_true in each.truth])  # (W,)
-    kinds = np.array([kind for each in judged for kind in word_kinds(each.words) if kind])  # (W,)
+    truth = np.array([is_true for one in seen for is_true in one.truth])  # (W,)
+    all_kinds = chain.from_iterable(word_kinds(caption.words) for caption in judged)
+    kinds = np.array(list(filter(None, all_kinds)))  # (W,)
     groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(word_scores), 1)}
     groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
     groups["all words"] = np.arange(len(truth))

@@ -3,8 +3,6 @@
 Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Server*, section 3.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os
@@ -40,7 +38,6 @@ def bleu(corpus: Corpus) -> Metric:
         its n-grams; then words of the caption and of its closest reference.
     details: the brevity penalty, 1 if the captions are longer; words of both, all together.
     """
-    corpus = corpus.split
     matches = [ngrams.matches for ngrams in corpus.ngrams]  # (I,) of each length
     lengths = corpus.lengths[corpus.firsts]  # (I,)
     number = np.maximum(0, lengths[:, None] - np.arange(MAXIMUM_ORDER))  # (I, 4)
@@ -136,7 +133,7 @@ class DocumentFrequency:
     counts: Mapping[str, int]
 
     @classmethod
-    def from_references(cls, references: Sequence[Sequence[Tokens]]) -> DocumentFrequency:
+    def from_references(cls, references: Sequence[Sequence[Tokens]]) -> "DocumentFrequency":
         """Count over the tokenised references of each image.
 
         N-grams of one image, four of five, are left out: they count as such anyway.
@@ -144,7 +141,7 @@ class DocumentFrequency:
         if len(references) < 2:
             images = f"at least 2 images, not {len(references)}"
             raise UserError(f"the document frequency of CIDEr-D needs {images}")
-        corpus = Corpus([()] * len(references), references).split
+        corpus = Corpus([()] * len(references), references)
         counts: dict[str, int] = {}
         for ngrams in corpus.ngrams:
             pairs = zip(ngrams.texts(corpus), ngrams.images.tolist(), strict=True)
@@ -164,7 +161,6 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     if document_frequency is None and corpus.images == 1:
         advice = "give captioner score --document-frequency FILE, or other --metrics"
         raise UserError(f"CIDEr-D of a single image needs the frequency of more captions: {advice}")
-    corpus = corpus.split
     sentences, own = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)
     similarity = np.zeros(sentences)  # of each reference to its image's caption
     for ngrams in corpus.ngrams:
@@ -237,7 +233,7 @@ def spice(corpus: Corpus) -> Metric:
     from pycocoevalcap.spice.spice import Spice
 
     _, per_image = _score("SPICE", Spice(), corpus)
-    return Metric.mean("SPICE", np.array([each["All"]["f"] for each in per_image]))
+    return Metric.mean("SPICE", np.array([scores["All"]["f"] for scores in per_image]))
 
 
 def _score(metric: str, scorer: Any, corpus: Corpus) -> tuple[float, list[Any]]:
@@ -247,7 +243,7 @@ def _score(metric: str, scorer: Any, corpus: Corpus) -> tuple[float, list[Any]]:
         return " ".join(" ".join(words).replace("|||", " ").split())
 
     captions = {image: [line(words)] for image, words in enumerate(corpus.captions)}
-    truth = {image: [line(words) for words in each] for image, each in enumerate(corpus.references)}
+    truth = {image: [*map(line, texts)] for image, texts in enumerate(corpus.references)}
     try:
         score, per_image = scorer.compute_score(truth, captions)
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:

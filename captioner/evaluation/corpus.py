@@ -1,20 +1,40 @@
-"""Captions with their references as numbers, and what a metric makes of them."""
+"""Captions with their references as numbers, scores of them, and the evidence for a difference.
 
-from __future__ import annotations
+Confidence intervals: the percentile bootstrap (Efron 1979, *Bootstrap Methods: Another Look at the
+Jackknife*), which draws images with replacement. Comparisons: the paired bootstrap (Koehn 2004,
+*Statistical Significance Tests for Machine Translation Evaluation*, section 4), which scores both
+systems on the same drawn images.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from captioner.errors import UserError
+from captioner.evaluation import CONFIDENCE
 
 Tokens = Sequence[str]  # A tokenised caption.
 IntArray = NDArray[np.integer]
 FloatArray = NDArray[np.float64]
 MAXIMUM_ORDER = 4  # The longest n-gram that BLEU and CIDEr count.
+
+RESAMPLES = 1000  # Times that the images are drawn, by the same chance every time.
+# A comparison counts scores below this as 0. The COCO evaluation adds 1e-15 to the matches of BLEU,
+# so that captions without a match of four words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
+NOTHING = 2e-4
+
+# Fewest images for intervals and p values to be evidence: if one system is better on all of n
+# images, an exact test gives p = 2 / 2^n, the paired bootstrap 0.
+FEW_IMAGES = 30
+
+_TIE = 1e-12  # Differences this close are equal up to rounding.
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -33,7 +53,7 @@ class Metric:
     details: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def mean(cls, name: str, per_image: FloatArray) -> Metric:
+    def mean(cls, name: str, per_image: FloatArray) -> "Metric":
         """A score that is the mean of `per_image` (I,)."""
         images = len(per_image)
         return cls((name,), per_image, per_image[:, None], lambda totals: totals / images)
@@ -49,8 +69,7 @@ class Corpus:
 
     S sentences, each image's caption before its references, with W words in all.
 
-    vocabulary: the V different words. A word may have white space in it ("22 3/4"): it is one word
-        to ROUGE-L, and several in `split`, which the other metrics of the COCO evaluation take.
+    vocabulary: the V different words.
     words: (W,) the number in the vocabulary of every word of every sentence.
     lengths, starts: (S,) words of each sentence, and the place of its first one in `words`.
     image_of, is_reference: (S,) the image of each sentence, and whether it is a reference.
@@ -62,7 +81,7 @@ class Corpus:
         self.references = [list(of_image) for of_image in references]
         self.images = len(self.captions)
         pairs = zip(self.captions, self.references, strict=True)
-        sentences = [each for caption, of_image in pairs for each in (caption, *of_image)]
+        sentences = list(chain.from_iterable((caption, *texts) for caption, texts in pairs))
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         words = map(numbers.__getitem__, chain.from_iterable(sentences))
         self.words: IntArray = np.fromiter(words, np.int32)
@@ -76,16 +95,7 @@ class Corpus:
         self.is_reference[self.firsts] = False
 
     @cached_property
-    def split(self) -> Corpus:
-        """The same corpus with words such as "22 3/4" split at white space."""
-        if all(len(word.split()) == 1 for word in self.vocabulary):
-            return self
-        captions = [" ".join(words).split() for words in self.captions]
-        references = [[" ".join(words).split() for words in each] for each in self.references]
-        return Corpus(captions, references)
-
-    @cached_property
-    def ngrams(self) -> list[Ngrams]:
+    def ngrams(self) -> "list[Ngrams]":
         """The n-grams of one word, of two, three and four."""
         sentence_of = np.repeat(np.arange(len(self.lengths), dtype=np.int32), self.lengths)  # (W,)
         left = (self.starts + self.lengths)[sentence_of] - np.arange(len(self.words))  # (W,)
@@ -97,7 +107,8 @@ class Corpus:
             code: IntArray = (
                 ngram_at[places] * len(self.vocabulary) + self.words[places + (order - 1)]
             )
-            code, places = _sorted(code, places)
+            order_of_code = np.argsort(code, kind="stable")
+            code, places = code[order_of_code], places[order_of_code]
             is_new, sentence = _changes(code), sentence_of[places]
             ngram = np.cumsum(is_new, dtype=np.int32) - 1
             ngram_at[places] = ngram
@@ -143,16 +154,67 @@ class Ngrams:
         return [" ".join([words[n] for n in row]) for row in corpus.words[places].tolist()]
 
 
-def _sorted(code: IntArray, places: IntArray) -> tuple[IntArray, IntArray]:
-    """Codes and ascending places, sorted by both: as one number, if it has the bits."""
-    bits = int(places.max(initial=0)).bit_length()
-    if int(code.max(initial=0)).bit_length() + bits >= 64:
-        order = np.argsort(code, kind="stable")
-        return code[order], places[order]
-    both = np.sort(code << bits | places)
-    return both >> bits, both & ((1 << bits) - 1)
-
-
 def _changes(values: IntArray) -> NDArray[np.bool_]:
     """Whether each entry differs from the one before; the first does."""
     return np.append(True, values[1:] != values[:-1])[: len(values)]
+
+
+def confidence_intervals(
+    metrics: Sequence[Metric], confidence: float = CONFIDENCE
+) -> dict[str, Interval]:
+    """The bootstrap interval of every score, by name. Raises `UserError` for a single image."""
+    return {
+        name: _interval(scores[1:], confidence)
+        for metric in metrics
+        for name, scores in _resampled(metric).items()
+    }
+
+
+def compare(
+    first: Sequence[Metric], second: Sequence[Metric], confidence: float = CONFIDENCE
+) -> dict[str, dict[str, Any]]:
+    """Compare two systems by every score, by name, of the same metrics and images.
+
+    first, second: their scores. difference: first less second, where scores below `NOTHING` count
+    as 0, with its interval by the paired bootstrap. p_bootstrap: two-sided: twice Koehn's share of
+    the resamples in which the better system is not better, with one added to both; at most 1.
+    """
+    found = {}
+    for one, other in zip(first, second, strict=True):
+        theirs = _resampled(other)
+        for name, ours in _resampled(one).items():
+            pair = np.stack((ours, theirs[name]))  # (2, 1 + R)
+            counted = np.where(np.abs(pair) < NOTHING, 0.0, pair)
+            differences = counted[0] - counted[1]
+            drawn = differences[1:]
+            not_better = min(np.sum(drawn <= _TIE), np.sum(drawn >= -_TIE))
+            found[name] = {
+                "first": float(pair[0, 0]),
+                "second": float(pair[1, 0]),
+                "difference": float(differences[0]),
+                "interval": _interval(drawn, confidence),
+                "p_bootstrap": min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),
+            }
+    return found
+
+
+def _resampled(metric: Metric) -> dict[str, FloatArray]:
+    """Each score by name, (1 + R,): of all images, then of images drawn with replacement.
+
+    None of METEOR, which has no terms.
+    """
+    images, generator = len(metric.terms), np.random.default_rng(0)
+    if images < 2:
+        raise UserError("a single image has no confidence interval")
+    if not metric.terms.size:
+        return {}
+    totals = [metric.terms.sum(axis=0)]
+    for _ in range(RESAMPLES):
+        times = np.bincount(generator.integers(images, size=images), minlength=images)  # (I,)
+        totals.append(times @ metric.terms)
+    return dict(zip(metric.names, metric.of_totals(np.stack(totals)).T, strict=True))
+
+
+def _interval(samples: FloatArray, confidence: float) -> Interval:
+    low, high = np.quantile(samples, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
+    return low, high

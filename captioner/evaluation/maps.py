@@ -160,8 +160,6 @@ class WordMap:
     pointing: float | None = None  # The pointing game.
     pointing_uniform: float | None = None
     pointing_centre_prior: float | None = None
-    mass_one_word_early: float | None = None  # Of the previous word's map, if its target differs.
-    mass_one_word_late: float | None = None  # Of the next word's.
     target: str = "none"  # Or "inside", or "outside".
 
 
@@ -190,20 +188,15 @@ def word_maps(
     for place, (word, nats) in enumerate(zip(words, entropy(maps).tolist(), strict=True)):
         measures: dict[str, Any] = {}
         if (own := cells[place]) is not None:
-            masses = mass_inside(maps, own.coverage).tolist()  # (T,), of every word's map
             measures = {
                 "target": "inside",
-                "mass": masses[place],
+                "mass": float(mass_inside(maps[place], own.coverage)),
                 "share": float(own.coverage.mean()),
                 "mass_centre_prior": float(mass_inside(centre, own.coverage)),
                 "pointing": float(pointing(maps[place], own.centres)),
                 "pointing_uniform": float(own.centres.mean()),
                 "pointing_centre_prior": float(pointing(centre, own.centres)),
             }
-            for name, other in (("early", place - 1), ("late", place + 1)):
-                there = cells[other] if 0 <= other < len(cells) else own
-                if there is None or not np.array_equal(there.coverage, own.coverage):
-                    measures[f"mass_one_word_{name}"] = masses[other]
         elif targets[place] is not None:
             measures = {"target": "outside"}
         found.append(WordMap(image, place, word, nats, **measures))
@@ -218,15 +211,7 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
     words: with a target, in `photos` photos. outside: words whose target lies outside of what the
     model saw; they do not count. mass_inside, pointing_game: of the words' maps (`attention`), of
     even attention (`uniform`) and of the centre prior (`centre`), None without words.
-    one_word_early, one_word_late: mass inside a word's target, by its `own` map and by its
-    neighbour's (`shifted`), over the `words` words whose neighbour has another target. A map
-    belongs to the step that emits its word, so `own` should be larger.
     """
-
-    def shift(field: str) -> dict[str, Any]:
-        kept = [word for word in found if getattr(word, field) is not None]
-        return {"words": len(kept), **_means(kept, own="mass", shifted=field)}
-
     found = [word for word in words if word.target == "inside"]
     return {
         "words": len(found),
@@ -237,8 +222,6 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
         "pointing_game": _means(
             found, attention="pointing", uniform="pointing_uniform", centre="pointing_centre_prior"
         ),
-        "one_word_early": shift("mass_one_word_early"),
-        "one_word_late": shift("mass_one_word_late"),
     }
 
 
@@ -257,17 +240,17 @@ def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
     captions: of two words or more. divergence: the mean over these of the mean between any two of
     their words, in bits. moving: whether it is at least `LEAST_DIVERGENCE`. Both may be None.
     """
-    maps = [each for each in captions if len(each)]
-    if not maps:
+    captions = [maps for maps in captions if len(maps)]
+    if not captions:
         raise UserError("not one caption has a word, so there are no maps to measure")
-    entropies = np.concatenate([entropy(each) for each in maps])
-    apart = [divergences(each).mean() for each in maps if len(each) > 1]
+    entropies = np.concatenate([entropy(maps) for maps in captions])
+    apart = [divergences(maps).mean() for maps in captions if len(maps) > 1]
     divergence = float(np.mean(apart)) if apart else None
     return {
         "words": len(entropies),
         "entropy": float(entropies.mean()),
         "effective_places": float(np.exp(entropies).mean()),
-        "places": math.prod(maps[0].shape[1:]),
+        "places": math.prod(captions[0].shape[1:]),
         "captions": len(apart),
         "divergence": divergence,
         "moving": None if divergence is None else divergence >= LEAST_DIVERGENCE,
@@ -289,13 +272,12 @@ def spread_table(found: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class MapScores:
-    """Scores of the maps of the words of captions; None for those not asked for."""
+    """Scores of the maps of the words of captions."""
 
     photos: int
     words: list[WordMap]
     spread: dict[str, Any]  # As from `map_spread`.
-    grounded: dict[str, Any] | None  # As from `grounded_maps`.
-    exact: float | None  # The share of captions that equal one of the photo's.
+    grounded: dict[str, Any] | None  # As from `grounded_maps`; None without boxes.
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, nested by kind."""
@@ -303,14 +285,13 @@ class MapScores:
 
     def table(self) -> str:
         """The figures as text, a paragraph a kind."""
-        exact = {} if self.exact is None else {"exact match": self.exact}
-        own = figures_table({"photos": self.photos, "words": len(self.words), **exact})
-        text = f"{own}\n{spread_table(self.spread)}"
+        counts = figures_table({"photos": self.photos, "words": len(self.words)})
+        text = f"{counts}\n{spread_table(self.spread)}"
         if self.grounded is None:
             return text
-        found = dict(self.grounded)
-        counts = {"words with a target": found.pop("words"), "in photos": found.pop("photos")}
-        return f"{text}\n\n{figures_table(counts | found)}"
+        grounded = dict(self.grounded)
+        first = {"words with a target": grounded.pop("words"), "in photos": grounded.pop("photos")}
+        return f"{text}\n\n{figures_table(first | grounded)}"
 
     def rows(self) -> list[dict[str, Any]]:
         """A row a word, with the fields of `WordMap`."""
@@ -322,18 +303,17 @@ def score_maps(
     examples: Sequence[Example],
     *,
     grounding: Grounding | None = None,
-    exact: bool = False,
     **options: Any,
 ) -> MapScores:
     """Caption photos by free-running search and measure the captions' maps.
 
     grounding: where the things are that words name; None measures only what needs no boxes.
-    exact: as in `MapScores`. options: of `caption_examples`.
+    options: of `caption_examples`.
     """
-    if grounding is not None and not any(each.image_id in grounding.images for each in examples):
+    if grounding is not None and not any(photo.image_id in grounding.images for photo in examples):
         raise UserError(f"not one of {len(examples):,} photos is annotated in {grounding.source}")
     words: list[WordMap] = []
-    maps, unknown, right = [], 0, 0
+    maps, unknown = [], 0
     for example, caption in caption_examples(captioner, examples, **options):
         image, targets, size = example.image_id, None, (1, 1)
         if grounding is not None:
@@ -343,7 +323,5 @@ def score_maps(
         assert caption.region is not None  # Its photo is known.
         words += word_maps(image, caption.words, caption.attention, targets, size, caption.region)
         maps.append(caption.attention)
-        right += list(caption.words) in example.words
     grounded = None if grounding is None else grounded_maps(words, not_annotated=unknown)
-    share = right / len(maps) if exact else None
-    return MapScores(len(maps), words, map_spread(maps), grounded, share)
+    return MapScores(len(maps), words, map_spread(maps), grounded)

@@ -1,7 +1,13 @@
-"""Scores captions: given as strings, of a results file, or those that a model writes."""
+"""Scores captions: given as strings, of a results file, or those that a model writes.
+
+A results file has a caption an image in COCO's format; `captioner caption` writes such files too.
+"""
 
 from __future__ import annotations
 
+import os
+import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,16 +22,24 @@ from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
+from captioner.data.table import is_failed, text_records
 from captioner.errors import UserError
 from captioner.evaluation import CONFIDENCE, DEFAULT_METRICS, METRICS, coco_metrics, wording
-from captioner.evaluation.corpus import Corpus, Metric
-from captioner.evaluation.results_file import read_results, write_results
-from captioner.evaluation.significance import FEW_IMAGES, RESAMPLES, compare, confidence_intervals
+from captioner.evaluation.corpus import (
+    FEW_IMAGES,
+    RESAMPLES,
+    Corpus,
+    Metric,
+    compare,
+    confidence_intervals,
+)
+from captioner.files import write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.tables import Row, figures_table, text_table
 from captioner.text.ngrams import PeoplesNgrams
-from captioner.text.tokenizer import tokenize, tokenize_unsplit
+from captioner.text.tokenizer import tokenize
+from captioner.vision.shards import PATH_COLUMNS
 
 if TYPE_CHECKING:  # They bring torch, which scoring a file does not need.
     from captioner.caption.caption import Caption
@@ -53,7 +67,7 @@ class CaptionScores:
 
     def by_name(self) -> dict[str, float]:
         """The scores alone; all are fractions of one but `CIDEr-D`, which runs from 0 to 10."""
-        pairs = (zip(each.names, each.scores.tolist(), strict=True) for each in self.metrics)
+        pairs = (zip(one.names, one.scores.tolist(), strict=True) for one in self.metrics)
         return dict(chain.from_iterable(pairs))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -82,12 +96,13 @@ class CaptionScores:
         parts = [figures_table(found, intervals), *map(figures_table, sections)]
         if by_kind:
             head: Row = ("content words", *by_kind["all"])
-            parts.append(text_table([head, *((k, *each.values()) for k, each in by_kind.items())]))
+            kinds = [(kind, *shares.values()) for kind, shares in by_kind.items()]
+            parts.append(text_table([head, *kinds]))
         if comparison is not None:
             first, second, scores = comparison.values()
             share = f"{100 * confidence:g} %"
             rows: list[Row] = [("", "first", "second", "difference", share, "p bootstrap")]
-            rows += [(name, *each.values()) for name, each in scores.items()]
+            rows += [(name, *figures.values()) for name, figures in scores.items()]
             parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
         if few:
             fault = f"NOTE: {found['images']:,} images are too few for intervals and p values to be"
@@ -114,10 +129,10 @@ def evaluate_captions(
     names = range(len(hypotheses)) if images is None else images
     for name, text, of_image in zip(names, hypotheses, references, strict=True):
         is_list = bool(of_image) and not isinstance(of_image, str)
-        if not is_list or not all(isinstance(each, str) for each in (text, *of_image)):
+        if not is_list or not all(isinstance(string, str) for string in (text, *of_image)):
             raise UserError(f"image {name!r} needs a caption and a list of references, of strings")
-    truth = (map(tokenize_unsplit, of_image) for of_image in references)
-    corpus = Corpus(map(tokenize_unsplit, hypotheses), truth)
+    truth = (map(tokenize, of_image) for of_image in references)
+    corpus = Corpus(map(tokenize, hypotheses), truth)
     scorers: dict[str, Callable[[Corpus], Metric]] = {
         "BLEU": coco_metrics.bleu,
         "ROUGE-L": coco_metrics.rouge_l,
@@ -127,7 +142,7 @@ def evaluate_captions(
         "SPICE": coco_metrics.spice,
     }
     found = [score(corpus) for name, score in scorers.items() if name in metrics]
-    details: dict[str, Any] = dict(chain.from_iterable(each.details.items() for each in found))
+    details: dict[str, Any] = dict(chain.from_iterable(metric.details.items() for metric in found))
     details |= {"images": len(names), "references_without_caption": 0}
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
@@ -182,14 +197,13 @@ class Scorer:
         frequency, training = None, None
         if self.document_frequency is not None:
             counted = self.read(self.document_frequency, None)
-            frequency = coco_metrics.DocumentFrequency.from_references(
-                [each.words for each in counted]
-            )
+            texts_of_all = [example.words for example in counted]
+            frequency = coco_metrics.DocumentFrequency.from_references(texts_of_all)
         if self.training is not None:
             file_format = self.format or format_of(Path(self.training)) or "coco"
             split = None if file_format == "coco" else "train"  # A file of COCO is of one split.
             learned = self.read(self.training, split)
-            training = (tokenize_unsplit(text) for each in learned for text in each.captions)
+            training = chain.from_iterable(example.words for example in learned)
 
         options: dict[str, Any] = {"document_frequency": frequency, "metrics": self.metrics}
         texts, names = list(captions.values()), list(captions)
@@ -298,7 +312,7 @@ def caption_examples(
     left_out: receives unreadable photos, by name, each with the reason; None refuses them.
     """
     options = (search or captioner.search).replace(n_best=1)
-    photos = [(each.name, each.path) for each in examples]
+    photos = [(example.name, example.path) for example in examples]
     items = zip(examples, caption_photos(captioner, photos, options, batch_size), strict=True)
     captioned = 0
     with progress_bar(shown_as, len(examples), "images") as progress:
@@ -313,3 +327,53 @@ def caption_examples(
             progress.update()
     if not captioned:
         raise UserError(f"not one of {len(examples):,} photos could be read")
+
+
+def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
+    """Read one caption an image, by the image's name as text; other fields are ignored.
+
+    See `text_records`. In tables of `captioner caption`, the names are paths; records of failed
+    photos and captions but the best are left out.
+
+    images: a caption of another name is of the only one whose name has the same letters, composed
+        or decomposed, or else of the only one with a file so named.
+    """
+    names = {image.name for image in images}
+    alike: defaultdict[str, set[str]] = defaultdict(set)  # Names by their letters, and by files.
+    for image in images:
+        alike[_composed(image.name)].add(image.name)
+        alike[_composed(os.path.basename(f"{image.path}"))].add(image.name)
+    source = f"results file {path}"
+    problems, captions = Problems(source=source), dict[str, str]()
+    for place, record in text_records(Path(path), problems, "results file"):
+        where = f"{source}, {place}"
+        fields = record if isinstance(record, dict) else {}
+        if str(fields.get("rank") or 1) != "1" or is_failed(fields):
+            continue
+        caption = fields.get("caption")
+        image_id = next((fields[n] for n in ("image_id", *PATH_COLUMNS) if n in fields), None)
+        if type(image_id) not in (int, str) or not isinstance(caption, str):
+            raise UserError(
+                f"{where} does not have image_id, a whole number or a string, and caption, a string"
+            )
+        name = str(image_id)
+        if name not in names:
+            found = alike[_composed(name)] or alike[_composed(os.path.basename(name))]
+            name = min(found) if len(found) == 1 else name
+        if name in captions:
+            raise UserError(f"{where}: image {image_id!r} already has a caption")
+        captions[name] = caption
+    problems.settle()
+    if not captions:
+        raise UserError(f"{source} is not a list of captions")
+    return captions
+
+
+def _composed(name: str) -> str:
+    """The name as tables have it; macOS writes an accent as a character after its letter."""
+    return unicodedata.normalize("NFC", name)
+
+
+def write_results(path: File, captions: Mapping[ImageId, str]) -> None:
+    """Write one caption an image, in the mapping's order."""
+    write_json(path, [{"image_id": image, "caption": text} for image, text in captions.items()])

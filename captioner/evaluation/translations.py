@@ -1,7 +1,5 @@
 """Scores translations with sacrebleu: lists of them, a file, or those that a model writes."""
 
-from __future__ import annotations
-
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
@@ -42,8 +40,8 @@ class TranslationScores:
         plain = {"sentences": self.sentences, **self.scores, "signatures": self.signatures}
         more = {
             "lengths": self.lengths,
-            "truncated": sum(each.truncated > 0 for each in self.shortened.values()),
-            "cut": sum(each.cut for each in self.shortened.values()),
+            "truncated": sum(one.truncated > 0 for one in self.shortened.values()),
+            "cut": sum(one.cut for one in self.shortened.values()),
         }
         return plain | {name: value for name, value in more.items() if value}
 
@@ -51,7 +49,7 @@ class TranslationScores:
         """The scores as lines of text, each with its signature."""
         text = figures_table({"sentences": self.sentences, **self.scores}, self.signatures)
         rows: list[Row] = [("words of the source", "sentences", "BLEU", "brevity penalty")]
-        for (first, last), *figures in (each.values() for each in self.lengths):
+        for (first, last), *figures in (bucket.values() for bucket in self.lengths):
             rows.append((f"{first} to {last}", *figures))
         return f"{text}\n\n{text_table(rows)}" if self.lengths else text
 

@@ -4,8 +4,6 @@ Content words are compared by stem, so that "dogs" matches "dog": Porter's Engli
 Snowball (https://snowballstem.org), through snowballstemmer.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
@@ -66,7 +64,7 @@ def true_words(words: Tokens, references: Iterable[Tokens]) -> list[bool | None]
     """
     said = set(chain.from_iterable(chain.from_iterable(map(_meanings, references))))
     said |= {"anybody"} if "somebody" in said else set()
-    return [bool(said & each - {"somebody"}) if each else None for each in _meanings(words)]
+    return [bool(said & word - {"somebody"}) if word else None for word in _meanings(words)]
 
 
 def words_by_kind(
@@ -89,8 +87,9 @@ def words_by_kind(
     shares: dict[str, dict[str, float | None]] = {}
     for name in (*KINDS, "all"):
         number = counts[name, "words"]
-        found = {each: counts[name, each] / number if number else None for each in ("said", "true")}
-        shares[name] = {"words": number, **found}
+        shares[name] = {"words": number, "said": None, "true": None}
+        if number:
+            shares[name] |= {share: counts[name, share] / number for share in ("said", "true")}
     return shares
 
 
@@ -144,8 +143,8 @@ def chair(
         for annotated, of_image in zip(categories, references, strict=True)
     ]
     mentioned = list(map(named, captions))
-    absent = [each - there for each, there in zip(mentioned, present, strict=True)]
-    mentions, wrong, things = (sum(map(len, each)) for each in (mentioned, absent, present))
+    absent = [said - there for said, there in zip(mentioned, present, strict=True)]
+    mentions, wrong, things = (sum(map(len, sets)) for sets in (mentioned, absent, present))
     wrong_captions = sum(map(bool, absent))
     by_category = Counter(sorted(chain.from_iterable(absent)))
     return {
@@ -181,7 +180,7 @@ def text_diversity(
     seen = {}
     if training is not None:
         known = set(map(tuple, training))
-        seen["seen_in_training"] = sum(each in known for each in sentences) / count
+        seen["seen_in_training"] = sum(words in known for words in sentences) / count
     distinct = set(sentences)
     doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
     repeated, left = {"doubled_word": doubled / count}, sentences

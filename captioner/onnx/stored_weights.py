@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from captioner.errors import UserError
-from captioner.files import LARGEST_CONFIG
 from captioner.memory_limits import check_memory
+from captioner.model_folders import weights_header
 
 Array = np.ndarray[Any, Any]
 
@@ -43,13 +42,11 @@ class StoredWeights:
             raise UserError(f"model weights {path} do not exist")
         check_memory(os.path.getsize(path), f"weights file {path}")
         self._content = path.read_bytes()
+        header, first = weights_header(path)
         try:
-            size = int.from_bytes(self._content[:8], "little")
-            header = json.loads(self._content[8 : 8 + min(size, LARGEST_CONFIG)])
             self.digest = header.pop("__metadata__", {}).get("sha256", "")
             self._places = {
-                name: _place(8 + size, len(self._content), **entry)
-                for name, entry in header.items()
+                name: _place(first, len(self._content), **entry) for name, entry in header.items()
             }
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"model weights {path} cannot be read ({error})") from None

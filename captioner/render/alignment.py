@@ -1,7 +1,5 @@
 """Alignments as heat maps: source words across the top, target words down the side."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

@@ -1,10 +1,7 @@
 """One attention map over its photo: bright where the model looked, dimmed elsewhere.
 
-Maps of another shape, and a region that is not in the photo, raise `ValueError`: mistakes of the
-calling program.
+Maps of another shape raise `ValueError`: a mistake of the calling program.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -42,7 +39,6 @@ class OverlayStyle:
 
 STYLE = OverlayStyle()
 
-_EDGE_TOLERANCE = 1e-3  # Pixels by which rounding may move a region out of the photo.
 _SUM_TOLERANCE = 0.01  # Of a map's sum, which is 1; that of weights of half precision.
 _GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Of red, green and blue.
 
@@ -59,13 +55,6 @@ def overlay(
     own peak, so that both wide and narrow maps are readable. A contour line is at half of the peak.
     """
     weights = check_map(attention_map)
-    left, top, right, bottom = region
-    across, down = (side + _EDGE_TOLERANCE for side in photo.size)
-    least = -_EDGE_TOLERANCE
-    if not (least <= left < right <= across and least <= top < bottom <= down):
-        raise ValueError(f"region {region!r} is not a rectangle inside a photo of {photo.size}")
-    if not 0 <= strength <= 1:
-        raise ValueError(f"strength {strength} is not between 0 and 1")
     pixel_values: Floats = np.array(photo.convert("RGB"), np.float32) / np.float32(255)
     light = brightness(place(weights, photo.size, region), weights.size)  # (height, width)
 
@@ -145,7 +134,7 @@ def place(
     weights = np.asarray(attention_map, dtype=np.float64)
     rows, columns = weights.shape
     # Centres of the pixels in the map, in cells from its top left corner.
-    y, x = (np.arange(each.start, each.stop) + 0.5 for each in covered)
+    y, x = (np.arange(side.start, side.stop) + 0.5 for side in covered)
     down, across = (y - top) / (bottom - top) * rows, (x - left) / (right - left) * columns
     placed = np.zeros((photo_size[1], photo_size[0]))
     by_row = _spline_weights(rows, down) @ weights  # (height, columns)

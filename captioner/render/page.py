@@ -3,8 +3,6 @@
 Pointing at a word shows its attention map. Pages have nothing to load.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -63,7 +61,7 @@ class PageItem:
     @classmethod
     def of(
         cls, photo: Image.Image, region: Region, captions: Sequence[PageCaption], name: str = ""
-    ) -> PageItem:
+    ) -> "PageItem":
         """Prepare a photo for the page; only its JPEG is kept.
 
         region: the part of the photo the maps cover, in pixels.
@@ -75,16 +73,16 @@ class PageItem:
         for caption in captions:
             pairs = zip(caption.words, caption.attention, strict=True)
             maps.append(np.array([check_map(weights) for _, weights in pairs]))
-        whole = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int) for each in maps]
+        numbers = [np.rint(flat.reshape(len(flat), -1) / UNIT).astype(int) for flat in maps]
         data = {
             "region": [left / width, top / height, right / width, bottom / height],
             "rows": maps[0].shape[1],
             "columns": maps[0].shape[2],
-            "captions": [each.tolist() for each in whole],
+            "captions": [whole.tolist() for whole in numbers],
         }
-        own = [replace(each, attention=()) for each in captions]
+        without_maps = [replace(caption, attention=()) for caption in captions]
         encoded = json.dumps(data, separators=(",", ":"))
-        return cls(jpeg_address(fitted), fitted.size, own, encoded, name)
+        return cls(jpeg_address(fitted), fitted.size, without_maps, encoded, name)
 
 
 def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:

@@ -1,7 +1,5 @@
 """A caption as one picture, a panel a word (Xu et al. 2015, figure 3), and as a GIF."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Sequence
@@ -114,7 +112,7 @@ def _rows(cells: Sequence[_Cell], most: int) -> list[list[_Cell]]:
     def filled(limit: int) -> list[list[_Cell]]:
         rows: list[list[_Cell]] = [[]]
         for cell in cells:
-            if rows[-1] and sum(each.units for each in rows[-1]) + cell.units > limit:
+            if rows[-1] and sum(other.units for other in rows[-1]) + cell.units > limit:
                 rows.append([])
             rows[-1].append(cell)
         return rows
@@ -135,7 +133,7 @@ def _row(
         cell_width = cell.units * half + (cell.units - 1) * GAP
         row.paste(cell.picture, (left + (cell_width - cell.picture.width) // 2, label_height))
         middle = left + cell_width / 2
-        font = next((each for each in fonts if each.getlength(cell.word) <= cell_width), fonts[-1])
+        font = next((font for font in fonts if font.getlength(cell.word) <= cell_width), fonts[-1])
         word = shortened(cell.word, font, cell_width)
         pen.text((middle, WORD_SIZE * 1.1), word, fill=cell.ink, font=font, anchor="ms")
         font = font_for(cell.note, NOTE_SIZE)

@@ -1,7 +1,5 @@
 """Writes pictures to files: one, or one a word."""
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata

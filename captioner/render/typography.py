@@ -1,7 +1,5 @@
 """Text on pictures: bundled fonts, and words laid out in lines."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from pathlib import Path

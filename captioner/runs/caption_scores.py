@@ -15,10 +15,8 @@ from captioner.data.parallel import read_lines
 from captioner.errors import counted
 from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
-from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.results_file import read_results
-from captioner.evaluation.score import evaluate_captions
-from captioner.evaluation.significance import FEW_IMAGES, compare
+from captioner.evaluation.corpus import FEW_IMAGES, Corpus, compare
+from captioner.evaluation.score import evaluate_captions, read_results
 from captioner.evaluation.wording import content_stems
 from captioner.runs.captioning_recipe import SCORES
 from captioner.text.ngrams import PeoplesNgrams

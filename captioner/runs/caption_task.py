@@ -16,7 +16,7 @@ from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
-from captioner.evaluation.results_file import write_results
+from captioner.evaluation.score import write_results
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE
 from captioner.outcomes import loading_workers

@@ -102,7 +102,7 @@ class TextConfig(Config):
         "sentence as it is written elsewhere",
     )
     capitals: Capitals = Field(
-        "keep", description="read as sentences: none, lines all in capitals, or titles as well"
+        "keep", description="lines all in capitals are read as they are, or as sentences"
     )
     minimum_count: Count = Field(2, description="occurrences of a word that enters the vocabulary")
     size: int = Field(

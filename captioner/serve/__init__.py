@@ -4,8 +4,6 @@ A request passes the `guard` (who may ask, how much, how long) and a route, whic
 read photos and caption them with those of other requests. Uploads stay in memory.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from captioner.schema import Config

@@ -1,7 +1,5 @@
 """Who may ask, how much and how long; refusals; the headers of answers."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Collection, Coroutine, Iterable
@@ -13,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
+from starlette.datastructures import FormData, Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -194,8 +192,6 @@ def _invalid(request: Request, error: dict[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         known = request.scope["route"].body_field.field_info.annotation.model_fields
         return f"unknown field {place[-1]!r}{did_you_mean(near_names(place[-1], known))}"
-    if isinstance(error.get("input"), UploadFile):
-        return f"field {place[-1]!r} is a file; send text, as curl -F {place[-1]}=VALUE does"
     if place[0] == "photo":
         return "field 'photo' is missing or text; send a file, as curl -F photo=@photo.jpg does"
     return error_sentence(error, place)

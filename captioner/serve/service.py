@@ -1,7 +1,5 @@
 """The models, the threads they run in, and the batches of requests that wait; knows no HTTP."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 from collections import deque

@@ -1,7 +1,5 @@
 """Language tags, plain text, and the words of English captions by kind."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata
@@ -139,37 +137,20 @@ def unescape_entities(text: str) -> str:
     return re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), text)
 
 
-Capitals = Literal["keep", "lines", "titles"]  # Which lines `as_sentence` rewrites.
+Capitals = Literal["keep", "lines"]  # Which lines `as_sentence` rewrites.
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
-def as_sentence(text: str, capitals: str = "titles") -> tuple[str, bool]:
+def as_sentence(text: str, capitals: Capitals = "lines") -> tuple[str, bool]:
     """Rewrite a line in upper case as a sentence; returns it, and whether it was in upper case.
 
-    capitals: `keep`: no line is changed. `lines`: those all in upper case, of two words or more or
-    one of at least four letters ("STOP", but not "BBC"). `titles`: also those such as "A Man Is
-    Playing the Guitar", where three words, three fifths of all and all of more than three letters
-    are capitalised; words such as "NYC" stay. That does not suit German. Names lose their capital.
+    capitals: `keep`: no line is changed. `lines`: those of two words or more or one of at least
+    four letters ("STOP", but not "BBC"). Names lose their capital.
     """
-    if capitals == "keep":
-        return text, False
     plain = plain_text(text)
     words = [match for match in _WORD.finditer(plain) if match[0].lower() != match[0].upper()]
-    if plain.isupper() and (len(words) >= 2 or any(len(word[0]) >= 4 for word in words)):
-        first = words[0].start() + 1
-        return plain[:first] + plain[first:].lower(), True
-    capitalised = [word[0] for word in words if word[0][0].isupper()]
-    is_title = (
-        len(capitalised) >= max(3, 0.6 * len(words))
-        and all(word[0] in capitalised for word in words if len(word[0]) > 3)
-        and any(word[1:].islower() for word in capitalised)
-    )
-    if capitals == "titles" and is_title:
-        first = words[0].end()
-        return plain[:first] + _WORD.sub(_lower_word, plain[first:]), False
-    return text, False
-
-
-def _lower_word(match: re.Match[str]) -> str:
-    word = match[0]
-    return word.lower() if word[1:] == word[1:].lower() else word
+    is_long = len(words) >= 2 or any(len(word[0]) >= 4 for word in words)
+    if capitals == "keep" or not plain.isupper() or not is_long:
+        return text, False
+    first = words[0].start() + 1
+    return plain[:first] + plain[first:].lower(), True

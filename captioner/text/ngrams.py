@@ -1,7 +1,5 @@
 """N-grams that people wrote, in any language; misplaced articles and slips of English captions."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

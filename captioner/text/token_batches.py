@@ -1,7 +1,5 @@
 """Padded batches of captions, of source tokens, and of sentence pairs for training."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,7 +28,7 @@ class TranslationBatch(NamedTuple):
     mask: Tensor  # (B, T) boolean.
     share: float = 1.0  # Of the step's target tokens; 0 of a fully masked dummy.
 
-    def to(self, device: torch.device | str) -> TranslationBatch:
+    def to(self, device: torch.device | str) -> "TranslationBatch":
         """Copy to another device, but for the source's mask, from which encoders read lengths."""
         moved = {
             name: getattr(self, name).to(device, non_blocking=True)

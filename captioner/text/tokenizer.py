@@ -3,8 +3,6 @@
 The rules were derived from the evaluation program's output, oddities included.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -127,15 +125,8 @@ def tokenize(caption: str) -> list[str]:
     The words are equal for the 222,000 different captions of COCO's, Flickr8k's and Multi30k's
     English, German and French files in the tests. Known to differ: telephone numbers with spaces,
     emoticons such as (^_^), "C++", names of files, HTML tags with attributes, entities other than
-    `&amp;` and its like, and compounds with combining accents.
-    """
-    return [word for token in tokenize_unsplit(caption) for word in token.split()]
-
-
-def tokenize_unsplit(caption: str) -> list[str]:
-    """As `tokenize`, but a mixed number stays one word: "22 3/4" with a no-break space.
-
-    BLEU, CIDEr-D and METEOR split such a word, as `tokenize` does; ROUGE-L does not.
+    `&amp;` and its like, compounds with combining accents, and mixed numbers: "22 3/4" is two words
+    here, and one to the evaluation's ROUGE-L alone.
     """
     if _PLAIN.fullmatch(caption):  # As most captions: these are split in a tenth of the time.
         words = caption.lower().rstrip(" \n.").replace(",", "").split()
@@ -160,7 +151,7 @@ def tokenize_unsplit(caption: str) -> list[str]:
         elif kind == "sign":
             token = SIGNS.get(token, token)
         if kind not in ("space", "punctuation") and token not in PUNCTUATION:
-            tokens.append(token.replace(" ", "\xa0"))
+            tokens += token.split()
     return tokens
 
 

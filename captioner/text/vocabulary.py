@@ -1,7 +1,5 @@
 """Vocabularies: a captioner's words, and a translator's words or subwords, which restore text."""
 
-from __future__ import annotations
-
 import base64
 import io
 import os
@@ -44,19 +42,19 @@ class Vocabulary:
         self.words = (*SPECIAL_WORDS, *self._index)
 
     @classmethod
-    def build(cls, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
+    def build(cls, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> "Vocabulary":
         """The printable words that occur so many times, by falling count, then letters."""
         counts = Counter(chain.from_iterable(captions))
         frequent = (word for word, count in counts.items() if count >= minimum_count)
         kept = {word for word in frequent if not _CONTROLS.search(word)}
         return cls(sorted(kept - set(SPECIAL_WORDS), key=lambda word: (-counts[word], word)))
 
-    def extended(self, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> Vocabulary:
+    def extended(self, captions: Iterable[Iterable[str]], minimum_count: int = 5) -> "Vocabulary":
         """These words, then those of `build` that are missing here."""
         built = Vocabulary.build(captions, minimum_count)
         return Vocabulary({**self._index, **built._index})
 
-    def extends(self, other: Vocabulary) -> bool:
+    def extends(self, other: "Vocabulary") -> bool:
         """Whether this begins with all words of another."""
         return self.words[: len(other)] == other.words
 
@@ -74,7 +72,7 @@ class Vocabulary:
         return {"words": list(self.words)}
 
     @classmethod
-    def from_json(cls, value: Any, source: str = "vocabulary") -> Vocabulary:
+    def from_json(cls, value: Any, source: str = "vocabulary") -> "Vocabulary":
         """Inverse of `to_json`. source: names it in messages."""
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list) or tuple(words[: len(SPECIAL_WORDS)]) != SPECIAL_WORDS:
@@ -86,7 +84,7 @@ class Vocabulary:
         write_json(path, self.to_json(), indent=None)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
+    def load(cls, path: str | os.PathLike[str]) -> "Vocabulary":
         """Read a vocabulary from `save`."""
         return cls.from_json(read_json(path, "vocabulary", LARGEST_CONFIG), f"vocabulary {path}")
 
@@ -125,7 +123,7 @@ class WordVocabulary:
     @classmethod
     def learn(
         cls, texts: Iterable[str], minimum_count: int = 2, case: str = "sentence"
-    ) -> WordVocabulary:
+    ) -> "WordVocabulary":
         """Keep every token that occurs at least `minimum_count` times in the texts."""
         inside, first = Counter[str](), Counter[str]()
         for text in texts:
@@ -172,7 +170,7 @@ class WordVocabulary:
         return {"kind": self.kind, "case": self.case, **self.vocabulary.to_json()}
 
     @classmethod
-    def from_json(cls, value: Any, source: str = "vocabulary") -> WordVocabulary:
+    def from_json(cls, value: Any, source: str = "vocabulary") -> "WordVocabulary":
         """Inverse of `to_json`. source: names it in messages."""
         return cls(Vocabulary.from_json(value, source), _case_of(value, source))
 
@@ -264,7 +262,7 @@ class SubwordVocabulary:
     @classmethod
     def learn(
         cls, texts: Iterable[str], size: int = 8000, case: str = "keep", method: str = "unigram"
-    ) -> SubwordVocabulary:
+    ) -> "SubwordVocabulary":
         """Learn `size` pieces at most from texts, of two languages for a joint vocabulary.
 
         size: with the special tokens, 256 bytes and all letters. method: `unigram` or `bpe`.
@@ -340,7 +338,7 @@ class SubwordVocabulary:
         return {"kind": self.kind, "case": self.case, "model": model}
 
     @classmethod
-    def from_json(cls, value: Any, source: str = "vocabulary") -> SubwordVocabulary:
+    def from_json(cls, value: Any, source: str = "vocabulary") -> "SubwordVocabulary":
         """Inverse of `to_json`. source: names it in messages."""
         try:
             model = base64.b64decode(value["model"], validate=True)

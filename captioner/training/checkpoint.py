@@ -1,7 +1,5 @@
 """Checkpoints: tensors in one safetensors file, with the run's position as JSON in its header."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """How a model is trained, whichever it is."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -46,8 +44,8 @@ class TrainingConfig(Config):
     validate_every: int = Field(1, ge=1, le=1_000_000, description="epochs between two validations")
     precision: Literal["float32", "bfloat16", "float16"] = Field(
         "float32",
-        description="float32 (TF32 on CUDA), or autocast to bfloat16 or float16, the latter with "
-        "scaled gradients, for GPUs without bfloat16",
+        description="float32 (TF32 on CUDA), or autocast to bfloat16, slow on a CPU without "
+        "instructions for it, or float16, with scaled gradients, for GPUs without bfloat16",
     )
     average: Fraction = Field(
         0.0, description="decay of the moving average of weights; 0: none, 0.999: good"

@@ -1,7 +1,5 @@
 """The processes that train together: one, or as many as torchrun starts."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -58,7 +56,7 @@ class Engine:
         """Whether this is the one process that prints, logs and writes."""
         return self.rank == 0
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> "Engine":
         """Silence the standard output of all processes but the first."""
         self._output = redirect_stdout(sys.stdout if self.is_main else None)
         self._output.__enter__()

@@ -1,12 +1,9 @@
 """The training loop for every model that has `loss(batch)`."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from captioner.devices import has_bfloat16
 from captioner.errors import UserError, refuse_missing
 from captioner.files import read_text, refuse_os_errors, write_text
 from captioner.progress import progress_bar
@@ -102,7 +98,7 @@ class _Run:
     optimizer: torch.optim.Optimizer
     engine: Engine
     position: Position = field(default_factory=Position)
-    log: RunLog | None = None  # None but in process 0.
+    log: "RunLog | None" = None  # None but in process 0.
     is_stop_requested: bool = False
 
     def begin(self, resume: bool) -> None:
@@ -129,10 +125,6 @@ class _Run:
                 print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
             if engine.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
-                if config.precision == "bfloat16" and not has_bfloat16(engine.device):
-                    slow = "this machine has no instructions for bfloat16, which is many times"
-                    advice = "slower than float32 here: set training.precision=float32"
-                    print(slow, advice, file=sys.stderr)
         self.stepper = Stepper(self.model, self.optimizer, config, engine, self.position)
         self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step

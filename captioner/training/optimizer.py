@@ -1,7 +1,5 @@
 """How weights move: optimiser, learning rate, moving average."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

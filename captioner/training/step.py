@@ -1,7 +1,5 @@
 """One step of gradient descent, by one process or many, and its report."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Sequence
 from contextlib import nullcontext

@@ -4,8 +4,6 @@ A crafted file holds or crashes its decoder: a process can be killed, a thread c
 of `multiprocessing`, and of libraries over it, would import the user's program again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue
@@ -37,12 +35,6 @@ _PROGRAM = (
 _ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_ARENA_MAX": "1"}
 
 
-@cache
-def shared_pool(process_id: int) -> DecodingPool:
-    """The pool for the photos that `load_image` does not decode itself; a fork has its own."""
-    return DecodingPool(min(4, max(1, (os.cpu_count() or 1) // 2)))
-
-
 class DecodingPool:
     """Processes that decode photos, each for one thread at a time. seconds: limit for a photo."""
 
@@ -66,11 +58,10 @@ class DecodingPool:
         try:
             answer, pixels = decoder.ask(source, {"name": name, **options}, self.seconds)
         except (OSError, ValueError) as error:
-            reason = "the decoder crashed"
+            reason = "crashed"
             if isinstance(error, TimeoutError):
-                reason = f"the decoder took more than {self.seconds:g} s, the limit"
-                reason += " (--decoding-seconds)"
-            raise UserError(f"{name} cannot be decoded: {reason}") from None
+                reason = f"took more than {self.seconds:g} s, the limit (--decoding-seconds)"
+            raise UserError(f"{name} cannot be decoded: the decoder {reason}") from None
         finally:
             self._idle.put(decoder)
         if "error" in answer:
@@ -85,11 +76,17 @@ class DecodingPool:
             self._idle.get().close()
 
 
+@cache
+def shared_pool(process_id: int) -> DecodingPool:
+    """The pool for the photos that `load_image` does not decode itself; a fork has its own."""
+    return DecodingPool(min(4, max(1, (os.cpu_count() or 1) // 2)))
+
+
 class _Decoder:
     """A process that starts for its first photo, and again when it has ended."""
 
-    _process: Any = None  # Of the type `Popen`.
-    _is_late = False  # Whether it was killed for its time, which the pipe tells at any later use.
+    _process: Any = None  # A `Popen`.
+    _is_late = False  # Whether it was killed for its time; any later use of its pipe tells.
 
     def ask(
         self, source: BinaryIO | str, options: dict[str, Any], seconds: float
@@ -151,7 +148,7 @@ class _Decoder:
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
-            with suppress(OSError):  # What it did not read.
+            with suppress(OSError):  # Of a request that it did not read.
                 self._process.communicate()
             self._process = None
 

@@ -1,7 +1,5 @@
 """Encoders, pixels in, annotation vectors out: their protocol, VGGs, the reading of weights."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -103,11 +101,11 @@ class Encoder(nn.Module, ABC):
         modules = dict(self.named_children())
         return {name: tensors[name] for name in tensors if name.partition(".")[0] in modules}
 
-    def fold_batch_norm(self) -> Encoder:
+    def fold_batch_norm(self) -> "Encoder":
         """The encoder for inference: batch normalisation is part of its convolutions' weights."""
         return self
 
-    def for_inference(self, precision: torch.dtype) -> Encoder:
+    def for_inference(self, precision: torch.dtype) -> "Encoder":
         """A copy that only encodes: batch normalisation is folded, weights are cast."""
         return deepcopy(self).fold_batch_norm().to(precision).eval()
 
@@ -220,7 +218,7 @@ class VGGEncoder(Encoder):
         """Rows and columns of the map: four poolings of two leave one for every 16 pixels."""
         return height // 16, width // 16
 
-    def fold_batch_norm(self) -> VGGEncoder:
+    def fold_batch_norm(self) -> "VGGEncoder":
         """A VGG without batch normalisation that gives the same vectors, but for rounding."""
         name = self.config.name.removesuffix("_bn")
         if name == self.config.name:
@@ -237,13 +235,7 @@ class VGGEncoder(Encoder):
         return folded.eval()
 
     def pretrained_weights(self) -> dict[str, Tensor]:
-        """Torchvision's, for width 1 and rank 1."""
-        if (self.config.width, self.config.rank) != (1.0, 1.0):
-            sizes = f"width {self.config.width} and rank {self.config.rank}"
-            raise UserError(
-                "ImageNet weights exist for width 1.0 and rank 1.0 only, not for "
-                f"{self.config.name} of {sizes}; give a weights file"
-            )
+        """Torchvision's, which fit width 1 and rank 1."""
         return torchvision_weights(self.config.name)
 
 

@@ -1,7 +1,5 @@
 """The families of encoders, those of timm and torchvision among them, and building one."""
 
-from __future__ import annotations
-
 import copy
 import math
 import os

@@ -51,7 +51,6 @@ _LEFTOVERS = re.compile(
 IS_ADDRESS = "is an address; photos are not fetched, only read"
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG2000", "DIB", "PCX")
-_FORMATS_IN_WORDS = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
 
 # The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
@@ -188,11 +187,9 @@ def _identify(
     except UnidentifiedImageError:
         file.seek(0)
         head = file.read(16)
-        if head.startswith((b"II*\0", b"MM\0*")):
-            fault = "is TIFF of bits or colours that are not read, or a raw file"
-            raise UserError(f"{name} {fault}: save it as PNG or JPEG") from None
         if not _HEIF_SIGNATURE.match(head):
-            fault = f"is not an image that can be read ({_FORMATS_IN_WORDS}), or is damaged"
+            kinds = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
+            fault = f"is not an image that can be read ({kinds}), or is damaged"
             raise UserError(f"{name} {fault}") from None
     with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
         from pillow_heif import register_heif_opener
@@ -211,10 +208,10 @@ def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
     _, start, head = file.read(1 << 20).partition(_CODESTREAM)
     file.seek(place)
     count = int.from_bytes(head[36:38], "big")  # ISO/IEC 15444-1, A.5.1: SIZ.
-    depths = [(each & 127) + 1 for each in head[38 : 38 + 3 * count : 3]]
+    depths = [(depth & 127) + 1 for depth in head[38 : 38 + 3 * count : 3]]
     if start and max(depths, default=0) > 8 and image.mode[0] != "I":
-        fault = "is JPEG 2000 of more than 8 bits a colour, whose brightest values would be read"
-        raise UserError(f"{name} {fault} black: save it as PNG, TIFF or JPEG")
+        fault = "is JPEG 2000 of more than 8 bits a colour, which is not read"
+        raise UserError(f"{name} {fault}: save it as PNG, TIFF or JPEG")
     image.info[DEPTHS] = depths
 
 
@@ -240,10 +237,7 @@ def is_leftover(path: str | os.PathLike[str]) -> bool:
     return any(map(_LEFTOVERS.fullmatch, re.split(r"[/\\]", os.fspath(path).lower())))
 
 
-def photo_files(
-    paths: Iterable[str | os.PathLike[str]],
-    report: Report = refuse,
-) -> list[Path]:
+def photo_files(paths: Iterable[str | os.PathLike[str]], report: Report = refuse) -> list[Path]:
     """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
@@ -284,6 +278,5 @@ def _photos_below(folder: Path, report: Report) -> list[Path]:
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
     if not images and not errors:
-        suffixes = ", ".join(sorted(PHOTO_SUFFIXES))
-        report(f"folder {folder} holds no images (files ending in {suffixes})")
+        report(f"folder {folder} holds no images")
     return sorted(images)

@@ -1,7 +1,5 @@
 """What decoding a photo takes, and its pixels upright, in RGB and 8 bits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,17 +12,10 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPL
 from captioner.errors import UserError
 from captioner.outcomes import Budget
 
-HELD = 600_000_000
-"""Most bytes that a photo takes while it is decoded."""
-
-BUDGET = Budget(HELD)
-"""Bytes of the photos that are decoded at a time, in this process and in its decoders."""
-
-LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100
-"""Limits on the longer side and on its ratio to the shorter, as decoded."""
-
+HELD = 600_000_000  # Most bytes that a photo takes while it is decoded.
+BUDGET = Budget(HELD)  # Of the photos decoded at a time, in this process and in its decoders.
+LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100  # Of the longer side, and of its ratio to the shorter.
 ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
-
 DEPTHS = "bits of each channel"  # In `Image.info`, of JPEG 2000.
 
 # By sample format and bits: types of TIFF greys that Pillow reads with the other sign.
@@ -32,12 +23,10 @@ _TIFF_TYPES = {(2, 8): "int8", (1, 32): "uint32"}
 
 _BAND = 1_000_000  # Pixels of a photo that are converted at a time.
 _LIGHT = 100_000_000  # Bytes, and a quarter of the pixels of all scans, decoded in this process.
+# Slow decoders, and how many times the bytes of the photo each takes.
 _BUFFERS = {"WEBP": 4, "AVIF": 3, "HEIF": 3, "JPEG2000": 5}
-"""Slow decoders: how many times the bytes of the photo each takes."""
-
+# Bytes of a pixel by mode; of greys that are scaled to 8 bits, also of their copies.
 _PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 8, "I": 16, "F": 16}
-"""Bytes of a pixel by mode; of greys that are scaled to 8 bits, also of their copies."""
-
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -49,8 +38,6 @@ _TURNS = {
 }
 """By EXIF's orientation; from 5 on, rows become columns."""
 
-_BACKWARDS = (3, 4, 6, 7)  # Orientations in which the first row is stored last.
-
 
 def check_size(
     image: Image.Image, name: str, maximum_pixels: int, sufficient_side: int | None = None
@@ -60,9 +47,9 @@ def check_size(
     if 0 in image.size:
         raise UserError(f"{name} has no pixels")
     shown = f"{width} x {height}"
-    if width * height > maximum_pixels:
-        pixels = f"{shown} is {width * height:,} pixels"
-        raise UserError(f"{name} is too large: {pixels}, the limit is {maximum_pixels:,}")
+    if (pixels := width * height) > maximum_pixels:
+        limit = f"{shown} is {pixels:,} pixels, the limit is {maximum_pixels:,}"
+        raise UserError(f"{name} is too large: {limit}")
     held = 0
     if getattr(image, "layer", None) and image.info.get("progressive"):  # All coefficients.
         areas = [layer[1] * layer[2] for layer in image.layer]  # type: ignore[attr-defined]
@@ -113,42 +100,30 @@ def decode(
     """The photo as `load_image` gives it. size: in the file, before `check_size`."""
     image.load()
     tags = dict(getattr(image, "tag_v2", {}))
-    orientation = 1
+    orientation: Any = 1
     with suppress(Exception):  # EXIF data that are damaged leave the photo as it lies.
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    if orientation not in _TURNS:
-        orientation = 1
-    if orientation >= 5:  # EXIF 2.32, table 4.
+    if orientation in range(5, 9):  # EXIF 2.32, table 4.
         size = size[1], size[0]
     divisor = 1
     if sufficient_side:
         longest = 16 * sufficient_side
         divisor = max(1, min(image.size) // sufficient_side, -(-max(image.size) // longest))
-    photo = _upright(_to_8_bits(image, tags), orientation, divisor)
+    photo = _to_rgb_reduced(_to_8_bits(image, tags), divisor)
+    if orientation in _TURNS:
+        photo = photo.transpose(_TURNS[orientation])
     photo.info = {ORIGINAL_SIZE: size}  # Pillow copies it when it reduces.
     return photo
 
 
-def _upright(image: Image.Image, orientation: int, divisor: int) -> Image.Image:
-    """The photo upright, in RGB and reduced: band by band, which takes less memory."""
+def _to_rgb_reduced(image: Image.Image, divisor: int) -> Image.Image:
+    """The photo in RGB, both sides divided: band by band, which takes less memory."""
     width, height = image.size
     rows = max(1, _BAND // (width * divisor)) * divisor
-    size = -(-width // divisor), -(-height // divisor)
-    is_turned = orientation >= 5
-    page = Image.new("RGB", size[::-1] if is_turned else size)
+    page = Image.new("RGB", (-(-width // divisor), -(-height // divisor)))
     for top in range(0, height, rows):
-        bottom = min(top + rows, height)
-        box = (0, top, width, bottom)
-        if orientation in _BACKWARDS:
-            box = (0, height - bottom, width, height - top)
-        band = image.crop(box)
-        if orientation in _TURNS:
-            band = band.transpose(_TURNS[orientation])
-        band = _to_rgb(band)
-        if divisor > 1:
-            band = band.reduce(divisor)
-        place = top // divisor
-        page.paste(band, (place, 0) if is_turned else (0, place))
+        band = _to_rgb(image.crop((0, top, width, min(top + rows, height))))
+        page.paste(band.reduce(divisor), (0, top // divisor))
     return page
 
 

@@ -3,8 +3,6 @@
 A photo is read by its place in its file, so training may draw any; webdataset reads streams.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tarfile
@@ -70,8 +68,8 @@ class ShardMember:
             return _CELLS.read(self.shard, *self.place, self.name)
         offset, size = self.place
         if size > _LARGEST_MEMBER:
-            limit = f"{size:,} bytes, the limit is {_LARGEST_MEMBER:,}"
-            raise UserError(f"{self.name} is too large: {limit}")
+            limit = f"the limit is {_LARGEST_MEMBER:,}"
+            raise UserError(f"{self.name} is too large: {size:,} bytes, {limit}")
         with open(self.shard, "rb") as file:
             file.seek(offset)
             return file.read(size)

@@ -10,7 +10,7 @@ from samples import CAPTION, Output, Patch, confidence_weights, make_captioner, 
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
 from captioner.cli.main import main
-from captioner.evaluation.results_file import write_results
+from captioner.evaluation.score import write_results
 
 
 @pytest.fixture

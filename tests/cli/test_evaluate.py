@@ -62,12 +62,12 @@ def test_generated_shapes(command: str, capsys: Output) -> None:
     shapes = [command, "tiny-model", "--format", "shapes", "--count", "4", "--json", "s.json"]
     assert main(shapes) == 0
     printed = capsys.readouterr().out
-    assert "exact match" in printed
     scores = read("s.json")
     if command == "evaluate":
+        assert "exact match" in printed
         assert (scores["images"], scores["exact match"]) == (4, 0)
     else:
-        assert (scores["photos"], scores["exact"]) == (4, 0.0)
+        assert scores["photos"] == 4
         assert scores["grounded"]["words"] == 0  # The model knows no word of the shapes.
         assert "words with a target  0" in printed
         assert "uniform -" in printed

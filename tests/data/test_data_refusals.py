@@ -111,8 +111,18 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
         ("table", "t.json", "{}", "is not a list of rows"),
         ("table", "t.csv", ADDRESSES, "address, such as https://example.org/1.jpg; photos are"),
         ("table", "t.xlsx", "PK", r"table .*t\.xlsx has no column \"image\""),
-        ("instances", "i.json", changed("instances", "images", height=0), "0 is not at least 1"),
-        ("instances", "i.json", changed("instances", "images", width=10**9), "at most 20,000"),
+        (
+            "instances",
+            "i.json",
+            changed("instances", "images", height=0),
+            "should be greater than or equal to 1, found 0",
+        ),
+        (
+            "instances",
+            "i.json",
+            changed("instances", "images", width=10**9),
+            "less than or equal to 20000",
+        ),
         ("instances", "i.json", changed("instances", "annotations", image_id=3), "of image 3"),
         ("instances", "i.json", changed("instances", "annotations", category_id=3), "category 3"),
         *(

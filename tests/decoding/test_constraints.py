@@ -68,7 +68,7 @@ def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"beam": 0}, "beam 0 is not at least 1"),
+        ({"beam": 0}, "beam should be greater than or equal to 1, found 0"),
         ({"n_best": 6, "beam": 5}, "n_best 6 is more than the beam size, 5"),
         ({"top_k": 3}, "'top_k' has no meaning without 'sample'"),
         ({"minimum_length": 41}, "minimum_length 41 is more than maximum_length, 40"),

@@ -17,11 +17,9 @@ from captioner.data.example import Example
 from captioner.errors import UserError
 from captioner.evaluation.calibration import calibrate
 from captioner.evaluation.coco_metrics import DocumentFrequency, check_java_metric
-from captioner.evaluation.corpus import Metric
+from captioner.evaluation.corpus import Metric, compare, confidence_intervals
 from captioner.evaluation.maps import map_spread
-from captioner.evaluation.results_file import read_results
-from captioner.evaluation.score import Scorer, evaluate_captions, score_results
-from captioner.evaluation.significance import compare, confidence_intervals
+from captioner.evaluation.score import Scorer, evaluate_captions, read_results, score_results
 from captioner.evaluation.translations import evaluate_translations
 
 ALONE = [Metric.mean("x", np.array([0.5]))]

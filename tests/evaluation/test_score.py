@@ -14,8 +14,7 @@ from captioner.errors import UserError
 from captioner.evaluation import score
 from captioner.evaluation.coco_metrics import bleu, cider_d, rouge_l
 from captioner.evaluation.corpus import Corpus
-from captioner.evaluation.results_file import read_results, write_results
-from captioner.evaluation.score import CaptionScores, Scorer
+from captioner.evaluation.score import CaptionScores, Scorer, read_results, write_results
 from captioner.text.tokenizer import tokenize
 
 # Strings

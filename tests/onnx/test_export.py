@@ -189,7 +189,7 @@ def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) 
     [
         ("step.onnx", b"no graph", "step.onnx cannot be read"),
         ("ngrams.bin", b"123456", "ngrams.bin is not there whole"),
-        ("config.json", json.dumps({"format": "other"}).encode(), "its format is 'other'"),
+        ("config.json", json.dumps({"format": "other"}).encode(), "no format 'captioner"),
     ],
 )
 def test_damaged_folders_are_refused(

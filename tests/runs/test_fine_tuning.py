@@ -18,7 +18,7 @@ from captioner.data.example import Example
 from captioner.data.readers import read_splits
 from captioner.decoding.constraints import ngram_keys
 from captioner.errors import UserError
-from captioner.evaluation.results_file import write_results
+from captioner.evaluation.score import write_results
 from captioner.model_folders import model_folder
 from captioner.runs.caption_scores import doubt_of_gain
 from captioner.runs.caption_task import make_caption_task

@@ -38,7 +38,7 @@ def test_plain_text_is_plain(text: str, case: str) -> None:
     plain = plain_text(text, case)
     assert plain_text(plain, case) == plain == unicodedata.normalize("NFC", plain)
     assert plain.encode().decode() == " ".join(plain.split())
-    assert bool(as_sentence(plain, "titles")[0]) == bool(plain)
+    assert bool(as_sentence(plain)[0]) == bool(plain)
 
 
 UNCHANGED = """A man is playing the guitar.
@@ -57,16 +57,12 @@ BBC 2
         ("A MAN IS PLAYING THE GUITAR.", "A man is playing the guitar.", "upper"),
         ('  "TWO  DOGS," 3 CATS', '"Two dogs," 3 cats', "upper"),
         ("STOP!", "Stop!", "upper"),
-        ("Two Dogs Running", "Two dogs running", "title"),
-        ("A Man's Hat, in NYC", "A man's hat, in NYC", "title"),
-        ('"Un Jeune E\u0301colier"', '"Un jeune \u00e9colier"', "title"),
         *((line, line, "") for line in UNCHANGED.splitlines()),
     ],
 )
-def test_lines_in_capitals_and_titles(line: str, sentence: str, kind: str) -> None:
+def test_lines_in_capitals(line: str, sentence: str, kind: str) -> None:
     is_upper = kind == "upper"
-    assert as_sentence(line, "titles") == (sentence, is_upper)
-    assert as_sentence(line, "lines") == (sentence if is_upper else line, is_upper)
+    assert as_sentence(line, "lines") == (sentence, is_upper)
     assert as_sentence(line, "keep") == (line, False)
 
 

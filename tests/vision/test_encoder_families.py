@@ -190,7 +190,6 @@ MEAN = "features.1.running_mean"
         ("w.pth", {"features.0.weight": [1.0]}, "does not hold named tensors"),
         ("w.safetensors", {n: t for n, t in STATE.items() if n != MEAN}, f"tensor {MEAN!r} is mis"),
         ("w.safetensors", STATE | {"context.0.weight": torch.zeros(1)}, "'context.0.weight' does"),
-        ("imagenet", None, "width 1.0 and rank 1.0 only, not for vgg11_bn of width 0.05"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(
