@@ -5,6 +5,7 @@ A store is a folder:
 - `record.json`: which photos, and the encoder and preprocessing that made their vectors;
 - `rows.npy`: the vectors, (N, L, D) float16, a row a photo; behind them, in a store with mirrored
   photos, as many rows again;
+- `states.json`: of each photo when it was encoded, to notice changes;
 - `done-0.bin`, `done-1.bin`, ...: a file for each process that writes, with a byte for each row.
 
 Each process writes an equal share of the batches, one after the other, so that each reads other
@@ -17,7 +18,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from captioner.schema import Config, flat, from_mapping, to_mapping
 
 RECORD = "record.json"
 ROWS = "rows.npy"
+STATES = "states.json"
 
 _DONE, _UNREADABLE = 1, 2  # The bytes of `done-*.bin`; 0 is a row yet to be written.
 _FLUSH_SECONDS = 1.0
@@ -42,14 +44,12 @@ class StoreRecord(Config):
     """What a store holds and what made it.
 
     encoder: its configuration, the digest of its weights, the precision of its products. images: N
-    names. photos: a digest of their sizes and times of change, to notice others; "" of a store that
-    has none. shape: (L, D). mirrored: rows N to 2N - 1 hold the same photos mirrored.
+    names. shape: (L, D). mirrored: rows N to 2N - 1 hold the same photos mirrored.
     """
 
     encoder: dict[str, Any]
     preprocessing: dict[str, Any]
     images: list[str]
-    photos: str = ""
     shape: tuple[int, int] = Field(strict=False)
     mirrored: bool = False
     dtype: str = "float16"
@@ -75,6 +75,31 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         self._pending: dict[int, bytes] = {}
         self._marks: dict[int, bytes] = {}
         self._flushed = time.monotonic()
+
+    def forget_changed(self, states: Sequence[Sequence[int]]) -> list[str]:
+        """Have the rows of photos that have changed written again; returns their names.
+
+        states: of each photo now, such as its size and time of change. A store without
+            states, of an earlier version, takes these.
+        """
+        path, now = self.folder / STATES, [list(state) for state in states]
+        if not path.exists():
+            with suppress(UserError):  # A finished store may lie where nothing can be written.
+                files.write_json(path, now, indent=None)
+            return []
+        if files.read_json(path, "states of the photos") == now:
+            return []
+        with files.lock(self.folder / ".lock", f"feature store {self.folder}", wait=True):
+            before = files.read_json(path, "states of the photos")
+            rows = [row for row, state in enumerate(now) if before[row : row + 1] != [state]]
+            for marks in self.folder.glob("done-*.bin") if rows else ():
+                done = np.fromfile(marks, np.uint8)
+                for first in range(0, self.record.rows, len(now)):  # Those mirrored, too.
+                    done[[first + row for row in rows if first + row < len(done)]] = 0
+                files.write_bytes(marks, done.tobytes())
+            if rows:
+                files.write_json(path, now, indent=None)
+        return [self.record.images[row] for row in rows]
 
     def missing(self, batch_size: int) -> list[list[int]]:
         """The batches of this process, each without the rows that are done."""
@@ -149,6 +174,7 @@ def _create_store(folder: Path, record: StoreRecord) -> None:
     if free < size:
         raise UserError(f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}")
     files.remove_temporaries(folder, age=0)  # Only who holds the lock writes them.
+    (folder / STATES).unlink(missing_ok=True)
     for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
         marks.unlink()
     with files.atomic_path(folder / ROWS) as path:
@@ -162,8 +188,6 @@ def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
     record = from_mapping(StoreRecord, files.read_json(path, "feature store record"), str(path))
     stored = flat(to_mapping(record))
     expected = flat(to_mapping(wanted or record))
-    if not record.photos:
-        expected["photos"] = ""
     names = stored.keys() | expected.keys()
     if others := sorted(name for name in names if stored.get(name) != expected.get(name)):
         fault = f"feature store {folder} differs from this run in {', '.join(others)}"

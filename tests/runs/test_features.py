@@ -110,12 +110,22 @@ def test_several_processes_make_one_store(config: Config, tmp_path: Path) -> Non
     assert_same_rows(found, filled(config, tmp_path / "alone"))
 
 
-def test_a_store_of_photos_that_changed_is_refused(config: Config) -> None:
-    extract_features(recipe_of(config), Engine())
+def test_photos_that_changed_under_their_name_are_encoded_again(
+    config: Config, capsys: Output
+) -> None:
+    before = extract_features(recipe_of(config), Engine())["train"]
+    old = before.read(range(before.record.rows))
     train, _, _ = read_training(recipe_of(config).data)
     save_photo(Path(str(train[2].path)), 99, (64, 48))
-    with pytest.raises(UserError, match="differs from this run in photos"):
-        extract_features(recipe_of(config), Engine())
+    capsys.readouterr()
+    after = extract_features(recipe_of(config), Engine())["train"]
+    assert f"encoded again: 1 photo that changed, {train[2].name} the first" in (
+        capsys.readouterr().out
+    )
+    new = after.read(range(before.record.rows))
+    count = len(train)
+    changed = [row for row in range(2 * count) if not torch.equal(old[row], new[row])]
+    assert changed == [2, 2 + count]
 
 
 @pytest.mark.parametrize("folder", ["stored", "2024"])

@@ -122,9 +122,21 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert_whole(tmp_path)
 
 
-def test_a_store_of_other_photos_is_refused(tmp_path: Path) -> None:
-    record = RECORD.replace(photos="one")
-    with StoreWriter(tmp_path, record) as writer:
-        assert writer.missing(4)
-    with pytest.raises(UserError, match="differs from this run in photos; set another"):
-        StoreWriter(tmp_path, RECORD.replace(photos="two"))
+def test_rows_of_changed_photos_are_written_again(tmp_path: Path) -> None:
+    """Also those mirrored; temporary files of a killed run go."""
+    (tmp_path / ".captioner-0123.npy").write_bytes(b"")
+    record, states = RECORD.replace(mirrored=True), [(number, 1) for number in range(20)]
+
+    def rows_written(states: list[tuple[int, int]]) -> tuple[list[str], list[int]]:
+        with StoreWriter(tmp_path, record) as writer:
+            changed, batches = writer.forget_changed(states), writer.missing(4)
+            for rows in batches:
+                writer.write(rows, vectors(rows))
+        return changed, [row for rows in batches for row in rows]
+
+    assert rows_written(states) == ([], list(range(40)))
+    assert not list(tmp_path.glob(".captioner-*"))
+    assert rows_written(states) == ([], [])
+    states[3], states[17] = (3, 2), (5, 1)
+    assert rows_written(states) == (["3.jpg", "17.jpg"], [3, 17, 23, 37])
+    assert rows_written(states) == ([], [])
