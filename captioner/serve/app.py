@@ -5,14 +5,13 @@ import itertools
 from asyncio import wrap_future
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import fastapi_offline
 from fastapi import APIRouter, Depends, FastAPI, Form, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse
 from pydantic import HttpUrl
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -33,9 +32,12 @@ from captioner.render.typography import printable
 from captioner.serve.guard import BEARER, GuardedRoute, answer_error, guarded_app
 from captioner.serve.messages import (
     CaptionForm,
+    CaptionsAnswer,
+    ModelsAnswer,
     OverlayForm,
     ProblemAnswer,
     TranslationRequest,
+    TranslationsAnswer,
     photo_answer,
 )
 from captioner.serve.service import Service, draw
@@ -66,26 +68,26 @@ async def _service(request: Request) -> Service:
 OurService = Annotated[Service, Depends(_service)]
 
 
-@router.post("/caption")
+@router.post("/caption", response_model=CaptionsAnswer)
 async def caption(
     form: Annotated[CaptionForm, Form(media_type=_FORM)], service: OurService
-) -> JSONResponse:
+) -> Response:
     """Captions of photos, and where the model looked.
 
-    `photos` has, in their order, the `name`, `width` and `height` of each, the `region` that the
-    maps cover (left, top, right, bottom, in pixels) and its `captions`, best first. These have the
-    fields of `captioner caption --json`, `maps` (rows, for each word) and, of a calibrated model,
-    `confidence_in_words`. A photo that cannot be read has an `error` instead; where none can, the
-    status is 422.
+    A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
     captioned = await _captioned(form, service, drawn=form.preview)
 
-    def answer() -> JSONResponse:
-        photos = [photo_answer(photo, form.maps, form.preview) for photo in captioned]
-        return JSONResponse({"photos": photos})
+    def answer() -> str:
+        photos = [
+            photo if isinstance(photo, Failed) else photo_answer(photo, form.maps, form.preview)
+            for photo in captioned
+        ]
+        answer = CaptionsAnswer.model_validate({"photos": photos}, from_attributes=True)
+        return answer.model_dump_json(exclude_none=True)
 
     # In a thread: many maps take a second, in which the server would answer nobody.
-    return await asyncio.to_thread(answer)
+    return Response(await asyncio.to_thread(answer), media_type="application/json")
 
 
 @router.post("/overlay", responses={200: {"content": _CONTENT}}, response_class=Response)
@@ -107,13 +109,9 @@ async def overlay(
     return Response(content, 200, headers, _MEDIA_TYPES[form.format])
 
 
-@router.post("/translate")
-async def translate(asked: TranslationRequest, service: OurService) -> JSONResponse:
-    """Translations of sentences, and their alignments.
-
-    `translations` has, for each sentence, its `source` and its `translations`, best first, with the
-    fields of `captioner translate --json`.
-    """
+@router.post("/translate", response_model=TranslationsAnswer, response_model_exclude_none=True)
+async def translate(asked: TranslationRequest, service: OurService) -> Any:
+    """Translations of sentences, and their alignments."""
     if not service.translators:
         raise HTTPException(404, "there is no translation model here")
     language = _language(asked.language, service.translators)
@@ -123,9 +121,8 @@ async def translate(asked: TranslationRequest, service: OurService) -> JSONRespo
     answers = []
     for source, translation in zip(asked.sentences, best, strict=True):
         versions = (translation, *translation.alternatives)
-        listed = [replace(version, alternatives=()).to_dict() for version in versions]
-        answers.append({"source": source, "translations": listed})
-    return JSONResponse({"translations": answers})
+        answers.append({"source": source, "translations": [each.to_dict() for each in versions]})
+    return {"translations": answers}
 
 
 @router.get("/health")
@@ -134,28 +131,10 @@ async def health(request: Request) -> dict[str, str | int]:
     return {"status": "ok", "waiting": request.app.state.waiting}
 
 
-@router.get("/model")
-async def model(service: OurService) -> dict[str, Any]:
+@router.get("/model", response_model=ModelsAnswer)
+async def model(service: OurService) -> Any:
     """The models, and what the server accepts."""
-    captioner = service.captioner
-    return {
-        "version": __version__,
-        "captioner": {
-            "map": captioner.map_shape,
-            "confidence": captioner.confidence is not None,
-            "search": captioner.search,
-        },
-        "languages": service.languages,
-        "translators": {
-            tag: {
-                "attends": translator.attends,
-                "maximum_source_length": translator.maximum_source_length,
-                "search": translator.search,
-            }
-            for tag, translator in service.translators.items()
-        },
-        "limits": service.limits,
-    }
+    return service
 
 
 def _language(asked: str | None, offered: Iterable[str]) -> str:

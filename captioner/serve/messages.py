@@ -1,4 +1,4 @@
-"""Forms and JSON that the HTTP interface takes, and its answers."""
+"""What the HTTP interface takes and answers: forms and JSON."""
 
 from bisect import bisect
 from dataclasses import replace
@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import UploadFile
-from pydantic import BaseModel, ConfigDict, Field, Json, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, create_model
 
+from captioner import __version__
 from captioner.caption.caption import Caption, sentence
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
-from captioner.outcomes import Failed
 from captioner.render.page import jpeg_address, phrases
 from captioner.serve import Limits
 from captioner.text.languages import ENGLISH
@@ -102,30 +102,131 @@ class TranslationRequest(_optional_fields(TranslationSearch)):  # type: ignore[m
     language: str | None = _optional(description="by default that of the first translator")
 
 
+class CaptionAnswer(BaseModel):
+    """A caption of a photo."""
+
+    caption: str
+    words: list[str]
+    score: float = Field(description="log-probability after length normalisation")
+    log_probability: float = Field(description="natural logarithm, the ending included")
+    word_log_probabilities: list[float]
+    confidence: float | None = Field(None, description="share of words that people would use")
+    sure: bool | None = None
+    confidence_in_words: str | None = None
+    word_confidence: list[float | None] | None = Field(
+        None, description="probability that people say each word, or the same in other words"
+    )
+    maps: list[list[list[float]]] | None = Field(None, description="rows, for each word")
+    language: str | None = Field(None, description="of a translated caption")
+    original: CaptionAnswer | None = Field(None, description="what was translated")
+
+
+class PhotoAnswer(BaseModel):
+    """A photo, its captions, and the region of its pixels that the maps cover."""
+
+    name: str
+    width: int
+    height: int
+    region: tuple[float, float, float, float] = Field(description="left, top, right, bottom")
+    captions: list[CaptionAnswer] = Field(description="best first")
+    preview: str | None = None
+
+
 class ProblemAnswer(BaseModel):
     """Why a request is refused."""
 
     error: str = Field(description="one sentence")
 
 
-def photo_answer(caption: Caption | Failed, maps: bool, preview: bool) -> dict[str, Any]:
-    """A photo of /api/caption's answer, with maps and a preview if asked for."""
-    if isinstance(caption, Failed):
-        return {"name": caption.name, "error": caption.reason}
+class UnreadablePhoto(BaseModel):
+    """A photo that cannot be read."""
+
+    name: str
+    error: str = Field(validation_alias="reason")
+
+
+class CaptionsAnswer(BaseModel):
+    """Captions of photos, in their order."""
+
+    photos: list[PhotoAnswer | UnreadablePhoto]
+
+
+class TranslationAnswer(BaseModel):
+    """A translation of a sentence."""
+
+    translation: str
+    source_tokens: list[str]
+    tokens: list[str]
+    score: float = Field(description="log-probability after normalisation and coverage penalty")
+    log_probability: float = Field(description="natural logarithm, the ending included")
+    token_log_probabilities: list[float]
+    alignment: list[list[float]] = Field(description="a row for each token of `tokens`")
+    source_words: list[str]
+    words: list[str]
+    word_alignment: list[list[float]] = Field(description="a row for each word of `words`")
+    confidence: float = Field(description="geometric mean of the probabilities of the tokens")
+    sure: bool
+    truncated: int | None = Field(None, description="tokens at the end that were not read")
+    cut: bool | None = Field(None, description="whether it ended only at `maximum_length`")
+
+
+class SentenceAnswer(BaseModel):
+    """A sentence and its translations."""
+
+    source: str
+    translations: list[TranslationAnswer] = Field(description="best first")
+
+
+class TranslationsAnswer(BaseModel):
+    """Translations of sentences, in their order."""
+
+    translations: list[SentenceAnswer]
+
+
+class CaptionerAnswer(BaseModel):
+    """The captioning model."""
+
+    map: tuple[int, int] = Field(validation_alias="map_shape")
+    confidence: Annotated[bool, BeforeValidator(bool)]
+    search: SearchOptions
+
+
+class TranslatorAnswer(BaseModel):
+    """A translation model."""
+
+    attends: bool
+    maximum_source_length: int
+    search: TranslationSearch
+
+
+class ModelsAnswer(BaseModel):
+    """The models, and what the server accepts: attributes of the `Service`."""
+
+    version: str = __version__
+    captioner: CaptionerAnswer
+    languages: list[str] = Field(description="in which captions are offered, beside English")
+    translators: dict[str, TranslatorAnswer] = Field(description="by the language they write")
+    limits: Limits
+
+
+def photo_answer(caption: Caption, maps: bool, preview: bool) -> dict[str, Any]:
+    """The fields of a `PhotoAnswer`, with maps and a preview if asked for."""
     photo: Any = caption.photo  # Decoded.
     width, height = original_size(photo)
     captions = []
     for version in (caption, *caption.alternatives):
-        answer = replace(version, alternatives=()).to_dict()
-        if sentence := confidence_in_words(version):
-            answer["confidence_in_words"] = sentence
+        answer = {**version.to_dict(), "confidence_in_words": confidence_in_words(version)}
         if maps:
             answer["maps"] = np.asarray(version.attention, float).round(_PLACES).tolist()
         captions.append(answer)
-    answer = {"name": caption.name, "width": width, "height": height, "region": caption.region}
-    if preview:
-        answer["preview"] = jpeg_address(photo)
-    return answer | {"captions": captions}
+    return {
+        "name": caption.name,
+        "width": width,
+        "height": height,
+        "region": caption.region,
+        "captions": captions,
+        "preview": jpeg_address(photo) if preview else None,
+    }
 
 
 def confidence_in_words(caption: Caption) -> str | None:
