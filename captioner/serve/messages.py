@@ -1,5 +1,7 @@
 """What the HTTP interface takes and answers: forms and JSON."""
 
+from __future__ import annotations
+
 from bisect import bisect
 from dataclasses import replace
 from typing import Annotated, Any, Literal
