@@ -91,10 +91,12 @@ class Caption:
     def _doubt(self, language: str) -> str:
         return phrases(language).not_sure if self.sure is False else ""
 
-    def of_photo(self, photo: ImageSource | None, region: Region, name: str | None) -> Caption:
-        """The caption, and its alternatives, with their photo, region and name."""
+    def of_photo(self, photo: ImageSource | None, region: Region, name: str = "") -> Caption:
+        """The caption and its alternatives with their photo, region and, if given, name."""
         others = tuple(other.of_photo(photo, region, name) for other in self.alternatives)
-        return replace(self, photo=photo, region=region, name=name, alternatives=others)
+        return replace(
+            self, photo=photo, region=region, name=name or self.name, alternatives=others
+        )
 
     def overlay(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Draw the photo and a panel a word: a .png, .jpg, .webp or .pdf.

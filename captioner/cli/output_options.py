@@ -51,7 +51,7 @@ class OutputOptions:
         tables = (self.jsonl, self.json, self.csv)
         others = (self.parquet, self.html, self.overlay, self.gif, self.words)
         if tables.count("-") > 1 or "-" in others:
-            raise UserError("standard output takes one of --json, --jsonl and --csv, only one")
+            raise UserError("standard output takes one of --json, --jsonl and --csv, nothing else")
         is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
         if self.resume and self.jsonl in (None, "-") and not is_text_alone:
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")

@@ -98,7 +98,7 @@ class Outputs:
         except UserError as error:
             return _Drawings(problems=[str(error)])
         assert caption.region is not None
-        caption = caption.of_photo(photo, caption.region, name)
+        caption = caption.of_photo(photo, caption.region)
         page = None
         if self._options.html:
             folder = os.path.dirname(self._options.html) or os.curdir

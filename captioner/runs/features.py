@@ -23,6 +23,7 @@ from captioner.training.distributed import Engine
 from captioner.vision.encoder import Encoder
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
+from captioner.vision.preprocessing import Preprocessing
 from captioner.vision.shards import source_status
 
 
@@ -47,7 +48,10 @@ def feature_stores(
         name: _record(recipe, encoder, examples, is_mirrored=name == "train")
         for name, examples in splits.items()
     }
-    folder = recipe.features.folder or run / "features" / _folder_name(recipe, records["train"])
+    folder = recipe.features.folder
+    if folder is None:
+        prefix = f"{recipe.encoder.name.replace('/', '-')}-{recipe.preprocessing.size}"
+        folder = run / "features" / f"{prefix}-{_origin_digest(records['train'])}"
     encoder = encoder.for_inference(getattr(torch, recipe.features.precision))
     with engine.fail_together():
         for name, record in records.items():
@@ -80,11 +84,10 @@ def _record(
     )
 
 
-def _folder_name(recipe: CaptioningRecipe, record: StoreRecord) -> str:
-    """The name of a store in a run's folder; by its origin, so that no other store is reused."""
+def _origin_digest(record: StoreRecord) -> str:
+    """Tells stores of other encoders and preprocessing apart."""
     origin = {"encoder": record.encoder, "preprocessing": record.preprocessing}
-    digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
-    return f"{recipe.encoder.name.replace('/', '-')}-{recipe.preprocessing.size}-{digest}"
+    return hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _fill(
@@ -104,7 +107,8 @@ def _fill(
     if not batches:
         return
     workers = loading_workers(engine.device, engine.local_world_size)
-    load = Loader(partial(_load_for_store, recipe, examples), workers)
+    is_refused = recipe.data.on_problem == "refuse"
+    load = Loader(partial(_load_for_store, recipe.preprocessing, examples, is_refused), workers)
     total = sum(map(len, batches))
     bar = progress_bar(f"features, {name}", total, "images", 0, engine.is_main)
     with bar as progress, closing(load(batches)) as loaded:
@@ -132,23 +136,26 @@ def _state(example: Example) -> tuple[int, ...]:
 
 
 def _load_for_store(
-    recipe: CaptioningRecipe, examples: Sequence[Example], rows: Sequence[int]
+    preprocessing: Preprocessing,
+    examples: Sequence[Example],
+    is_refused: bool,
+    rows: Sequence[int],
 ) -> tuple[Tensor, list[int]]:
-    """Photos (B, 3, size, size), uint8, and the rows whose photos are unreadable, and black.
+    """Photos (B, 3, size, size), uint8, and the rows of unreadable ones, which are black.
 
-    The photos of rows from N on are mirrored.
+    The photos of rows from N on are mirrored. is_refused: whether unreadable ones are refused.
     """
     photos = []
     reasons = {}
     for row in rows:
         photo = Image.new("RGB", (1, 1))
         try:
-            photo = recipe.preprocessing.load(examples[row % len(examples)].path)
+            photo = preprocessing.load(examples[row % len(examples)].path)
         except UserError as error:
             reasons[row] = str(error)
-        pixels = recipe.preprocessing.pixels(photo)  # (3, size, size)
+        pixels = preprocessing.pixels(photo)  # (3, size, size)
         photos.append(pixels[..., ::-1] if row >= len(examples) else pixels)
-    if reasons and recipe.data.on_problem == "refuse":
+    if reasons and is_refused:
         advice = "--set data.on_problem=skip leaves such photos out"
         raise UserError(f"{'; '.join(dict.fromkeys(reasons.values()))} ({advice})")
     return torch.from_numpy(np.stack(photos)), list(reasons)

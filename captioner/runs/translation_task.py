@@ -251,12 +251,12 @@ def make_translation_task(
         *validation_problems.sentences,
         f"vocabulary: {len(source):,} source and {len(target):,} target tokens",
     ]
-    print("\n".join(sentences))
     if cut:
-        print(
-            f"training: {counted(len(cut), 'pair')} cut to {length:,} tokens a side, "
-            f"the first in line {cut[0]:,}"
+        first = f"the first in line {cut[0]:,}"
+        sentences.append(
+            f"training: {counted(len(cut), 'pair')} cut to {length:,} tokens a side, {first}"
         )
+    print("\n".join(sentences))
     few = validation[: recipe.validation.sentences or None]
     return TranslationTask(recipe, examples, few, translator, sentences)
 

@@ -1,4 +1,4 @@
-"""Batches of captions and of pairs: the same whoever loads them, however they are divided."""
+"""Batches of captions and of pairs: the same by any process, in any number of parts."""
 
 import gc
 import itertools
@@ -221,7 +221,7 @@ def test_every_example_is_in_one_batch(
     assert len(batches) == -(-len(rows) // size)
     assert sum(len(batch) < size for batch in batches) <= 1
     if not is_sorted:
-        # Captions of a photo are side by side; in two batches only where one is full amid them.
+        # Captions of a photo are side by side; in two batches only if the first one is full.
         runs = [len(list(itertools.groupby(rows[index] for index in batch))) for batch in batches]
         assert runs == [len({rows[index] for index in batch}) for batch in batches]
         if max(map(rows.count, rows), default=0) <= size:

@@ -1,4 +1,4 @@
-"""Feature stores of a recipe, by one process or several: the same rows, whatever happens."""
+"""Feature stores of a recipe: the same rows by one process or several."""
 
 from dataclasses import replace
 from pathlib import Path
