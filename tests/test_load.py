@@ -49,7 +49,9 @@ def test_captions_are_in_the_language_asked_for(tiny_model: Path) -> None:
     assert [str(each) for each in found] == ["none.jpg does not exist", german.text]
     for region in ("en", "en-US"):
         assert model.caption(DEMO_PHOTO, language=region) == english
-    with pytest.raises(UserError, match="captions in it need a translator; the package has de, fr"):
+    with pytest.raises(
+        UserError, match="captions in the language 'it' need a translator; the package has de, fr"
+    ):
         model.caption(DEMO_PHOTO, language="it")
     with pytest.raises(UserError, match=r"captions in English only: captioner\.load gives one"):
         load_model(tiny_model).caption(DEMO_PHOTO, language="de")

@@ -19,7 +19,7 @@ from captioner.schema import Fraction, Kinds, Size
 
 
 class CaptionDecoderConfig(Kinds):
-    """Fields of every kind of decoder; a subclass narrows `kind` to a `Literal` of its name."""
+    """Fields of every kind of decoder."""
 
     kind: str
     embedding_size: int

@@ -52,7 +52,7 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_search(parser, SearchOptions)
     group = parser.add_argument_group("output")
     add = partial(shared.add_option, group)
-    add("--format", "TEXT", "of a line, and of --text, such as 'sks style, {caption}'")
+    add("--format", "TEXT", "format of a line and of --text, such as 'sks style, {caption}'")
     add("--quiet", "", "print nothing but errors")
     add("--json", "FILE", "write captions, words and log-probabilities at the end")
     add("--jsonl", "FILE", "the same, a line a photo, batch by batch")

@@ -69,7 +69,8 @@ def add_commands(commands: shared.Commands) -> None:
     add("--document-frequency", "FILE", "where CIDEr-D counts words (default: the references)")
     add = shared.add_group(parser, "comparison")
     add("--against", "FILE", "compare with captions of another system")
-    add("--training-captions", "FILE", "count captions of its split train", dest="training")
+    about = "count captions copied from its training split"
+    add("--training-captions", "FILE", about, dest="training")
     add = shared.add_group(parser, "hallucination")
     add("--instances", "FILE", "COCO's instances: the things in the photos", nargs="+", default=())
     add("--synonyms", "FILE", "words for these (default: the packaged list)")
@@ -101,7 +102,7 @@ def _add_scores(parser: argparse.ArgumentParser) -> shared.Add:
     add("--metrics", "METRIC", about, nargs="+", choices=METRICS, default=DEFAULT_METRICS)
     about = f"bootstrap confidence intervals (default: {CONFIDENCE})"
     add("--confidence", "SHARE", about, nargs="?", type=float, const=CONFIDENCE)
-    add("--fluency", "FILE", "people's captions, one a line: count captions worded as these are")
+    add("--fluency", "FILE", "score fluency against these captions of people, one a line")
     add("--words", "", "the share of content words that are true, by kind: people, actions, ...")
     shared.add_outputs(add, csv="write the scores of every image")
     return add

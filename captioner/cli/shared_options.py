@@ -142,7 +142,7 @@ def add_machine(
         choices = ("float32", "bfloat16")
         about = "float32 (TF32 on CUDA), or bfloat16"
         add("--precision", "PRECISION", about, choices=choices, default="float32")
-        about = "graphs need no torch; auto: graphs on a CPU in float32, if the model has them"
+        about = "graphs (no torch), torch, or auto: graphs on a CPU in float32, if there are any"
         add("--engine", "ENGINE", about, choices=("auto", "graphs", "torch"), default="auto")
     if batch:
         add("--batch-size", "N", batch, default=batch_size)

@@ -32,7 +32,7 @@ torchrun's --nnodes, --node-rank and --master-addr, and an OUT on a disk that th
 FEATURES_DESCRIPTION = """\
 Stores the annotation vectors of a config's photos: 200,704 bytes a photo of 224x224. Training does
 so by itself; do it beforehand to share a store among runs. A stopped extraction continues. Run one
-command a store; on several GPUs torchrun, by which each process takes a share of the photos.
+command a store; with torchrun each process takes a share of the photos.
 
   captioner features configs/flickr8k_soft.yaml --out features
   captioner train configs/flickr8k_soft.yaml --set features.folder=features

@@ -69,7 +69,7 @@ def add_commands(commands: shared.Commands) -> None:
     group.add_argument("file", nargs="?", default="-", metavar="FILE", help=about)
     translator = group.add_mutually_exclusive_group()
     shared.add_option(translator, "--model", "MODEL", shared.MODEL, default=DEFAULT_TRANSLATOR)
-    about = f"into this, by the package: {', '.join(LANGUAGES)}"
+    about = f"target language of the packaged translators: {', '.join(LANGUAGES)}"
     tags = tuple(LANGUAGES)
     shared.add_option(translator, "--language", "TAG", about, type=str.lower, choices=tags)
     shared.add_search(parser, TranslationSearch)

@@ -36,7 +36,7 @@ class AnySearch(Config):
         1,
         ge=1,
         le=1_000,
-        description="results a photo or sentence; more than the model's beam widen it",
+        description="results a photo or sentence; more than the beam widens the beam",
     )
     length_normalisation: float = Field(
         0.0, ge=0, le=10, description="divide scores by ((5 + length) / 6) to this power"
@@ -49,9 +49,9 @@ class AnySearch(Config):
         0, description="no sequence of so many tokens twice; 0 for no rule"
     )
     repeat_distance: Tokens = Field(
-        0, description="no token again within so many, function words aside; 0 for no rule"
+        0, description="do not repeat a token within so many, function words aside; 0: off"
     )
-    sample: bool = Field(False, description="draw results instead of searching")
+    sample: bool = Field(False, description="draw results instead of searching; needs torch")
     temperature: float = Field(
         1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
     )
@@ -122,7 +122,7 @@ class SearchOptions(AnySearch):
 
     cautious: bool = Field(
         False,
-        description="of the beam's captions and their shorter forms, take the one likeliest true",
+        description="prefer shorter captions that are more likely true",
     )
 
 

@@ -171,7 +171,8 @@ def load_translation(
     name = translator or LANGUAGES.get(language.partition("-")[0])
     if name is None:
         known = ", ".join(LANGUAGES)
-        raise UserError(f"captions in {language} need a translator; the package has {known}")
+        needs = f"captions in the language {language!r} need a translator"
+        raise UserError(f"{needs}; the package has {known}")
     loaded = load_translator(name, device, precision, engine)
     check_aligns(loaded)
     return partial(translate_captions, translator=loaded, language=language)

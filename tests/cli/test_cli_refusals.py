@@ -71,7 +71,10 @@ CAPTION = [
     ("- --xmp-for digikam", "--xmp, --text and --embed need photo files, not -, --demo or shards"),
     ("--demo --text", "need photo files, not -, --demo or shards"),
     ("a.png --text --min-confidence 53", "--min-confidence 53.0 is not between 0 and 1"),
-    ("a.png --language it", "captions in it need a translator; the package has de, fr"),
+    (
+        "a.png --language it",
+        "captions in the language 'it' need a translator; the package has de, fr",
+    ),
     ("a.png --translator plain", "--translator needs --language, and another one than en"),
     ("a.png --language it --translator plain", "need a translator with attention"),
 ]
