@@ -11,12 +11,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from PIL import Image, ImageChops, ImageStat
 from samples import photo_bytes, save_photo, write_captions, write_parquet, write_tar
 from serve.serve_samples import started
 
+import captioner
 from captioner.cli.main import build_parser, main
 from captioner.runs.read_recipe import read_any_recipe
 
@@ -262,3 +265,36 @@ def test_the_lines_beside_the_equations_are_the_package_s() -> None:
     shown = "".join(blocks("py")).splitlines()
     assert len(shown) >= 15
     assert {line.strip() for line in shown} <= {line.strip() for line in sources.splitlines()}
+
+
+# What else meets a visitor agrees with the package and with CONTRIBUTING
+
+
+def test_a_pull_request_runs_the_quick_commands_of_contributing() -> None:
+    block = re.search(r"```bash\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.S)
+    assert block is not None
+    commands = [line.partition("  #")[0].strip() for line in block[1].splitlines()]
+    expected = [command for command in commands if command != "pytest -m slow"]
+    workflow = yaml.safe_load((ROOT / ".github/workflows/pull_request.yml").read_text())
+    steps = workflow["jobs"]["tests"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == expected
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    citation: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == captioner.__version__
+
+
+def test_the_python_reference_has_every_public_name() -> None:
+    names = re.findall(r"^::: captioner\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.M)
+    assert sorted(names) == sorted(captioner.__all__)
+
+
+def test_contributing_gives_the_reason_of_each_dependency() -> None:
+    project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2]
+    names = re.findall(r'^    "([\w-]+)', project.partition("]")[0], re.M)
+    assert 5 <= len(names) <= 10
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]
+    assert [
+        name for name in names if not re.search(rf"^\|.*\b{name}\b.*\|.*\|$", table, re.M)
+    ] == []

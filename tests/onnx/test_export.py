@@ -31,7 +31,7 @@ from captioner.onnx.captioner import OnnxCaptioner
 from captioner.onnx.export import add_graphs, export_captioner
 from captioner.onnx.translator import OnnxTranslator
 from captioner.translate.translator import save_translator
-from captioner.vision.encoder_families import NetworkConfig, TorchvisionEncoder
+from captioner.vision.encoder_families import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
 ROOT = Path(captioner.__file__).parents[1]
@@ -137,12 +137,10 @@ def test_the_packaged_translators_write_the_same(name: str) -> None:
             np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "size"), [("resnet18", 64), ("vit_b_32", 224)])
-def test_torchvisions_encoders_are_exported_as_they_compute(
-    tmp_path: Path, name: str, size: int
-) -> None:
-    tiny = make_captioner()
-    encoder = TorchvisionEncoder(NetworkConfig(name=f"torchvision/{name}"))
+@pytest.mark.parametrize("name", ["torchvision/resnet18", "timm/test_vit"])
+def test_encoders_of_libraries_are_exported_as_they_compute(tmp_path: Path, name: str) -> None:
+    tiny, size = make_captioner(), 64
+    encoder = make_encoder(encoder_config({"name": name}))
     config = DecoderConfig(memory_size=encoder.annotation_size, hidden_size=8, attention_size=8)
     decoder = ShowAttendTellDecoder(config, len(tiny.vocabulary))
     model = Captioner(encoder, decoder, tiny.vocabulary, Preprocessing(size=size))

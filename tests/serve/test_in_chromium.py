@@ -74,7 +74,7 @@ def test_a_photo_gets_its_caption_a_word_its_map_and_downloads(
 
 def test_it_works_with_the_keyboard_alone(open_page: Open) -> None:
     page = open_page()
-    card = add(page, photo_file(1))
+    card = add(page, photo_file(1), photo_file(2))
     words = card.locator(".word")
     last = words.count() - 1
     page.locator("#clear").focus()
@@ -90,6 +90,7 @@ def test_it_works_with_the_keyboard_alone(open_page: Open) -> None:
     expect(words.nth(last)).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("Tab")  # A caption is one stop.
     expect(card.locator(".play").first).to_be_focused()
+    page.keyboard.press("Shift+Tab")
     page.keyboard.press("Escape")
     expect(page.locator(".word.shown")).to_have_count(0)
     expect(card.locator("canvas")).to_be_hidden()
