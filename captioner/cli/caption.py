@@ -155,7 +155,6 @@ def _captions(
 
 
 def _print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: bool) -> None:
-    """Print the captions of a photo, a line each."""
     assert caption.name is not None
     path = caption.name if arguments.null else on_a_line(caption.name)
     for line in caption_lines(path, caption, is_alone, arguments.format):

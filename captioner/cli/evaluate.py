@@ -95,7 +95,6 @@ def _add_photos(add: shared.Add) -> None:
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> shared.Add:
-    """Add the choice of scores and the files they are written to."""
     add = shared.add_group(parser, "scores")
     known = ", ".join(DEFAULT_METRICS)
     about = f"{known} (default: these), METEOR, SPICE (need captioner[java])"

@@ -171,7 +171,6 @@ def run_info(arguments: argparse.Namespace) -> None:
 
 
 def _description(folder: Path) -> str:
-    """Loads the model of a folder, and describes it."""
     from captioner.models import load, load_translator
 
     if kind_of(folder) == "translator":

@@ -186,7 +186,6 @@ class Outputs:
             save.save_word_images(path, photo, words, attention, region, strength=strength)
 
     def _collect(self, record: Record) -> None:
-        """Add a record to the tables."""
         if self._options.json or self._options.csv:
             self._records.append(record)
         if self._options.parquet:

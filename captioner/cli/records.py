@@ -154,7 +154,6 @@ class JsonLines:
             self._renamed = {photo: name for photo, name in names.items() if name}
 
     def _latest_records(self) -> Iterator[Record]:
-        """The last record of each photo."""
         latest = {record["image"]: number for number, record in enumerate(self._records())}
         for number, record in enumerate(self._records()):
             if latest[record["image"]] == number:

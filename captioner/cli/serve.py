@@ -108,10 +108,7 @@ def run(arguments: argparse.Namespace) -> None:
         # The socket listens already: connections wait for the server.
         print(f"captioner: {listener.address} is open; Ctrl-C ends it", flush=True)
         if arguments.host in ("0.0.0.0", "::") and not arguments.allow_host:
-            print(
-                "captioner: another name or address of this machine needs --allow-host NAME",
-                flush=True,
-            )
+            print("captioner: other names of this machine need --allow-host NAME", flush=True)
         if arguments.open:
             import webbrowser
 
@@ -124,7 +121,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _limits(arguments: argparse.Namespace) -> Limits:
-    """The limits of the options, in the units of `Limits`."""
     defaults = Limits().model_dump()
     limits = {}
     for _, name, unit, _ in _LIMITS:

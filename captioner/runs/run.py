@@ -183,12 +183,9 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
         fixed.add("training.epochs")
     for name in sorted(fixed):
         if before.get(name) != now.get(name):
-            raise UserError(
-                f"cannot resume {folder}: it was made with {name} {before.get(name)!r}, "
-                f"not {now.get(name)!r}; captioner train {path} --out {folder} --resume keeps what "
-                f"it was made with, and --start-from {folder} with another --out trains its model "
-                "further"
-            )
+            was = f"it was made with {name} {before.get(name)!r}, not {now.get(name)!r}"
+            advice = f"give its own config, {path}, or --start-from {folder} with another --out"
+            raise UserError(f"cannot resume {folder}: {was}; {advice}")
     read_checkpoint(folder / CHECKPOINT, engine.world_size)
 
 
