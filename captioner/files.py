@@ -58,9 +58,9 @@ def temporary_path(folder: Path, suffix: str = "") -> Path:
     return folder / f"{_TEMPORARY}{uuid.uuid4().hex}{suffix}"
 
 
-def remove_temporaries(folder: Path, age: float = 3600.0) -> None:
+def remove_temporaries(folder: Path, age: float = 3600.0, suffix: str = "") -> None:
     """Remove what killed processes left in a folder, unless changed less than `age` seconds ago."""
-    for path in sorted(folder.glob(f"{_TEMPORARY}*")):
+    for path in sorted(folder.glob(f"{_TEMPORARY}*{suffix}")):
         with contextlib.suppress(OSError):  # They harm nobody.
             if time.time() - path.stat().st_mtime < age:
                 continue

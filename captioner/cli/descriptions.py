@@ -42,6 +42,10 @@ class Descriptions:
         for photo, places in self._places.items():
             for _, path in places:
                 self._owners[path].setdefault(files.real_path(photo), photo)
+        if not options.dry_run:
+            for folder in {path.parent for path in self._owners}:
+                for suffix in (".xmp", ".txt"):  # Such a file is written in less than a second.
+                    files.remove_temporaries(folder, age=60, suffix=suffix)
         self._embedder: Embedder | None = None
         self._notes: Counter[str] = Counter()
         self._kept = ""  # The description by a person of the photo that is written.

@@ -1,5 +1,6 @@
 """A description by a person stays the photo's, wherever it stands; and dry runs tell the truth."""
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +137,15 @@ def test_an_empty_text_is_none_and_texts_resume_and_have_a_form(folder: Path) ->
     assert Path("a.txt").read_text() == "mine"
     assert Path("b.txt").read_text().strip()
     assert main([*CAPTION, "a.png", "--text", "--json", "o.json", "--resume"]) == 2
+
+
+def test_what_killed_runs_left_beside_photos_goes(folder: Path) -> None:
+    old, new = Path(".captioner-0.xmp"), Path(".captioner-1.xmp")
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (1, 1))
+    assert main([*CAPTION, "a.png", "--xmp"]) == 0
+    assert (old.exists(), new.exists()) == (False, True)  # The new one may be being written.
 
 
 def test_keywords_of_twenty_thousand_are_merged() -> None:
