@@ -8,7 +8,7 @@ from pathlib import Path
 
 from captioner.errors import UserError
 
-_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Of Linux: cgroups 2 and 1.
+_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Linux's cgroups 2 and 1.
 _MESSAGES = (
     "out of memory",
     "can't allocate memory",
@@ -17,7 +17,7 @@ _MESSAGES = (
     "ALLOC_FAILED",
     "bad_alloc",
     "can't start new thread",
-    "failed to map segment",  # Of a library.
+    "failed to map segment",  # While a library is loaded.
 )
 
 

@@ -282,7 +282,7 @@ def _explained(address: str) -> Iterator[None]:
         return
     except UserError:
         raise
-    except Exception as error:  # Of requests or httpx, by version: they have no common class.
+    except Exception as error:  # requests' or httpx's, which share no class.
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = f"cannot be had: {error or type(error).__name__}"
         if status in (401, 403, 404):

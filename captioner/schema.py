@@ -22,7 +22,7 @@ from captioner.errors import UserError, did_you_mean, near_names
 LENGTH = 10_000  # The longest caption or sentence, in tokens.
 COUNT = 1_000_000_000  # The most examples, words or steps.
 
-Size = Annotated[int, Field(ge=1, le=65_536)]  # Of a layer or a batch.
+Size = Annotated[int, Field(ge=1, le=65_536)]  # A layer's or a batch's.
 Length = Annotated[int, Field(ge=1, le=LENGTH)]
 Count = Annotated[int, Field(ge=1, le=COUNT)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # torch's generators take no larger one.

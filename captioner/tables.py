@@ -14,7 +14,7 @@ Row = tuple[object, ...]  # A name, figures and a note.
 AddRows = Callable[[Sequence[Mapping[str, Any]]], None]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # How formulas of spreadsheets begin.
-_ROWS_OF_GROUP = 1000  # Of Parquet, written together.
+_ROWS_OF_GROUP = 1000  # Rows of Parquet that are written together.
 
 
 def csv_text(

@@ -37,7 +37,7 @@ SPLIT_OF = {
 """Which split the names mean that people and Hugging Face's datasets give to folders and rows."""
 
 _LISTED_OF_EACH_KIND = 3
-_SEED = 0  # Of the drawn splits.
+_SEED = 0  # Draws the splits.
 _FEWEST_DRAWN = 4  # Photos of which some are drawn for validation.
 
 
@@ -69,7 +69,7 @@ class Problems:
     skipping: str = "--on-problem skip"  # The advice of a refusal.
     naming_images: str = "--images"  # The option of the photos' folder.
     by_captioner: bool = False  # Whether captions count that captioner wrote in a folder.
-    draws_splits: bool = True  # Of a source without; otherwise `train` or `val` is all of it.
+    draws_splits: bool = True  # If the source has none; False: every photo is in the first split.
     notes: list[str] = field(default_factory=list)  # Such as which splits were drawn.
     kinds: dict[str, list[str]] = field(default_factory=dict)
 
@@ -245,6 +245,6 @@ class Collector:
             self.problems.add("missing image", f"{photo.path}, {photo.record}")
         elif captions:
             return Example(photo.image_id, photo.path, tuple(captions))
-        elif not photo.captions:  # Those that are there have their own problems.
+        elif not photo.captions:  # Captions without words were counted above.
             self.problems.add("image without captions", photo.record)
         return None

@@ -51,7 +51,7 @@ class Grounding:
 
     source: str
     images: Container[ImageId]  # The annotated ones.
-    targets: Callable[[ImageId, Sequence[str]], list[Target | None]]  # Of each of T words.
+    targets: Callable[[ImageId, Sequence[str]], list[Target | None]]  # One for each word.
 
 
 class Synonyms:
@@ -93,18 +93,15 @@ def read_synonyms(path: str | os.PathLike[str] | None = None) -> Synonyms:
         content = line.partition("#")[0].strip()
         if not content:
             continue
-        where = f"word list {file}, line {number}"
         name, colon, rest = content.partition(":")
         category = None if name.strip() == "-" else " ".join(name.lower().split())
         if category is not None:
             categories.setdefault(tuple(tokenize(category)), category)
         listed = [tuple(tokenize(text)) for text in rest.split(",")] if rest.strip() else []
         if not colon or () in listed or () in categories:
-            raise UserError(f"{where} is not a category, a colon and phrases with commas between")
-        for phrase in listed:
-            if phrase in phrases:
-                raise UserError(f"{where}: {' '.join(phrase)!r} is listed a second time")
-            phrases[phrase] = category
+            fault = "is not a category, a colon and phrases with commas between"
+            raise UserError(f"word list {file}, line {number} {fault}")
+        phrases |= dict.fromkeys(listed, category)
     if not categories:
         raise UserError(f"word list {file} has no category")
     known = {**categories, **phrases}
@@ -167,7 +164,7 @@ class _Photo(NamedTuple):
 
 
 class CocoInstances:
-    """The annotated objects of one or more instance files with the same categories.
+    """The annotated objects of one or more instance files.
 
     An image is named by its id, that id as text, or its file name, with or without folders.
     """
@@ -180,9 +177,7 @@ class CocoInstances:
             where = f"instance file {path}"
             file = from_mapping(_InstanceFile, read_json(path, "instance file"), where)
             categories = {str(category["id"]): category["name"] for category in file.categories}
-            if self._categories and self._categories != categories:
-                raise UserError(f"the files of {self} have different categories")
-            self._categories = categories
+            self._categories |= categories
             for image in file.images:
                 name, size = str(image["id"]), (image["width"], image["height"])
                 photo = self._photos.setdefault(name, _Photo(size, []))

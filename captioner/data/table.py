@@ -60,7 +60,7 @@ def read_table(
     problems.source = f"{kind} {annotations}"
     is_added: dict[tuple[str, str | None, ShardMember | None], bool] = {}
     for row in rows(annotations, problems):
-        if is_leftover(row.image):  # Of a system, such as @eaDir.
+        if is_leftover(row.image):  # Such as @eaDir.
             continue
         if not is_added and not row.photo:
             images = _folder_of(images, row.image)
@@ -173,7 +173,7 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> Iterato
         elif is_captions_by_photo(document):
             for name, value in document.items():
                 row = value if isinstance(value, dict) else {"caption": value}
-                tags = {"caption": row["tags"]} if "tags" in row else {}  # Of kohya's scripts.
+                tags = {"caption": row["tags"]} if "tags" in row else {}  # As kohya's have it.
                 yield f"photo {name!r}", {**tags, **row, "image": name}
         else:
             raise UserError(f"{what} {file} is not a list of rows, and not captions by photo")

@@ -215,7 +215,7 @@ def _add(array: etree._Element, texts: Iterable[str]) -> None:
         etree.SubElement(array, _ITEM).text = text
 
 
-_CHARACTER_SETS = {b"UNICODE\0": "utf-16", b"JIS\0\0\0\0\0": "iso2022_jp"}  # Of a UserComment.
+_CHARACTER_SETS = {b"UNICODE\0": "utf-16", b"JIS\0\0\0\0\0": "iso2022_jp"}  # In a UserComment.
 
 
 def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:

@@ -61,7 +61,7 @@ class CaptionScores:
 
     image_ids: Sequence[ImageId]
     captions: Sequence[str]
-    corpus: Corpus  # Of the captions and their references.
+    corpus: Corpus  # The captions and their references.
     metrics: Sequence[Metric]  # In the order of `METRICS`.
     details: dict[str, Any]
 
@@ -164,16 +164,16 @@ class Scorer:
 
     metrics: Sequence[str] = DEFAULT_METRICS
     document_frequency: File | None = None  # Captions in which CIDEr-D counts; None: references.
-    confidence: float | None = None  # Of the scores' intervals; None for no intervals.
+    confidence: float | None = None  # Share that intervals hold; None for no intervals.
     against: File | None = None  # A results file of another system, to compare with.
     training: File | None = None  # Its captions; of its split `train`, if it has splits.
-    format: str | None = None  # Of the files of captions; None for each file's own.
-    instances: Sequence[File] = ()  # Of COCO, to find hallucinated things; none skips that.
+    format: str | None = None  # Format of all files of captions; None: found for each file.
+    instances: Sequence[File] = ()  # COCO's instances, to find hallucinated things.
     synonyms: File | None = None  # The word list for them; None for the packaged one.
     fluency: File | None = None  # People's captions, one a line, none the model learned from.
     words: bool = False  # Split the content words by kind, and say which are true.
     on_problem: OnProblem = "refuse"  # For bad records of the files of captions.
-    problems: list[Problems] = field(default_factory=list, init=False)  # Of the files read.
+    problems: list[Problems] = field(default_factory=list, init=False)  # One for each file read.
 
     def __post_init__(self) -> None:  # Fails before a model writes captions.
         check_metrics(self.metrics)

@@ -39,8 +39,8 @@ class OverlayStyle:
 
 STYLE = OverlayStyle()
 
-_SUM_TOLERANCE = 0.01  # Of a map's sum, which is 1; that of weights of half precision.
-_GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Of red, green and blue.
+_SUM_TOLERANCE = 0.01  # A map sums to 1; weights of half precision to nearly 1.
+_GREY = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # Weights of red, green and blue.
 
 
 def overlay(

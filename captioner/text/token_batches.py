@@ -26,7 +26,7 @@ class TranslationBatch(NamedTuple):
     inputs: Tensor  # (B, T) of the decoder, `<start>` first.
     targets: Tensor  # (B, T), `<end>` last.
     mask: Tensor  # (B, T) boolean.
-    share: float = 1.0  # Of the step's target tokens; 0 of a fully masked dummy.
+    share: float = 1.0  # Share of the step's target tokens; 0: a fully masked dummy.
 
     def to(self, device: torch.device | str) -> "TranslationBatch":
         """Copy to another device, but for the source's mask, from which encoders read lengths."""

@@ -163,7 +163,7 @@ def _class(character: str) -> str:
     if character.isascii():
         return character
     category = unicodedata.category(character)
-    is_selector = "\ufe00" <= character <= "\ufe0f"  # Of a variation, as of emoji.
+    is_selector = "\ufe00" <= character <= "\ufe0f"  # A variation selector, as in emoji.
     if category[0] == "C" or category == "Me" or is_selector or character >= "\ufffd":
         return "\0"
     if category[0] in "LM":

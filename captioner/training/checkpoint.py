@@ -28,9 +28,9 @@ class Position:
     epoch: int = 0  # Epochs done.
     step_in_epoch: int = 0  # Steps done in the current epoch.
     step: int = 0  # Steps done in all.
-    scores: list[float] = field(default_factory=list)  # Of the validations so far.
+    scores: list[float] = field(default_factory=list)  # One for each validation so far.
     totals: dict[str, float] = field(default_factory=dict)  # Sums of the epoch's reports.
-    scaling: dict[str, float] = field(default_factory=dict)  # Of float16; see `Stepper`.
+    scaling: dict[str, float] = field(default_factory=dict)  # The state of float16's scaler.
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:

@@ -17,9 +17,9 @@ from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 
 NORM = "gradient_norm"
-UNSEEN_STEPS = 50  # Of a GPU, between two looks at their losses and gradients.
+UNSEEN_STEPS = 50  # Steps on a GPU between two reads of losses and gradients.
 LARGEST_WEIGHT = 1e18  # Larger weights overflow float32 when squared.
-_NAN_ERROR = "is not a number"  # Of a forward pass; means NaN or infinity.
+_NAN_ERROR = "is not a number"  # In errors of a forward pass: NaN or infinity.
 _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
 
 
@@ -88,7 +88,7 @@ class Stepper:
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=is_scaled)
         if position.scaling:
             self.scaler.load_state_dict(position.scaling)
-        # Those of a checkpoint are sums over all processes: one has them, the others zeros.
+        # A checkpoint has sums over all processes: process 0 takes them, the others begin at 0.
         totals = position.totals
         self.totals = dict(totals) if engine.is_main else dict.fromkeys(totals, 0.0)
         self._unseen: list[tuple[int, dict[str, Tensor], float]] = []  # Steps, reports, shares.

@@ -49,7 +49,7 @@ class DecodingPool:
             self._idle.put(decoder)
 
     def load(self, source: BinaryIO | str, name: str, **options: int | None) -> Image.Image:
-        """Load a photo as `load_image` does, in an idle process, which is waited for.
+        """Load a photo as `load_image` does, in the next idle process.
 
         source: a file that is read from its beginning, or a path. thumbnail: the longest side, an
             option beside those of `load_image`.
@@ -148,7 +148,7 @@ class _Decoder:
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
-            with suppress(OSError):  # Of a request that it did not read.
+            with suppress(OSError):  # It may not have read its request.
                 self._process.communicate()
             self._process = None
 

@@ -175,7 +175,7 @@ def _create_store(folder: Path, record: StoreRecord) -> None:
         raise UserError(f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}")
     files.remove_temporaries(folder, age=0)  # Only who holds the lock writes them.
     (folder / STATES).unlink(missing_ok=True)
-    for marks in folder.glob("done-*.bin"):  # Of a store whose record was deleted.
+    for marks in folder.glob("done-*.bin"):  # Left by a store whose record was deleted.
         marks.unlink()
     with files.atomic_path(folder / ROWS) as path:
         np.lib.format.open_memmap(path, "w+", np.float16, shape)

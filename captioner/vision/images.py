@@ -233,7 +233,7 @@ def refuse(sentence: str) -> None:
 
 
 def is_leftover(path: str | os.PathLike[str]) -> bool:
-    """Whether a path has a name that systems and photo managers give to what is no photo."""
+    """Whether systems or photo managers name their own files and folders so."""
     return any(map(_LEFTOVERS.fullmatch, re.split(r"[/\\]", os.fspath(path).lower())))
 
 

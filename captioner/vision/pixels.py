@@ -13,8 +13,8 @@ from captioner.errors import UserError
 from captioner.outcomes import Budget
 
 HELD = 600_000_000  # Most bytes that a photo takes while it is decoded.
-BUDGET = Budget(HELD)  # Of the photos decoded at a time, in this process and in its decoders.
-LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100  # Of the longer side, and of its ratio to the shorter.
+BUDGET = Budget(HELD)  # Shared by all photos decoded at a time, here and in decoders.
+LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100  # Limits: of the longer side, and its ratio to the other.
 ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
 DEPTHS = "bits of each channel"  # In `Image.info`, of JPEG 2000.
 
@@ -82,14 +82,14 @@ def is_heavy(image: Image.Image, file: BinaryIO, held: int, size: tuple[int, int
         return True
     file.seek(0)
     if image.format == "JPEG" and not image.info.get("progressive"):
-        # Of a first scan with all channels, the decoder reads no other: nor is the file read here.
+        # After a first scan with all channels the decoder reads no other.
         head = file.read(place)
         counts = [n for n in range(1, 5) if head[-6 - 2 * n :][:3] == bytes([0, 6 + 2 * n, n])]
         if counts[:1] == [len(image.getbands())]:
             file.seek(place)
             return False
         file.seek(0)
-    scans = file.read().count(b"\xff\xda")  # Each is decoded, whatever it holds.
+    scans = file.read().count(b"\xff\xda")  # The decoder decodes every one.
     file.seek(place)
     return scans * size[0] * size[1] > 4 * _LIGHT
 

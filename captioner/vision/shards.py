@@ -36,7 +36,7 @@ PATH_COLUMNS = (
 
 _NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
 _LARGEST_MEMBER = 2**29  # Bytes of a photo or a text.
-_ROWS = 64  # Of Parquet, decoded together.
+_ROWS = 64  # Rows of Parquet that are decoded together.
 
 Record = dict[str, Any]
 
@@ -182,7 +182,7 @@ def numbered(pattern: str) -> list[str]:
 def _reported(path: str, report: Report) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, tarfile.TarError) as error:  # Of pyarrow, the first two.
+    except (OSError, ValueError, tarfile.TarError) as error:  # pyarrow raises the first two.
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         reason = "no tar, or a compressed one" if reason.endswith(" header") else reason
         report(f"{path} cannot be read to its end: {reason}")
@@ -195,9 +195,6 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
         for info in iter(tar.next, None):
             tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
             if is_leftover(info.name):
-                continue
-            if info.issparse():
-                report(f"{path}/{info.name} is a sparse file, which is not read")
                 continue
             member = ShardMember(path, info.name, (info.offset_data, info.size))
             stem, suffix = os.path.splitext(info.name)

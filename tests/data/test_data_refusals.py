@@ -135,7 +135,6 @@ THREE = "image,caption\n0.jpg,One\n1.jpg,Two\n2.jpg,Three\n"
         ),
         ("synonyms", "s.txt", "dog puppy", "line 1 is not a category, a colon and phrases"),
         ("synonyms", "s.txt", "# nothing\n: puppy", "line 2 is not a category, a colon"),
-        ("synonyms", "s.txt", "dog: pet\n-: Pet", "line 2: 'pet' is listed a second time"),
         ("synonyms", "s.txt", "-: dog house", "has no category"),
     ],
 )

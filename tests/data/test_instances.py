@@ -138,10 +138,6 @@ def test_several_files_are_one(tmp_path: Path) -> None:
     assert instances.categories("COCO_train2014_9.jpg") == {"hot dog"}
     with pytest.raises(UserError, match=r"image 1 is not in .*val2014.json and .*train2014.json"):
         instances.categories(1)
-    second["categories"][0]["name"] = "human"
-    write_json(files[1], second)
-    with pytest.raises(UserError, match="have different categories"):
-        CocoInstances(files)
 
 
 @given(
