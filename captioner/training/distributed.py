@@ -33,6 +33,8 @@ class Engine:
         self.world_size = int(os.environ.get("WORLD_SIZE", 1))
         if self.world_size == 1:
             return
+        if self.device.type not in ("cpu", "cuda") or self.device.index is not None:
+            raise UserError(f"several processes train on cpu or cuda, not on {self.device}")
         try:
             self.rank = int(os.environ["RANK"])
             local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
