@@ -16,7 +16,6 @@ from captioner.render.page import PageCaption, PageItem, save_html
 from captioner.render.panels import frames, panels, save_gif
 from captioner.render.save import save_picture
 
-EVEN = np.full((14, 14), 1 / 196)
 ITEM, EMPTY = Alignment(["a"], ["ein"], [[1.0]]), Alignment(["a"], [], np.empty((0, 1)))
 WEIGHTS = "of weights >= 0 that sum to 1"
 COUNTS = "argument 2 is longer"
@@ -45,15 +44,10 @@ def test_files_of_other_names_and_of_nothing_are_not_written(
 @pytest.mark.parametrize(
     ("draw", "arguments", "sentence"),
     [
-        *(
-            (overlay, [EVEN, region], r"not a rectangle inside a photo of \(90, 60\)")
-            for region in ((0, 0, 91, 60), (-1, 0, 5, 5), (4, 0, 4, 5), (float("nan"), 0, 5, 5))
-        ),
         (overlay, [[[np.nan, 1.0]], REGION], WEIGHTS),
         (overlay, [[[3.0, 4.0]], REGION], WEIGHTS),
         (overlay, [[0.5, 0.5], REGION], r"a map \(2,\) is not \(rows, columns\)"),
         (overlay, [np.zeros((0, 4)), REGION], WEIGHTS),
-        (overlay, [EVEN, REGION, -0.1], "strength -0.1 is not between 0 and 1"),
         (frames, [["dog"], attention(2), REGION], COUNTS),
         (panels, [["dog"], attention(2), REGION], COUNTS),
         (PageItem.of, [REGION, [CAPTION]], COUNTS),
