@@ -16,7 +16,6 @@ from captioner.render.page import PageCaption, PageItem, save_html
 from captioner.render.panels import frames, panels, save_gif
 from captioner.render.save import save_picture
 
-EVEN = np.full((14, 14), 1 / 196)
 ITEM, EMPTY = Alignment(["a"], ["ein"], [[1.0]]), Alignment(["a"], [], np.empty((0, 1)))
 WEIGHTS = "of weights >= 0 that sum to 1"
 COUNTS = "argument 2 is longer"
