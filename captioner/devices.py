@@ -63,6 +63,6 @@ def autocast(device: torch.device, precision: torch.dtype) -> AbstractContextMan
 
 
 def empty_embedding(words: int, size: int) -> nn.Embedding:
-    """An embedding (V, E) whose weights are not drawn: on `meta` that imports torch's compiler."""
+    """An uninitialised embedding (V, E): drawing on `meta` imports torch's compiler."""
     weights = torch.empty(words, size)
     return nn.Embedding.from_pretrained(weights, freeze=False)  # type: ignore[no-untyped-call, no-any-return]

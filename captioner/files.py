@@ -61,7 +61,7 @@ def temporary_path(folder: Path, suffix: str = "") -> Path:
 def remove_temporaries(folder: Path, age: float = 3600.0, suffix: str = "") -> None:
     """Remove what killed processes left in a folder, unless changed less than `age` seconds ago."""
     for path in sorted(folder.glob(f"{_TEMPORARY}*{suffix}")):
-        with contextlib.suppress(OSError):  # They harm nobody.
+        with contextlib.suppress(OSError):  # A temporary that stays harms nothing.
             if time.time() - path.stat().st_mtime < age:
                 continue
             if path.is_dir():
@@ -238,7 +238,7 @@ def parse_json(text: str, name: str) -> Any:
 
 
 def existing_path(path: Path) -> Path:
-    """The path, or that of the file whose name is the same letters, composed or decomposed.
+    """The path, or that of a file whose name differs only by Unicode normalisation.
 
     macOS writes an accent as a character after its letter (Unicode's NFD), tables have both in one.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from captioner.errors import UserError
 
-_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Linux's cgroups 2 and 1.
+_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Limits of cgroups 2 and 1.
 _MESSAGES = (
     "out of memory",
     "can't allocate memory",

@@ -51,7 +51,7 @@ class Memory:
 
     @cached_property
     def key_exponentials(self) -> Tensor:
-        """exp(2 k) of the keys, (B, L, A): a third of an additive score, once for all steps."""
+        """exp(2 k) of the keys, (B, L, A), cached: a third of the work of an additive score."""
         return cpu.exponentials(self.keys)
 
     def select(self, sources: Tensor) -> Self:
@@ -80,9 +80,9 @@ def checked_mask(mask: Tensor | None, device: torch.device) -> Tensor | None:
 def refuse_empty_rows(mask: Tensor) -> None:
     """Raise `ValueError` for a mask with a row (last dimension) that is all False.
 
-    Also for a mask that is not boolean: 0 and 1, or 0 and -inf, are easily confused. Rows are read
-    on a CPU only, since reading waits for a GPU and ends what torch compiles: there an empty row
-    gives NaN, which training and decoding refuse, or 0 by torch's fused attention.
+    Also for a mask that is not boolean: 0 and 1, or 0 and -inf, are easily confused. Checks rows on
+    a CPU only: reading a value waits for a GPU and breaks a compiled graph. An unchecked empty row
+    gives NaN, which training and decoding refuse, or 0 in torch's fused attention.
     """
     if mask.dtype != torch.bool:
         reason = "must be boolean (True = may be attended)"

@@ -107,12 +107,12 @@ class DecoderLayer(nn.Module):
         source: Memory,
         cache: Memory | None,
         mask: Tensor,
-        is_chosen: bool,
+        needs_weights: bool,
     ) -> tuple[Tensor, Tensor | None, Memory]:
         """Vectors of the T newest tokens (B, K, T, H) -> vectors (B, K, T, H).
 
-        Also the attention over the source (B, N, K, T, S), None without `is_chosen`, and the
-        keys and values of all tokens so far (B, N, M, H / N).
+        Also the attention over the source (B, N, K, T, S), None unless `needs_weights`, and
+        the keys and values of all tokens so far (B, N, M, H / N).
 
         source: `cross_attention.remember` of the encoder's outputs, of B sources.
         cache: keys and values of the earlier tokens of all rows, None before the first.
@@ -127,7 +127,7 @@ class DecoderLayer(nn.Module):
 
         normed = self.around_cross.before(vectors).flatten(1, 2)  # (B, K * T, H)
         weights = None
-        if is_chosen:
+        if needs_weights:
             context, weights, *_ = self.cross_attention(normed, source)
             weights = weights.unflatten(2, shape[1:3])  # (B, N, K, T, S)
         else:
@@ -161,8 +161,8 @@ class DecoderStack(nn.ModuleList):
     """Decoder layers of the same sizes, without embeddings and without a norm behind them.
 
     A step computes only the newest token: the state caches keys and values of the earlier ones. The
-    rows of a beam share one cache, and a mask gives each row its own tokens: a beam that selects
-    rows selects of the mask, not of the cache of every layer.
+    rows of a beam share one cache, and a mask says which tokens belong to which row: selecting rows
+    of a beam copies rows of the mask, not the cache of every layer.
     """
 
     def __init__(self, sizes: LayerSizes, layers: int) -> None:
@@ -178,18 +178,20 @@ class DecoderStack(nn.ModuleList):
         return StackState(memory, sources, (), row_mask)
 
     def forward(
-        self, vectors: Tensor, state: StackState, chosen: int
+        self, vectors: Tensor, state: StackState, map_layer: int
     ) -> tuple[Tensor, Tensor, StackState]:
-        """Vectors of the T newest tokens and outputs, (B, K, T, H), the state before and after.
+        """Vectors (B, K, T, H) of the T newest tokens, and the state before them.
 
-        chosen: layer whose attention over the source (B, N, K, T, S) is returned too, counted from
-            0; below 0 from the last.
+        Returns vectors (B, K, T, H), the attention over the source (B, N, K, T, S) of one layer,
+        and the state after the tokens.
+
+        map_layer: that layer, counted from 0; below 0 from the last.
         """
         rows, steps = vectors.shape[1:3]
         device = vectors.device
-        numbers = torch.arange(rows, device=device)  # (K)
-        of_steps = numbers.unsqueeze(1).expand(-1, steps).flatten()  # (K * T), the row of each
-        newest = numbers.unsqueeze(1) == of_steps  # (K, K * T)
+        row_numbers = torch.arange(rows, device=device)  # (K)
+        row_of_token = row_numbers.unsqueeze(1).expand(-1, steps).flatten()  # (K * T)
+        newest = row_numbers.unsqueeze(1) == row_of_token  # (K, K * T)
         newest = newest.expand(vectors.shape[0], -1, -1)  # (B, K, K * T)
         row_mask = torch.cat([state.row_mask, newest], dim=-1)  # (B, K, M)
         by_step = row_mask.unsqueeze(2).expand(-1, -1, steps, -1)  # (B, K, T, M)
@@ -197,7 +199,7 @@ class DecoderStack(nn.ModuleList):
         if steps > 1:
             mask[..., -rows * steps :] &= causal_mask(steps, device).repeat(rows, rows)
         mask = mask.unsqueeze(1)  # (B, 1, K * T, M)
-        chosen %= len(self)
+        map_layer %= len(self)
         caches = []
         maps = []
         for number, layer in enumerate(self):
@@ -206,12 +208,12 @@ class DecoderStack(nn.ModuleList):
                 source=state.sources[number],
                 cache=state.caches[number] if state.caches else None,
                 mask=mask,
-                is_chosen=number == chosen,
+                needs_weights=number == map_layer,
             )
             caches.append(cache)
             maps.append(weights)  # (B, N, K, T, S)
         state = state._replace(caches=tuple(caches), row_mask=row_mask)
-        return vectors, maps[chosen], state
+        return vectors, maps[map_layer], state
 
 
 def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:

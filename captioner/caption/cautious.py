@@ -1,4 +1,4 @@
-"""The cautious caption of a photo: it says most that is likely true, and little that is not."""
+"""Chooses the cautious caption of a photo: many words that are likely true, few others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ IsSentence = Callable[[Sequence[str]], bool]
 """Whether people write a caption of these words."""
 
 LEAST_LIKELY = 0.65
-"""Confidence from which on a word is worth saying."""
+"""Least confidence at which a word raises the value of its caption."""
 
 NOTHING_TRUE = 3.0
-"""How many true words a caption without any costs."""
+"""Penalty, in true words, on a caption without a true word."""
 
 SURE_OF_A_PERSON = 0.8
 """Confidence from which on "man" stays "man", not "person"."""
@@ -26,7 +26,7 @@ STILL_A_PERSON = 0.85
 """Share of photos with a person among those where "man" is false: Flickr8k .97, others .77."""
 
 MOST_PHRASES = 8
-"""Phrases of a caption of which any may be left out, but the first."""
+"""Most phrases of a caption; any but the first may be left out."""
 
 _DETERMINERS, _PRONOUNS, *_ = word_paragraphs("en")
 _PERSONS, _PEOPLE = word_paragraphs("persons")
@@ -83,7 +83,7 @@ def shorter_forms(caption: Caption, is_sentence: IsSentence) -> Iterator[Caption
 
 
 def _phrases(words: Sequence[str]) -> list[range]:
-    """The places of the phrases: a verb, a preposition or the like begins each but the first."""
+    """Split into phrases, by place; a verb or preposition begins each but the first."""
     within = FUNCTION_WORDS & (_DETERMINERS | _PRONOUNS)
     kinds = word_kinds(words)
     begins = [
@@ -95,7 +95,7 @@ def _phrases(words: Sequence[str]) -> list[range]:
 
 
 def _with_persons(caption: Caption) -> Caption:
-    """The caption with "person" or "people" for a person of whom it is not sure."""
+    """Replace each unsure "man", "girls" and the like by "person" or "people"."""
     words = list(caption.words)
     scores = list(caption.word_confidence or ())
     for place, score in enumerate(scores):

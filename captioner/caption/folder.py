@@ -68,7 +68,7 @@ def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionD
 
 
 class ModelConfig(Config):
-    """The fields of `config.json`. A later one has the default that older models mean, for good."""
+    """The fields of `config.json`. The default of a new field is what older models mean."""
 
     format: str
     encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
@@ -81,7 +81,7 @@ class ModelConfig(Config):
 def save_model(
     captioner: Captioner, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Write a captioner to a folder; whenever it is stopped, the old model loads or the new one."""
+    """Write a captioner to a folder; after a stop, the old model loads or the new one."""
     tensors = named_tensors({"encoder": captioner.encoder, "decoder": captioner.decoder}, dtype)
     if captioner.ngrams is not None:
         words = len(captioner.vocabulary)

@@ -102,7 +102,7 @@ class CaptioningBatch(NamedTuple):
     progress: share of the training done before this batch, in [0, 1].
     photos: (B,) long, index into `source` of each caption's photo.
     places: (B, T, L) the share of each place inside what the word names, for `grounding_penalty`.
-    share: that of the step's captions; 0 of a fully masked dummy.
+    share: of the step's captions that are in this part; 0 for a fully masked dummy.
     """
 
     source: Tensor

@@ -128,7 +128,7 @@ class PhotoCaptioner(ABC):
             for token in tokens[last - before : last + 1]:
                 key = key * size + token
             place = bisect_left(places, key, key=lambda place: int(ngrams[place]))
-            if place not in places or int(ngrams[place]) != key:
+            if place == len(ngrams) or int(ngrams[place]) != key:
                 return False
         return True
 
@@ -251,7 +251,7 @@ def caption_photos(
         if captioner.device is not None and are_files:
             readers = loading_workers(captioner.device)
 
-    def read(name: str, source: ImageSource) -> Prepared:
+    def prepare(name: str, source: ImageSource) -> Prepared:
         shown = "standard input" if name == "-" else name
         if isinstance(source, (str, os.PathLike)) and name != "-":
             shown = photo_name(source)
@@ -262,7 +262,7 @@ def caption_photos(
         region = preprocessing.region(width, height)
         return Prepared(name, source, region, preprocessing.pixels(photo))
 
-    def write(photos: list[Prepared]) -> Iterable[Caption]:
+    def caption_batch(photos: list[Prepared]) -> Iterable[Caption]:
         if not photos:
             return ()
         pixels = np.stack([photo.pixels for photo in photos])  # (B, 3, size, size)
@@ -270,11 +270,11 @@ def caption_photos(
         captions = captioner.caption_annotations(annotations, search, generator)
         return map(Prepared.captioned, photos, translate(captions) if translate else captions)
 
-    return outcomes_of(photos, batch_size, read, write, readers, workers)
+    return outcomes_of(photos, batch_size, prepare, caption_batch, readers, workers)
 
 
 def _is_one_photo(photos: Any) -> bool:
-    """Whether this is one photo; also True of what is no photo, which `load_image` refuses."""
+    """Whether this is one photo; True also for other types, which `load_image` refuses."""
     if isinstance(photos, (str, bytes, bytearray, memoryview, os.PathLike, Image.Image)):
         return True
     if hasattr(photos, "dtype"):  # An array of one dimension holds paths, one of four is a batch.

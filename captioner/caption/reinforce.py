@@ -94,7 +94,10 @@ class HardAttentionLoss(CaptioningLoss):
 
     @torch.no_grad()
     def _update_baseline(self, reward: Tensor, words: Tensor, drawn: Tensor) -> None:
-        """b_k = 0.9 b_{k-1} + 0.1 log p(y | s, a) a word, over the draws (B, N) of all ranks."""
+        """b <- d b + (1 - d) log p(y | s, a) a word, over the draws (B, N) of all ranks.
+
+        d is `baseline_decay`; a caption that took the expected value has no draw.
+        """
         sums = torch.stack([(reward * drawn).sum(), (words * drawn).sum().to(reward.dtype)])  # (2,)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(sums)

@@ -19,9 +19,9 @@ from captioner.cpu.recurrence import exponentials as exponentials
 
 SWITCH = "CAPTIONER_CPU_CODE"
 """Environment variable: `0` runs plain torch code everywhere."""
-_FEW = range(2, 33)  # Rows for which the transposed product is faster, by up to four times.
-_LARGE = 1 << 19  # Elements of weights from which it is: fewer stay in a core's own cache.
-_PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
+_FEW_ROWS = range(2, 33)  # The transposed product is faster for these, by up to four times.
+_LARGE_WEIGHT = 1 << 19  # Elements, at least: a smaller weight stays in a core's own cache.
+_CHUNK_PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
 """Photos in a chunk that fits in the caches: VGG-11 takes 69 ms a photo, and 85 with 16 at once."""
 
 
@@ -36,10 +36,10 @@ def enabled(device: torch.device) -> bool:
 
 
 def in_chunks(pixels: Tensor) -> tuple[Tensor, ...]:
-    """Photos (B, 3, height, width) in chunks, of which a CPU encodes one at a time."""
+    """Split photos (B, 3, height, width) into chunks that a CPU encodes one by one."""
     if not enabled(pixels.device):
         return (pixels,)
-    return torch.split(pixels, _PHOTOS.get(pixels.dtype, len(pixels)))
+    return torch.split(pixels, _CHUNK_PHOTOS.get(pixels.dtype, len(pixels)))
 
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -51,7 +51,7 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     """
     rows = inputs.numel() // inputs.shape[-1]
     is_plain = torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
-    is_small = weight.numel() < _LARGE or rows not in _FEW
+    is_small = weight.numel() < _LARGE_WEIGHT or rows not in _FEW_ROWS
     if is_plain or is_small or not enabled(inputs.device):
         return functional.linear(inputs, weight, bias)
     outputs = (weight @ inputs.reshape(rows, -1).t()).t().contiguous()  # (N, O)
@@ -61,7 +61,7 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 class Linear(nn.Linear):
-    """torch's `Linear` by `linear`."""
+    """torch's `Linear`, computed by `linear`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., I) -> (..., O)."""

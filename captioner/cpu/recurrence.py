@@ -21,9 +21,9 @@ from captioner.devices import at_least_float32
 _BLOCK_ELEMENTS = 1 << 18
 """Elements of a temporary that stays in the cache: 1 MiB in float32."""
 
-_LARGE = 30.0
-"""Clamping is harmless while queries, or keys, stay within this: where one of the two is beyond 43,
-their sum is so large that tanh is 1 or -1."""
+_SAFE_MAGNITUDE = 30.0
+"""If no query, or no key, is beyond this, clamping the other at 43 changes nothing: |q + k| is then
+above 13, where tanh is 1 or -1 in float32."""
 
 
 @contextmanager
@@ -134,11 +134,12 @@ class _Sigmoid:
 
 
 def _both_large(query: Tensor, key_exponentials: Tensor) -> bool:
-    """Whether queries and keys may both be beyond `_LARGE`, or one of them is NaN."""
-    if bool(query.abs().amax() <= _LARGE):
+    """Whether queries and keys may both be beyond `_SAFE_MAGNITUDE`, or one of them is NaN."""
+    if bool(query.abs().amax() <= _SAFE_MAGNITUDE):
         return False
     least, most = key_exponentials.aminmax()
-    return not bool((least >= math.exp(-2 * _LARGE)) & (most <= math.exp(2 * _LARGE)))
+    smallest, largest = math.exp(-2 * _SAFE_MAGNITUDE), math.exp(2 * _SAFE_MAGNITUDE)
+    return not bool((least >= smallest) & (most <= largest))
 
 
 def _blocks(

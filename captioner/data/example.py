@@ -34,7 +34,7 @@ SPLIT_OF = {
     **dict.fromkeys(("val", "validation", "valid", "dev"), VALIDATION),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""Which split the names mean that people and Hugging Face's datasets give to folders and rows."""
+"""The split that a folder's or row's name means, as people and Hugging Face's datasets name it."""
 
 _LISTED_OF_EACH_KIND = 3
 _SEED = 0  # Draws the splits.

@@ -60,7 +60,7 @@ class Description:
 
 
 class XmpPacket:
-    """An XMP packet, with what captioner wrote before told from all else, which is kept.
+    """An XMP packet; merging replaces what captioner wrote before and keeps all else.
 
     content: of an XMP file; None makes a new packet. name: of its file, for messages.
     """

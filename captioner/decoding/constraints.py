@@ -26,8 +26,8 @@ class Constraints:
     repeatable: tokens exempt from `repeat_distance` (articles, prepositions).
     ngrams: (N,) sorted `ngram_keys` of the n-grams of tokens that people wrote, n being `ORDER`. No
         other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
-        the `LIKELIEST` tokens of a step are candidates. An n-gram (a, `start`, `start`, b) of a
-        word a, which no sentence has, says that b may not follow a anywhere in a hypothesis.
+        the `LIKELIEST` tokens of a step are candidates. An n-gram (a, `start`, `start`, b), which
+        no sentence has, encodes a clash: b may not follow the word a at any distance.
     """
 
     minimum_length: int = 0
@@ -67,8 +67,9 @@ class Rules(NamedTuple):
     """Constraints as tensors, which an exported graph takes as inputs.
 
     end: the end token. is_end, forbidden, repeatable: (V,) boolean. minimum_length, maximum_length,
-    repeat_distance: (). context: (n - 1,), 0 to n - 2, for no n-gram twice. ngrams: as of
-    `Constraints`. Where `repeatable`, `context` or `ngrams` is None, its rule does not hold.
+    repeat_distance: (). context: (n - 1,), steps back from the newest token, 0 to n - 2, of the
+    words that a repeated n-gram begins with. ngrams: as in `Constraints`. If `repeatable`,
+    `context` or `ngrams` is None, there is no such rule.
     """
 
     end: int

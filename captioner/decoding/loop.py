@@ -67,7 +67,7 @@ class BeamSearch:
         """
         vocabulary_size = steps.shape[-1]
         totals = totals.masked_fill(~live, float("-inf"))
-        # At most this many of a row are among the best of all rows.
+        # The best of all rows hold at most `width` of one row.
         row_best, tokens = steps.topk(min(self.width, vocabulary_size), dim=-1)  # (B, K, k)
         candidates = (totals.unsqueeze(-1) + row_best).flatten(start_dim=1)  # (B, K * k)
         keep = min(self.width, candidates.shape[-1])
@@ -247,16 +247,16 @@ class TorchStepper:
         )
 
     def narrow(self, beam: Beam, width: int) -> Beam:
-        """The first rows of each source."""
+        """Keep the first `width` rows of each source."""
         return map_state(beam, lambda rows: rows[:, :width])  # type: ignore[no-any-return]
 
     def keep_sources(self, beam: Beam, sources: list[int]) -> Beam:
-        """These sources only."""
+        """Keep these sources only."""
         kept = torch.tensor(sources).to(beam.live.device, non_blocking=True)
         return select_sources(beam, kept)  # type: ignore[no-any-return]
 
     def to_numpy(self, arrays: list[Tensor]) -> list[np.ndarray[Any, Any]]:
-        """Copies them from a GPU all at once."""
+        """Convert arrays of one type to NumPy, in one copy from a GPU."""
         flat = torch.cat([array.flatten() for array in arrays]).cpu()
         ends = np.cumsum([array.numel() for array in arrays])
         parts = np.split(flat.numpy(), ends[:-1])

@@ -43,8 +43,8 @@ class TeacherForced(NamedTuple):
 class Decoder(Protocol):
     """The protocol of every caption and translation decoder.
 
-    A state is made of tensors (B, K, ...), with a row for each token, of memories and of tuples of
-    these. Memories stay (B, ...): the hypotheses of a beam share that of their source, uncopied.
+    A state is a nested tuple of tensors (B, K, ...), a row for each hypothesis, and of memories.
+    Memories stay (B, ...): the hypotheses of a beam share that of their source without a copy.
     """
 
     @abstractmethod

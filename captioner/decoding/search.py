@@ -1,7 +1,7 @@
 """The decoder loop over any stepper, and the ranking of finished hypotheses.
 
-Imports no torch: steps are torch code on any device (`captioner.decoding.loop`) or an ONNX graph
-exported from it (`captioner.onnx`), which hold all rules.
+Imports no torch. A step, with all rules of the search, runs as torch code on any device
+(`captioner.decoding.loop`) or as an ONNX graph exported from it (`captioner.onnx`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Advanced(NamedTuple):
 
 
 class Stepper(Protocol):
-    """Computes the steps of a search of B sources; a beam is whatever it makes of one."""
+    """Computes the steps of a search of B sources; each stepper has its own type of beam."""
 
     @property
     def batch_size(self) -> int:
@@ -84,13 +84,13 @@ class Stepper(Protocol):
         """Extend every row by a token."""
 
     def narrow(self, beam: Any, width: int) -> Any:
-        """The first rows of each source."""
+        """Keep the first `width` rows of each source."""
 
     def keep_sources(self, beam: Any, sources: list[int]) -> Any:
-        """These sources only."""
+        """Keep these sources only."""
 
     def to_numpy(self, arrays: list[Any]) -> list[Array]:
-        """Arrays of one type as NumPy's."""
+        """Convert arrays of one type to NumPy."""
 
 
 def search_hypotheses(
@@ -124,15 +124,15 @@ def search_hypotheses(
     columns = zip(*(choices for _, choices in steps), strict=True)
     arrays = Choices(*(stepper.to_numpy(list(column)) for column in columns))
     tree = [
-        (of_step, Choices(*choices))
-        for (of_step, _), choices in zip(steps, zip(*arrays, strict=True), strict=True)
+        (step_sources, Choices(*choices))
+        for (step_sources, _), choices in zip(steps, zip(*arrays, strict=True), strict=True)
     ]
     ranked: list[list[Hypothesis]] = [[] for _ in range(stepper.batch_size)]
-    for last, (of_step, choices) in enumerate(tree):
+    for last, (step_sources, choices) in enumerate(tree):
         for place, row in np.argwhere(choices.is_end).tolist():
-            source = of_step[place]
-            of_source = None if mask is None else mask[source]  # (L,)
-            hypothesis = _path(tree[: last + 1], source, row, coverage_penalty, of_source)
+            source = step_sources[place]
+            source_mask = None if mask is None else mask[source]  # (L,)
+            hypothesis = _path(tree[: last + 1], source, row, coverage_penalty, source_mask)
             ranked[source].append(hypothesis)
     for hypotheses in ranked:
         hypotheses.sort(key=lambda hypothesis: (hypothesis.cut, -hypothesis.score))
@@ -146,7 +146,7 @@ def _path(
     coverage_penalty: float,
     mask: Array | None,
 ) -> Hypothesis:
-    """The hypothesis of a source that ends in a row of the last step, followed to the start."""
+    """Follow the parents of a row that ends in the last step back to the start."""
     tokens: list[int] = []
     terms = []
     maps = []

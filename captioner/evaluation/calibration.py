@@ -136,7 +136,8 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
 def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     """Fit to splits, which count alike, and to pictures of nothing, the last group.
 
-    Words are fitted to the splits alone: the few words said of nothing would lose all confidence.
+    Words are fitted to the splits alone: words of captions of nothing, always false, would lose all
+    confidence.
     """
     *splits, nothing = groups
     size = sum(map(len, splits)) / len(splits)  # How much each split counts.

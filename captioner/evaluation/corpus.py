@@ -24,7 +24,7 @@ IntArray = NDArray[np.integer]
 FloatArray = NDArray[np.float64]
 MAXIMUM_ORDER = 4  # The longest n-gram that BLEU and CIDEr count.
 
-RESAMPLES = 1000  # Times that the images are drawn, by the same chance every time.
+RESAMPLES = 1000  # Times that the images are drawn, with one seed: intervals are reproducible.
 # A comparison counts scores below this as 0. The COCO evaluation adds 1e-15 to the matches of BLEU,
 # so that captions without a match of four words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
 NOTHING = 2e-4
@@ -39,7 +39,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Metric:
-    """The M scores of I captions; those of all together depend on a sum over the images only.
+    """The M scores of I captions; those of all together are functions of sums over the images.
 
     per_image: (I,), or (I, M): each image's own first score, or scores; NaN where it has none.
     terms: (I, C), what each image adds to the sum; (I, 0) for scores that cannot be resampled.

@@ -79,21 +79,23 @@ class CaptionScores:
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
-        """The scores of `by_name` with their circumstances."""
+        """The scores of `by_name` with `details`, for JSON."""
         return self.by_name() | self.details
 
     def table(self) -> str:
         """All scores as lines of text."""
-        found = self.to_dict()
-        few, comparison = found.pop("too_few_images", False), found.pop("comparison", None)
-        intervals, confidence = found.pop("intervals", {}), found.pop("confidence", None)
+        figures = self.to_dict()
+        few, comparison = figures.pop("too_few_images", False), figures.pop("comparison", None)
+        intervals, confidence = figures.pop("intervals", {}), figures.pop("confidence", None)
         if intervals:
-            found["in brackets"] = confidence
+            figures["in brackets"] = confidence
             about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
             intervals = {**intervals, "in brackets": about}
-        sections = [found.pop(n) for n in ("diversity", "fluency", "hallucination") if n in found]
-        by_kind = found.pop("words", None)
-        parts = [figures_table(found, intervals), *map(figures_table, sections)]
+        sections = [
+            figures.pop(n) for n in ("diversity", "fluency", "hallucination") if n in figures
+        ]
+        by_kind = figures.pop("words", None)
+        parts = [figures_table(figures, intervals), *map(figures_table, sections)]
         if by_kind:
             head: Row = ("content words", *by_kind["all"])
             kinds = [(kind, *shares.values()) for kind, shares in by_kind.items()]
@@ -102,11 +104,12 @@ class CaptionScores:
             first, second, scores = comparison.values()
             share = f"{100 * confidence:g} %"
             rows: list[Row] = [("", "first", "second", "difference", share, "p bootstrap")]
-            rows += [(name, *figures.values()) for name, figures in scores.items()]
+            rows += [(name, *row.values()) for name, row in scores.items()]
             parts.append(f"first: {first}\nsecond: {second}\n{text_table(rows)}")
         if few:
-            fault = f"NOTE: {found['images']:,} images are too few for intervals and p values to be"
-            parts.append(f"{fault} evidence: there should be {FEW_IMAGES} at least")
+            count = f"NOTE: {figures['images']:,} images"
+            fault = "are too few for intervals and p values to be evidence"
+            parts.append(f"{count} {fault}: there should be {FEW_IMAGES} at least")
         return "\n\n".join(parts)
 
 
@@ -141,12 +144,12 @@ def evaluate_captions(
         "METEOR": coco_metrics.meteor,
         "SPICE": coco_metrics.spice,
     }
-    found = [score(corpus) for name, score in scorers.items() if name in metrics]
-    details: dict[str, Any] = dict(chain.from_iterable(metric.details.items() for metric in found))
+    scored = [score(corpus) for name, score in scorers.items() if name in metrics]
+    details: dict[str, Any] = dict(chain.from_iterable(one.details.items() for one in scored))
     details |= {"images": len(names), "references_without_caption": 0}
     if document_frequency is not None and "CIDEr-D" in metrics:
         details["document_frequency"] = {"images": document_frequency.images}
-    return CaptionScores(names, hypotheses, corpus, found, details)
+    return CaptionScores(names, hypotheses, corpus, scored, details)
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
@@ -208,20 +211,21 @@ class Scorer:
         options: dict[str, Any] = {"document_frequency": frequency, "metrics": self.metrics}
         texts, names = list(captions.values()), list(captions)
         scores = evaluate_captions(texts, references, images=names, **options)
-        found, words, truth = scores.details, scores.corpus.captions, scores.corpus.references
-        found["diversity"] = wording.text_diversity(words, training)
+        details = scores.details
+        words, truth = scores.corpus.captions, scores.corpus.references
+        details["diversity"] = wording.text_diversity(words, training)
         if self.people is not None:
-            found["fluency"] = wording.fluency(words, truth, self.people)
+            details["fluency"] = wording.fluency(words, truth, self.people)
         if self.words:
-            found["words"] = wording.words_by_kind(words, truth)
+            details["words"] = wording.words_by_kind(words, truth)
         if self.instances:
             instances, synonyms = CocoInstances(self.instances), read_synonyms(self.synonyms)
             categories = [instances.categories(image) for image in captions]
             known = instances.known_categories(synonyms)
-            found["hallucination"] = wording.chair(words, truth, categories, synonyms, known)
+            details["hallucination"] = wording.chair(words, truth, categories, synonyms, known)
         confidence = CONFIDENCE if self.confidence is None else self.confidence
         if self.confidence is not None:
-            found["intervals"] = confidence_intervals(scores.metrics, confidence)
+            details["intervals"] = confidence_intervals(scores.metrics, confidence)
         if self.against is not None:
             others = read_results(self.against, images)
             if differing := others.keys() ^ set(map(str, captions)):
@@ -230,9 +234,9 @@ class Scorer:
             texts = [others[str(image)] for image in captions]
             theirs = evaluate_captions(texts, references, **options)
             compared = compare(scores.metrics, theirs.metrics, confidence)
-            found["comparison"] = {"first": name, "second": str(self.against), "scores": compared}
+            details["comparison"] = {"first": name, "second": str(self.against), "scores": compared}
         if self.confidence is not None or self.against is not None:
-            found |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
+            details |= {"confidence": confidence, "too_few_images": len(captions) < FEW_IMAGES}
         return scores
 
     def read(self, file: File, split: str | None) -> list[Example]:
@@ -251,9 +255,9 @@ def score_results(
     references: as the reader of the scorer's `format` takes its annotations, of the split `split`.
     """
     scorer = scorer or Scorer()
-    found = scorer.read(references, split)
-    known = {example.name: example for example in found}
-    captions = read_results(results, found)
+    examples = scorer.read(references, split)
+    known = {example.name: example for example in examples}
+    captions = read_results(results, examples)
     place = references if split is None else f"the split {split!r} of {references}"
     problems = Problems(scorer.on_problem, f"results file {results}")
     for name in captions:
@@ -263,8 +267,8 @@ def score_results(
     scorer.problems.append(problems)
     own = {known[name].image_id: caption for name, caption in captions.items() if name in known}
     truth = [known[name].captions for name in captions if name in known]
-    scores = scorer.score(own, truth, str(results), found)
-    scores.details["references_without_caption"] = len(found) - len(own)
+    scores = scorer.score(own, truth, str(results), examples)
+    scores.details["references_without_caption"] = len(examples) - len(own)
     return scores
 
 

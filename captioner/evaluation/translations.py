@@ -36,7 +36,7 @@ class TranslationScores:
     shortened: dict[int, Translation] = field(default_factory=dict)  # By line: source or end cut.
 
     def to_dict(self) -> dict[str, Any]:
-        """The scores with their circumstances, for JSON."""
+        """The scores with their signatures, lengths and counts, for JSON."""
         plain = {"sentences": self.sentences, **self.scores, "signatures": self.signatures}
         more = {
             "lengths": self.lengths,

@@ -1,4 +1,4 @@
-"""A captioner of ONNX graphs: what a `Captioner` says and shows, without torch."""
+"""Captions photos by ONNX graphs, as a `Captioner` does, without torch."""
 
 from __future__ import annotations
 

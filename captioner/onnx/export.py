@@ -72,7 +72,7 @@ def add_graphs(folder: Path) -> None:
         raise UserError(f"{folder} cannot be exported: {str(error).splitlines()[0]}") from None
     for name, graph in graphs.items():
         refer_to(weights, graph.graph)
-        _note(graph, WEIGHTS_DIGEST, weights.digest)
+        _add_metadata(graph, WEIGHTS_DIGEST, weights.digest)
         write_bytes(folder / name, graph.SerializeToString())
 
 
@@ -103,7 +103,7 @@ def _of_captioner(model: Captioner) -> dict[str, Any]:
     with _plain_and_quiet(), torch.no_grad():
         pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
         graph = _graph(encoder, {"pixels": pixels}, ["annotations"], [{0: "batch"}])
-        _note(graph, MAP_SHAPE, json.dumps(model.map_shape))
+        _add_metadata(graph, MAP_SHAPE, json.dumps(model.map_shape))
 
         def examples(batch: int, _: int) -> dict[str, Tensor]:
             return {"annotations": encoder(torch.rand(batch, 3, size, size))}
@@ -130,7 +130,7 @@ def _of_translator(folder: Path) -> dict[str, Any]:
 
 
 class _Leaf(NamedTuple):
-    """A tensor of a state, and whether its rows are those of sources, shared by hypotheses."""
+    """A tensor of a state, and whether it belongs to a memory, which hypotheses share."""
 
     tensor: Tensor
     is_memory: bool
@@ -182,8 +182,8 @@ class _Start(nn.Module):
 class _Step(nn.Module):
     """`step.onnx`.
 
-    state: an example, of whose form are the tensors that `forward` takes. is_changed: whether a
-    step changes each of them.
+    state: an example; `forward` takes tensors of the same form. is_changed: whether a step changes
+    each of them.
     """
 
     def __init__(self, decoder: nn.Module, state: Any, is_changed: list[bool]) -> None:
@@ -243,7 +243,7 @@ def _search_graphs(
 ) -> dict[str, Any]:
     """The graphs of start and step.
 
-    examples: inputs of `start`, by B and by the length S of a source. start_sizes: their names.
+    examples: makes inputs of `start` for B sources of length S. start_sizes: their dynamic sizes.
     """
 
     def state_of(batch: int, source: int, beam: int, fed: int) -> Any:
@@ -257,8 +257,8 @@ def _search_graphs(
     base = {"batch": 2, "source": 7, "beam": 3, "fed": 2}
     state = state_of(**base)
     leaves = _leaves(state)
-    # A size is named after the number with which it changes; after "fed" where that is one: the
-    # number of tokens in a cache changes with the beam too.
+    # A size takes the name of the number that changes it. "fed" is last and wins: the number of
+    # tokens in a cache changes with the beam too.
     sizes: Sizes = [{} for _ in leaves]
     for name, number in base.items():
         others = _leaves(state_of(**{**base, name: number + 2}))
@@ -364,8 +364,8 @@ def _searchsorted(keys: Any, values: Any, **_: Any) -> Any:
     return low
 
 
-def _note(graph: Any, name: str, value: str) -> None:
-    """Add to the metadata of a graph."""
+def _add_metadata(graph: Any, name: str, value: str) -> None:
+    """Add an entry to the metadata of a graph."""
     entry = graph.metadata_props.add()
     entry.key, entry.value = name, value
 

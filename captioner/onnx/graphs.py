@@ -35,7 +35,7 @@ def open_graph(path: Path, threads: int) -> Any:
     if not os.path.isfile(path):
         raise UserError(f"{path} does not exist")
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # What goes wrong is raised, too.
+    options.log_severity_level = 4  # Fatal only: errors are raised as well.
     options.intra_op_num_threads = threads
     try:
         return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -114,18 +114,18 @@ class GraphStepper:
         return Advanced(beam, choices, outputs["live_counts"])
 
     def narrow(self, beam: dict[str, Array], width: int) -> dict[str, Array]:
-        """The first rows of each source."""
+        """Keep the first `width` rows of each source."""
         return {
             name: array if name.startswith(MEMORY) else array[:, :width]
             for name, array in beam.items()
         }
 
     def keep_sources(self, beam: dict[str, Array], sources: list[int]) -> dict[str, Array]:
-        """These sources only."""
+        """Keep these sources only."""
         return {name: array[sources] for name, array in beam.items()}
 
     def to_numpy(self, arrays: list[Array]) -> list[Array]:
-        """They are already."""
+        """Return them: they are NumPy's already."""
         return arrays
 
 
@@ -145,7 +145,7 @@ def rule_inputs(
     numbers = np.arange(vocabulary_size)
     context = np.arange(search.block_ngrams - 1)
     if not search.block_ngrams:
-        context = np.array([search.maximum_length + 1])  # Before every start: nothing repeats.
+        context = np.array([search.maximum_length + 1])  # So far back is no word: none repeats.
     rules = {
         "forbidden": np.isin(numbers, list(forbidden)),
         "minimum_length": np.array(search.minimum_length),

@@ -1,4 +1,4 @@
-"""Weights of graphs: those of a model folder, read without torch, or fewer bits in the graph."""
+"""Weights of graphs: references to a model folder's, or stored in the graph in fewer bits."""
 
 from __future__ import annotations
 
@@ -77,16 +77,16 @@ class StoredWeights:
             digest.update(self._bytes(place))
         return digest.hexdigest()
 
-    def reference(self, name: str, called: str) -> Any:
+    def reference(self, name: str, graph_name: str) -> Any:
         """An ONNX tensor whose values are those of a tensor of the file, float16 or float32.
 
-        called: its name in the graph.
+        graph_name: its name in the graph.
         """
         from onnx import TensorProto
 
         place = self._places[name]
         kind = TensorProto.FLOAT16 if place.dtype == "F16" else TensorProto.FLOAT
-        tensor = TensorProto(name=called, data_type=kind)
+        tensor = TensorProto(name=graph_name, data_type=kind)
         tensor.dims.extend(place.shape)
         tensor.data_location = TensorProto.EXTERNAL
         facts = {"location": self.path.name, "offset": place.offset, "length": place.length}

@@ -1,4 +1,4 @@
-"""A translator of ONNX graphs: what a `Translator` writes, without torch."""
+"""Translates by ONNX graphs, as a `Translator` does, without torch."""
 
 from __future__ import annotations
 

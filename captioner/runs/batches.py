@@ -37,7 +37,7 @@ Item = TypeVar("Item")
 Batch = TypeVar("Batch")
 
 Place = tuple[int, int]  # An epoch, and the number of a batch in it.
-_Key = tuple[Sequence[int], int, list[Item], Place]  # Parts, of how many, of which examples.
+_Key = tuple[Sequence[int], int, list[Item], Place]  # Parts, their count, examples, place.
 
 
 class DividedBatches(ABC, Generic[Item, Batch]):
@@ -69,7 +69,7 @@ class DividedBatches(ABC, Generic[Item, Batch]):
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Batch], None, None]:
-        """Some parts of each batch of an epoch, from number `first` on."""
+        """See `captioner.training.step.Batches`."""
         plan = self._plan(epoch)
         keys = (
             (parts, part_count, plan[number], (epoch, number)) for number in range(first, len(plan))
@@ -144,11 +144,11 @@ class CaptionBatches(DividedBatches[tuple[int, int], CaptioningBatch]):
         settings = self.recipe.training
         epoch, number = place
         all_rows = [row for row, _ in examples]
-        order: Sequence[int] = range(len(all_rows))  # Lengths are spread evenly.
+        turns: Sequence[int] = range(len(all_rows))  # Lengths are spread evenly.
         if self.recipe.photos_in_step:  # Captions of a photo stay together.
             distinct = list(dict.fromkeys(all_rows))
-            order = [distinct.index(row) for row in all_rows]
-        chosen = [index for index, turn in enumerate(order) if turn % part_count == part]
+            turns = [distinct.index(row) for row in all_rows]
+        chosen = [index for index, turn in enumerate(turns) if turn % part_count == part]
         share = len(chosen) / len(examples)
         chosen = chosen or [0]
         captions = []
@@ -299,5 +299,5 @@ def _shuffled(items: Sequence[Item], generator: torch.Generator) -> list[Item]:
 
 
 def cut(items: list[Item], size: int) -> list[list[Item]]:
-    """The items, so many at a time."""
+    """Cut into lists of `size` items; the last may have fewer."""
     return [items[start : start + size] for start in range(0, len(items), size)]

@@ -1,4 +1,4 @@
-"""Scores of captions in training: rewards, validation, and whether a run gained anything."""
+"""Scores of captions in training: rewards, validation, and a test of what a run gained."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
 
 
 def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> str:
-    """A sentence if chance explains what a run's best epoch gained over its start; else ""."""
+    """A sentence if a run's best epoch is not significantly better than its start; else ""."""
     if not os.path.exists(folder / START_RESULTS):
         return ""
     references = [example.captions for example in validation]

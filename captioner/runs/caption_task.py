@@ -120,7 +120,7 @@ class CaptionTask:
         if standardisation is not None:
             count = min(len(photos), STANDARDISED_BY)
             few = [photos[place * len(photos) // count] for place in range(count)]
-            # Workers would wait for another such call until the run ends.
+            # Workers are persistent: they would idle until the run ends.
             standardisation.fit(replace(rows, workers=0).annotations(cut(few, 32)))
 
     @property

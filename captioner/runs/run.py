@@ -62,7 +62,7 @@ class Task(Protocol):
         """Move to the engine's device and make the batches."""
 
     def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
-        """Texts for batches of the rows of `order`."""
+        """Generate texts for batches of the rows of `order`."""
 
     def score(self, texts: list[str]) -> Validated:
         """Score the texts of all rows of `order`."""

@@ -21,7 +21,7 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.weight_files import fill
 
 LEAST_KNOWN = 1 / 3
-"""Captions are in another language if a model knows a smaller share of their words than this. The
+"""Captions are in another language if a model knows a smaller share of their words. The
 packaged model knows 93 to 95 % of the words of English captions (COCO, Multi30k), and 5 to 8 % of
 French and German ones."""
 

@@ -210,7 +210,7 @@ class TranslationTask:
         write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in validated.texts))
 
     def remarks(self, folder: Path, best_epoch: int) -> list[str]:
-        """None."""
+        """No remarks."""
         return []
 
 

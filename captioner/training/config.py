@@ -1,4 +1,4 @@
-"""How a model is trained, whichever it is."""
+"""The settings of the training loop, the same for every model."""
 
 from typing import Literal
 

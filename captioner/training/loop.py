@@ -31,7 +31,7 @@ SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hour
 
 @dataclass(frozen=True)
 class Validated:
-    """Scores by name, the texts that were scored, and the scores as the model's folder has them."""
+    """Scores by name, the texts that were scored, and the record for the model's folder."""
 
     scores: dict[str, float]
     texts: Sequence[str] = ()
@@ -120,7 +120,7 @@ class _Run:
                     self.path, self.model, self.optimizer, average, rank, world_size
                 )
                 logged_step, epoch = self.position.step, self.position.epoch
-                if self.position.step_in_epoch:  # Its record is written again with the epoch's.
+                if self.position.step_in_epoch:  # A record of this step is logged again.
                     logged_step, epoch = logged_step - 1, epoch + 1
                 print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
             if engine.is_main:
@@ -165,7 +165,7 @@ class _Run:
 
     @contextmanager
     def stopping_on_signals(self) -> Iterator[None]:
-        """Within it, SIGINT and SIGTERM request a stop; no effect outside the main thread.
+        """While the block runs, SIGINT and SIGTERM request a stop; only in the main thread.
 
         A second one is a `KeyboardInterrupt`, but for several processes: torchrun repeats signals.
         """
@@ -241,7 +241,7 @@ class _Run:
             group["lr"] = group["initial_lr"] * factor
 
     def save(self, record: dict[str, Any] | None = None) -> None:
-        """Save a checkpoint; before, log the record of an epoch that ended."""
+        """Save a checkpoint. record: of an epoch that ended, logged before."""
         position, stepper = self.position, self.stepper
         position.totals, position.scaling = stepper.sums(), stepper.scaler.state_dict()
         states = self.engine.gather(checkpoint.random_state(self.engine.device))

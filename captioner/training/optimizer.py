@@ -1,4 +1,4 @@
-"""How weights move: optimiser, learning rate, moving average."""
+"""The optimiser, the schedule of its learning rate, and the moving average of weights."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -64,7 +64,8 @@ def learning_rate_factor(
             waited = 0 if score > best else waited + 1
             best = max(best, score)
             if waited == config.decay_patience:
-                plateaus, waited = plateaus + 1, 0
+                plateaus += 1
+                waited = 0
         return float(config.decay_factor**plateaus)
     return 1.0
 
@@ -92,7 +93,7 @@ class Average:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within it, the model's weights are the averages."""
+        """Give the model the averages as weights while the block runs."""
         self._swap()
         try:
             yield

@@ -17,7 +17,7 @@ from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 
 NORM = "gradient_norm"
-UNSEEN_STEPS = 50  # Steps on a GPU between two reads of losses and gradients.
+UNSEEN_STEPS = 50  # Steps of a GPU between two readings of their losses and gradients.
 LARGEST_WEIGHT = 1e18  # Larger weights overflow float32 when squared.
 _NAN_ERROR = "is not a number"  # In errors of a forward pass: NaN or infinity.
 _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
@@ -26,8 +26,9 @@ _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
 class Batches(Protocol):
     """A training set in batches, which depend on the epoch only and can be divided.
 
-    A part is the argument of the model's `loss`, and has `to(device)`. Its `share` is that of the
-    batch's examples: 0 of a masked dummy, by which every process takes part; 1 if it has none.
+    A part is the argument of the model's `loss`, and has `to(device)`. Its `share` is the share of
+    the batch's examples in it: 0 for a fully masked dummy, so that every process takes part. A part
+    without `share` is a whole batch.
     """
 
     def __len__(self) -> int:
@@ -36,7 +37,7 @@ class Batches(Protocol):
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Any], None, None]:
-        """The given ones of `part_count` parts of each batch of an epoch, from `first` on."""
+        """Yield, for each batch of an epoch from number `first` on, the parts of these numbers."""
 
 
 def seed_of(*numbers: int) -> int:
@@ -96,7 +97,7 @@ class Stepper:
     def make(self, parts: Sequence[Any]) -> None:
         """Make a step, given this process's parts of the batch.
 
-        Others that wait for a process with an error end when it leaves its engine.
+        After an error, processes that wait for this one end when it leaves its engine.
         """
         try:
             self.optimizer.zero_grad(set_to_none=True)
@@ -114,7 +115,8 @@ class Stepper:
             scaler.unscale_(self.optimizer)
             norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
             self._unseen.append((step, {NORM: norm}, 1 / processes))  # All have the same norm.
-            is_due = step - self._unseen[0][0] >= self.most_unseen
+            first_unseen, *_ = self._unseen[0]
+            is_due = step - first_unseen >= self.most_unseen
             if is_due and (failure := self._see_reports()):
                 with self.engine.fail_together():
                     raise failure
@@ -133,7 +135,7 @@ class Stepper:
                 if name == NORM and not math.isfinite(mean):
                     if not self.scaler.is_enabled() or self.scaler.get_scale() < 1:
                         reason = f"the norm of the gradient is {float(value)}"
-                        failure = failure or self._lost(reason, step)
+                        failure = failure or self._failure(reason, step)
                     mean = 0.0  # The scaler leaves the step out.
                 self.totals[name] = self.totals.get(name, 0.0) + mean
         return failure
@@ -146,7 +148,7 @@ class Stepper:
         failure = self._see_reports()
         with self.engine.fail_together():
             if failure is None and not self._has_sound_weights():
-                failure = self._lost(f"a weight {_NOT_FINITE}", self.position.step - 1)
+                failure = self._failure(f"a weight {_NOT_FINITE}", self.position.step - 1)
             if failure:
                 raise failure
         values = torch.tensor(list(self.totals.values()), dtype=torch.float64)
@@ -166,10 +168,10 @@ class Stepper:
                 "parts by training.accumulate"
             )
         if _NAN_ERROR in str(error) or not (is_ours or self._has_sound_weights()):
-            return self._lost(f"the model's output {_NOT_FINITE}", step)
+            return self._failure(f"the model's output {_NOT_FINITE}", step)
         return error
 
-    def _lost(self, reason: str, step: int) -> UserError:
+    def _failure(self, reason: str, step: int) -> UserError:
         return UserError(f"{reason} at {self._place(step)}: lower learning_rate or clip_norm")
 
     def _place(self, step: int) -> str:

@@ -154,7 +154,7 @@ class Translator(SentenceTranslator):
 
 
 class TranslatorConfig(Config):
-    """The fields of `config.json`; the default of one that was added is what older models mean."""
+    """The fields of `config.json`. The default of a new field is what older models mean."""
 
     format: str
     model: TranslationModelConfig
@@ -167,7 +167,7 @@ class TranslatorConfig(Config):
 def save_translator(
     translator: Translator, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
-    """Write a translator to a folder; whenever it is stopped, the old one loads or the new one.
+    """Write a translator to a folder; after a stop, the old one loads or the new one.
 
     dtype: type of stored floating-point weights; computation is in float32.
     """

@@ -150,7 +150,7 @@ class VGGConfig(EncoderConfig):
     )
     rank: Share = Field(
         1.0,
-        repr=False,  # A digest of before has none; split weights have other names and shapes.
+        repr=False,  # Keeps older digests valid; split weights differ by their names and shapes.
         description="below 1, each convolution behind the first pooling is two: a 3x3 one with "
         "this share of its channels, and a 1x1 one; those of the context stay whole. ImageNet "
         "weights need 1",
@@ -283,7 +283,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
         return read_tensors(path)
-    with refused(f"weights file {path} cannot be read"):
+    with refuse_errors(f"weights file {path} cannot be read"):
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(state, dict) or not all(
         isinstance(value, Tensor) for value in state.values()
@@ -299,12 +299,12 @@ def torchvision_weights(name: str) -> dict[str, Tensor]:
     entry: Any = get_model_weights(name).DEFAULT
     place = Path(torch.hub.get_dir()) / "checkpoints" / Path(entry.url).name
     advice = f"fetch {entry.url} on a machine with a network and put it at {place}, or give a file"
-    with refused(f"the weights of {name} could not be downloaded or are damaged", advice):
+    with refuse_errors(f"the weights of {name} could not be downloaded or are damaged", advice):
         return dict(entry.get_state_dict(check_hash=True, map_location="cpu", weights_only=True))
 
 
 @contextmanager
-def refused(problem: str, advice: str = "") -> Iterator[None]:
+def refuse_errors(problem: str, advice: str = "") -> Iterator[None]:
     """Raise `UserError` for any error: torch, timm and networks raise many types."""
     try:
         yield

@@ -22,7 +22,7 @@ from captioner.vision.encoder import (
     VGGConfig,
     VGGEncoder,
     read_weights,
-    refused,
+    refuse_errors,
     torchvision_weights,
 )
 from captioner.vision.preprocessing import Preprocessing
@@ -85,12 +85,13 @@ class NetworkEncoder(Encoder):
 
     @torch.no_grad()
     def _measure(self, height: int, width: int) -> tuple[int, int, int]:
-        """D, rows and columns of an image's feature map, by a pass without computing."""
+        """D, rows and columns of an image's feature map, by a pass on the device `meta`."""
         if (height, width) not in self._shapes:
             tensors = [*self.parameters(), *self.buffers()]
             on_meta = copy.deepcopy(self, {id(tensor): tensor.to("meta") for tensor in tensors})
             size = f"{height} x {width} pixels"
-            with refused(f"{self.config.name} cannot read images of {size}"), torch.device("meta"):
+            refusal = f"{self.config.name} cannot read images of {size}"
+            with refuse_errors(refusal), torch.device("meta"):
                 images = torch.zeros(2, 3, height, width, dtype=tensors[0].dtype)
                 shape = on_meta._feature_map(images).shape
             if len(shape) != 4:
@@ -135,7 +136,7 @@ class TimmEncoder(NetworkEncoder):
     def pretrained_weights(self) -> dict[str, Tensor]:
         """Timm's, downloaded on first use."""
         advice = "run this once with a network, or give a file of weights with timm's names"
-        with refused(f"the weights of {self.config.name} could not be downloaded", advice):
+        with refuse_errors(f"the weights of {self.config.name} could not be downloaded", advice):
             return dict(self._create(pretrained=True).state_dict())
 
     def _create(self, pretrained: bool) -> Any:

@@ -77,7 +77,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         self._flushed = time.monotonic()
 
     def forget_changed(self, states: Sequence[Sequence[int]]) -> list[str]:
-        """Have the rows of photos that have changed written again; returns their names.
+        """Mark the rows of changed photos as not written; returns the names of the photos.
 
         states: of each photo now, such as its size and time of change. A store without
             states, of an earlier version, takes these.
@@ -94,7 +94,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
             rows = [row for row, state in enumerate(now) if before[row : row + 1] != [state]]
             for marks in self.folder.glob("done-*.bin") if rows else ():
                 done = np.fromfile(marks, np.uint8)
-                for first in range(0, self.record.rows, len(now)):  # Those mirrored, too.
+                for first in range(0, self.record.rows, len(now)):  # Also their mirrored rows.
                     done[[first + row for row in rows if first + row < len(done)]] = 0
                 files.write_bytes(marks, done.tobytes())
             if rows:

@@ -228,7 +228,7 @@ def _open(file: BinaryIO, formats: tuple[str, ...], maximum_pixels: int) -> Imag
 
 
 def refuse(sentence: str) -> None:
-    """Raise `UserError`."""
+    """The `Report` that raises `UserError` for the first problem."""
     raise UserError(sentence)
 
 

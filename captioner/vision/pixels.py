@@ -1,4 +1,4 @@
-"""What decoding a photo takes, and its pixels upright, in RGB and 8 bits."""
+"""Estimates what decoding a photo costs; converts its pixels to upright 8-bit RGB."""
 
 import os
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, SAMPL
 from captioner.errors import UserError
 from captioner.outcomes import Budget
 
-HELD = 600_000_000  # Most bytes that a photo takes while it is decoded.
-BUDGET = Budget(HELD)  # Shared by all photos decoded at a time, here and in decoders.
-LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100  # Limits: of the longer side, and its ratio to the other.
+HELD = 600_000_000  # Most bytes of memory for decoding a photo.
+BUDGET = Budget(HELD)  # Of the photos decoded at a time, in this process and in its decoders.
+LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100  # Of the longer side, and of its ratio to the shorter.
 ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
 DEPTHS = "bits of each channel"  # In `Image.info`, of JPEG 2000.
 

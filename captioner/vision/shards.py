@@ -112,7 +112,7 @@ class _CellReader:
         if self._group != key or row < self._end - len(self._cells):
             self._batches, self._end = _cells(shard, group), 0
             self._cells.clear()
-        self._group = None  # So is a row group after a damaged page.
+        self._group = None  # After an error the next call opens the row group anew.
         while row >= self._end:
             batch = next(self._batches)
             self._cells += batch  # The last ones stay: other threads may ask for them.

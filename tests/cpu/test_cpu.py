@@ -58,7 +58,7 @@ def test_the_packaged_model_in_bfloat16_is_close_to_the_plain_one() -> None:
 def test_products_are_torchs(
     shape: tuple[int, ...], bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "_LARGE", 77)
+    monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 77)
     torch.manual_seed(0)
     layer = cpu.Linear(7, 11, bias=bias)
     # Like the state of a beam, not contiguous.
