@@ -1,14 +1,21 @@
 """How much memory there is, and errors that mean too little of it."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
 import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 from captioner.errors import UserError
 
-_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Limits of cgroups 2 and 1.
+_TORCH = 10**9  # Bytes of address space, at least.
+_CUDA_TORCH = 3_400_000_000  # Measured, of torch 2.14, also without a GPU.
+_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Of Linux: cgroups 2 and 1.
 _MESSAGES = (
     "out of memory",
     "can't allocate memory",
@@ -17,7 +24,7 @@ _MESSAGES = (
     "ALLOC_FAILED",
     "bad_alloc",
     "can't start new thread",
-    "failed to map segment",  # While a library is loaded.
+    "failed to map segment",  # Of a library.
 )
 
 
@@ -65,3 +72,18 @@ def memory_sentence(error: BaseException) -> str:
     amount = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
     size = f" for {amount[1]} more" if amount else ""
     return f"there is too little memory{size}{allowed}; smaller batches take less"
+
+
+class TorchGuard(MetaPathFinder):
+    """Refuses to import torch where its libraries would not fit: some of them abort the process."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Let others find every module; raise `UserError` for torch."""
+        if name != "torch":
+            return
+        spec = PathFinder.find_spec(name)
+        folder = Path(spec.origin or "").parent if spec else Path()
+        needed = _CUDA_TORCH if (folder / "lib" / "libtorch_cuda.so").exists() else _TORCH
+        if address_limit() < needed:
+            limit = f"ulimit -v allows {address_limit() / 1e9:.1f} GB"
+            raise UserError(f"torch takes {needed / 1e9:.1f} GB of address space, and {limit}")

@@ -1,4 +1,7 @@
-"""Too little memory: before it is allocated, and when it is."""
+"""Too little memory: before it is allocated, when it is, and while torch is loaded."""
+
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -43,3 +46,15 @@ def test_errors_of_memory_are_sentences(error: Exception, said: str) -> None:
     assert said in sentence
     assert "\n" not in sentence
     assert not is_memory_error(RuntimeError("The size must match"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of address space is Linux's")
+def test_torch_is_not_loaded_where_it_does_not_fit() -> None:
+    command = 'ulimit -v 900000; "$0" -m captioner caption --demo; "$0" -m captioner caption --help'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("usage: captioner caption [PATH ...]")
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("captioner: torch takes ")
+    assert sentence.endswith(" GB of address space, and ulimit -v allows 0.9 GB")

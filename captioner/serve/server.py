@@ -1,13 +1,18 @@
 """Listens, and runs the application until a signal ends it."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
+import json
 import logging
 import socket
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import h11
 import uvicorn
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -16,6 +21,11 @@ from captioner.serve import Limits
 
 _CONNECTIONS = 512  # Half of the 1,024 file descriptors that Linux gives a process.
 _HEAD_SECONDS = 10  # From a connection, or an answer, to the end of the next request's head.
+_FULL = JSONResponse(
+    {"error": "busy: too many connections are open"},
+    status_code=503,
+    headers={"Retry-After": "2", "Connection": "close"},
+)
 
 
 class Listener(NamedTuple):
@@ -27,12 +37,21 @@ class Listener(NamedTuple):
 
 
 class _Protocol(H11Protocol):
-    """Closes connections that ask for nothing."""
+    """Closes connections that ask for nothing, and refuses in the form of the interface."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Limit the time to the end of a head."""
+        """Limit the time to the end of a head; a full house closes a connection that is idle."""
         super().connection_made(transport)
         self._timer = self.loop.call_later(_HEAD_SECONDS, self._close_idle)
+        if len(self.connections) <= _CONNECTIONS:
+            return
+        others: set[Any] = self.connections - {self}
+        idle = [other for other in others if other.is_idle]
+        if idle:
+            oldest = min(idle, key=lambda other: other._timer.when())
+            oldest.transport.abort()
+        else:
+            self.app = _FULL
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timer."""
@@ -45,8 +64,26 @@ class _Protocol(H11Protocol):
         self._timer.cancel()
         self._timer = self.loop.call_later(_HEAD_SECONDS, self._close_idle)
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, without a cycle that could answer."""
+        content = json.dumps({"error": "the request is not valid HTTP"}).encode()
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(content)),
+            "connection": "close",
+        }
+        head = h11.Response(status_code=400, headers=[*headers.items()], reason="Bad Request")
+        for event in (head, h11.Data(data=content), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return self.cycle is None or bool(self.cycle.response_complete)
+
     def _close_idle(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        if self.is_idle:
             self.transport.close()
 
 
@@ -85,7 +122,6 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
         log_config=None,
         access_log=access_log,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=max(1, round(limits.seconds)),
     )

@@ -196,6 +196,9 @@ def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
             tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
             if is_leftover(info.name):
                 continue
+            if info.issparse():
+                report(f"{path}/{info.name} is a sparse file, which is not read")
+                continue
             member = ShardMember(path, info.name, (info.offset_data, info.size))
             stem, suffix = os.path.splitext(info.name)
             if info.isfile() and suffix.lower() in PHOTO_SUFFIXES:

@@ -1,5 +1,6 @@
 """Who may ask: host names, other sites, the token; what stays in memory; headers; connections."""
 
+import json
 import re
 import socket
 import time
@@ -166,12 +167,26 @@ def test_idle_connections_and_half_heads_are_closed(monkeypatch: pytest.MonkeyPa
                 assert (b'"ok"' in line.makefile("rb").read()) == content.startswith(whole)
 
 
-def test_a_full_house_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_CONNECTIONS", 3)
+def test_a_full_house_closes_idle_connections_and_else_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_CONNECTIONS", 2)
+    begun = b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
     with asking(Service(make_captioner())) as client:
+        idle = [connect(client) for _ in range(2)]
         assert httpx.get(client.base_url.join("/api/health")).status_code == 200
-        lines = [connect(client) for _ in range(2)]
         time.sleep(0.2)
-        assert httpx.get(client.base_url.join("/api/health")).status_code == 503
-        for line in lines:
+        busy = [connect(client, begun) for _ in range(2)]
+        time.sleep(0.2)
+        answer = httpx.get(client.base_url.join("/api/health"))
+        for line in (*idle, *busy):
             line.close()
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+        assert answer.json() == {"error": "busy: too many connections are open"}
+
+
+def test_what_is_not_http_is_refused_in_json() -> None:
+    with asking(Service(make_captioner())) as client, connect(client, b"nonsense\r\n\r\n") as line:
+        head, _, content = line.makefile("rb").read().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert json.loads(content) == {"error": "the request is not valid HTTP"}

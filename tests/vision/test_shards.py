@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
         assert pyarrow.total_allocated_bytes() - before < 8_000_000
 
 
-def test_leftovers_huge_members_and_empty_tars_are_told(tmp_path: Path) -> None:
+def test_leftovers_sparse_and_huge_members_and_empty_tars_are_told(tmp_path: Path) -> None:
     reports: list[str] = []
     path = write_tar(tmp_path / "0.tar", {"a/._1.jpg": b"1", "__MACOSX/1.jpg": b"1", "1.txt": b"1"})
     assert [*read_shards(path, reports.append)] == []
@@ -132,7 +133,19 @@ def test_leftovers_huge_members_and_empty_tars_are_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "1.tar")
     assert [*read_shards(tmp_path / "1.tar", reports.append)] == []
     assert reports[1].endswith("1.tar is a pipe or a device, not a file")
+    header = tarfile.TarInfo("large.jpg")
+    header.type = tarfile.GNUTYPE_SPARSE
+    sparse = bytearray(header.tobuf(tarfile.GNU_FORMAT))
+    sparse[483:495] = b"%011o\0" % (3 * 2**30)
+    sparse[148:155] = b"%06o\0" % tarfile.calc_chksums(sparse)[0]
+    path = tmp_path / "sparse.tar"
+    path.write_bytes(sparse + bytes(1024))
+    assert [*read_shards(path, reports.append)] == []
+    assert reports[2:] == [
+        f"{path}/large.jpg is a sparse file, which is not read",
+        f"{path} holds no photos",
+    ]
     path = tmp_path / "empty.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"image": pyarrow.array([], "binary")}), path)
     assert [*read_shards(path, reports.append)] == []
-    assert reports[2:] == [f"{path} holds no photos"]
+    assert reports[4:] == [f"{path} holds no photos"]
