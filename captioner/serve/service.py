@@ -60,7 +60,8 @@ class Batcher:
     def submit(self, items: Sequence[Any], search: AnySearch, language: str) -> Future[list[Any]]:
         """Queue items; returns the future of their results, which may be cancelled.
 
-        Those of one search and language share batches. Samples do not: a seed gives the same ones.
+        Jobs of one search and language share batches, except for sampling: there the same seed
+        gives the same samples.
         """
         done: Future[list[Any]] = Future()
         self.jobs.append((items, (search, language, search.sample and object()), done))
