@@ -27,16 +27,18 @@ from captioner.files import (
 from captioner.schema import flat
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+VOCABULARY = "vocabulary.json"  # Of a captioner; of a translator, for both sides.
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
+NGRAMS = "ngrams.bin"  # Beside exported graphs: `Constraints.ngrams`, little-endian int64.
 FILES = (
     WEIGHTS,
     CONFIG,
-    "vocabulary.json",
+    VOCABULARY,
     "source.json",
     "target.json",
     CARD,
     *GRAPHS,
-    "ngrams.bin",
+    NGRAMS,
 )
 """No other file is downloaded or uploaded."""
 

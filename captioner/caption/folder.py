@@ -28,6 +28,7 @@ from captioner.model_folders import (
     CARD,
     CONFIG,
     FORMATS,
+    VOCABULARY,
     WEIGHTS,
     complete_folder,
     read_card,
@@ -41,7 +42,6 @@ from captioner.vision.encoder_families import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import load_weights, named_tensors, write_tensors
 
-VOCABULARY = "vocabulary.json"
 _NGRAMS = "ngrams"  # Tensor (N, ORDER).
 _PIXEL = 2 * 64 * 4  # Bytes of a VGG's first two feature maps, the largest.
 KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {

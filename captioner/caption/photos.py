@@ -57,7 +57,6 @@ class PhotoCaptioner(ABC):
     vocabulary: Vocabulary
     confidence: Confidence | None
     ngrams: Any = None  # Sorted keys of the n-grams that people wrote; see `Constraints`.
-    ngram_order: int = ORDER
     load_translation: Callable[[str], Translate] | None = None  # For a language, if there is any.
 
     @property
@@ -119,7 +118,7 @@ class PhotoCaptioner(ABC):
         if (ngrams := self.ngrams) is None:
             return False
         places = range(len(ngrams))
-        before = self.ngram_order - 1
+        before = ORDER - 1
         size = len(self.vocabulary)
         start, end = self.vocabulary.start, self.vocabulary.end
         tokens = [*[start] * before, *self.vocabulary.encode(words), end]

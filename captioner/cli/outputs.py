@@ -48,7 +48,7 @@ class Outputs:
     photos: to caption, by name.
     finished: the photos whose captions `resume` found in the JSON lines.
     remaining: the others, and for `html` all photos.
-    workers: threads that should `draw`; 0 if there is nothing to draw.
+    workers: threads for `draw`; 0 if there is nothing to draw.
     """
 
     def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:

@@ -50,7 +50,7 @@ def file_state(photo: ImageSource) -> Record:
 
 
 def is_gone(photo: str) -> bool:
-    """Whether there is neither the photo nor the shard that it is in."""
+    """Whether neither the photo nor the shard that holds it exists."""
     places = (photo, *map(str, Path(photo).parents))
     return photo != "-" and not os.path.lexists(photo) and not any(map(os.path.isfile, places))
 

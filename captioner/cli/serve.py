@@ -11,7 +11,7 @@ from captioner.cli import shared_options as shared
 from captioner.errors import UserError, refuse_missing
 from captioner.files import read_text
 from captioner.models import LANGUAGES
-from captioner.serve import Limits
+from captioner.serve import UNDETERMINED, Limits
 from captioner.text.languages import language_tag
 
 DESCRIPTION = """\
@@ -76,11 +76,11 @@ def url(text: str) -> str:
 
 
 def _translator(text: str) -> tuple[str, str]:
-    """The language tag of [TAG=]MODEL, "und" (undetermined) if it is not known, and the model."""
+    """The language tag of [TAG=]MODEL, `UNDETERMINED` if it is not known, and the model."""
     tag, sign, name = text.partition("=")
     if sign:
         return language_tag(tag, "--translator"), name
-    return {name: tag for tag, name in LANGUAGES.items()}.get(text, "und"), text
+    return {name: tag for tag, name in LANGUAGES.items()}.get(text, UNDETERMINED), text
 
 
 def run(arguments: argparse.Namespace) -> None:

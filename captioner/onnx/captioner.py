@@ -13,8 +13,15 @@ from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.options import ORDER, SearchOptions
 from captioner.decoding.search import Array, Hypothesis, search_hypotheses
 from captioner.errors import UserError
-from captioner.model_folders import CONFIG, GRAPHS, complete_folder, read_card, read_model_config
-from captioner.onnx import NGRAMS
+from captioner.model_folders import (
+    CONFIG,
+    GRAPHS,
+    NGRAMS,
+    VOCABULARY,
+    complete_folder,
+    read_card,
+    read_model_config,
+)
 from captioner.onnx.graphs import (
     MAP_SHAPE,
     GraphStepper,
@@ -55,7 +62,7 @@ class OnnxCaptioner(PhotoCaptioner):
         self.search = config.search
         self.confidence = config.confidence
         self.card = read_card(folder)
-        self.vocabulary = vocabulary = Vocabulary.load(folder / "vocabulary.json")
+        self.vocabulary = vocabulary = Vocabulary.load(folder / VOCABULARY)
         graphs, weights = open_graphs(folder, GRAPHS, self._threads)
         self._graphs = {self._threads: graphs}  # By the threads of each graph.
         rows, columns = json.loads(metadata(graphs[0])[MAP_SHAPE])
@@ -127,7 +134,7 @@ class OnnxCaptioner(PhotoCaptioner):
 
 
 def _exported_ngrams(folder: Path) -> Array | None:
-    """The keys (N,) of the n-grams of an exported folder; None without them."""
+    """Read the keys (N,) of the n-grams of an exported folder; None without them."""
     path = folder / NGRAMS
     if not path.is_file():
         return None

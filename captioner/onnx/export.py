@@ -39,8 +39,7 @@ from captioner.decoding.protocol import map_state, select_rows
 from captioner.decoding.search import Choices
 from captioner.errors import UserError
 from captioner.files import write_bytes
-from captioner.model_folders import WEIGHTS, kind_of
-from captioner.onnx import NGRAMS
+from captioner.model_folders import NGRAMS, WEIGHTS, kind_of
 from captioner.onnx.graphs import ENCODER, MAP_SHAPE, MEMORY, NEXT, START, STEP, WEIGHTS_DIGEST
 from captioner.onnx.stored_weights import Precision, StoredWeights, refer_to, store_weights
 from captioner.text.vocabulary import Vocabulary

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from captioner.errors import UserError
 from captioner.files import read_text, write_bytes, write_json, write_text
-from captioner.model_folders import GRAPHS
-from captioner.onnx import NGRAMS
+from captioner.model_folders import GRAPHS, NGRAMS
 from captioner.onnx.captioner import OnnxCaptioner
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
 from captioner.schema import to_mapping

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from captioner.schema import Config
 
+UNDETERMINED = "und"  # The tag of a language that is not known (ISO 639-2).
+
 
 class Limits(Config):
     """The most that a server accepts."""

@@ -1,4 +1,4 @@
-"""Who may ask, how much and how long; refusals; the headers of answers."""
+"""Checks who asks, how much comes and how long it takes; answers errors; adds headers."""
 
 import asyncio
 import re
@@ -21,8 +21,8 @@ from captioner.schema import error_sentence
 from captioner.serve import Limits
 
 _AGAIN = {"Retry-After": "2"}
-_HELD_UPLOADS = 3  # How many of the largest contents may be in memory; more large ones are refused.
-_SMALL = 1024**2  # Bytes of a content that is not.
+_HELD_UPLOADS = 3  # Largest contents that fit in memory together; more large ones are refused.
+_SMALL = 1024**2  # Bytes up to which a content is not large.
 _LARGEST_TEXT = 2**19  # Bytes of a content in JSON, which take twenty times as many.
 _LARGEST_FIELDS = 2**22  # Characters of the fields of a form beside its files.
 

@@ -234,7 +234,7 @@ def photo_answer(caption: Caption, maps: bool, preview: bool) -> dict[str, Any]:
 def confidence_in_words(caption: Caption) -> str | None:
     """A caption's confidence as a phrase in its language; None where the model has none.
 
-    Of a translation without the share of words, which is that of the English caption.
+    A translation has the phrase alone: the share of words counts those of the English caption.
     """
     confidence = caption.confidence
     if confidence is None:

@@ -18,7 +18,7 @@ from captioner.decoding.options import AnySearch, SearchOptions, TranslationSear
 from captioner.errors import UserError
 from captioner.render.page import html_page
 from captioner.render.panels import encode_gif
-from captioner.serve import Limits
+from captioner.serve import UNDETERMINED, Limits
 from captioner.text.languages import ENGLISH
 from captioner.translate.sentences import SentenceTranslator
 from captioner.translate.translated_captions import translate_captions
@@ -26,7 +26,6 @@ from captioner.translate.translation import Translation
 from captioner.vision.decoding_process import DecodingPool
 from captioner.vision.images import original_size
 
-UNDETERMINED = "und"  # The tag of a language that is not known (ISO 639-2).
 _DECODERS = 2  # Photos decoded at a time, which bounds the memory of decoding.
 _LONGEST_SIDE = 1000  # Pixels of a photo to be drawn on.
 
@@ -60,7 +59,8 @@ class Batcher:
     def submit(self, items: Sequence[Any], search: AnySearch, language: str) -> Future[list[Any]]:
         """Queue items; returns the future of their results, which may be cancelled.
 
-        Those of one search and language share batches. Samples do not: a seed gives the same ones.
+        Jobs of one search and language share batches, except for sampling: there the same seed
+        gives the same samples.
         """
         done: Future[list[Any]] = Future()
         self.jobs.append((items, (search, language, search.sample and object()), done))

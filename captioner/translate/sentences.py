@@ -16,6 +16,7 @@ from captioner.decoding.options import TranslationSearch
 from captioner.decoding.search import Hypothesis
 from captioner.errors import UserError
 from captioner.files import read_json, write_json
+from captioner.model_folders import VOCABULARY
 from captioner.outcomes import outcomes_of, shape_as_given
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals, as_sentence, unescape_entities
@@ -27,7 +28,7 @@ _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 _EMPTY = Translation(
     "", (_END.text,), (), 0.0, (), np.empty((0, 1), np.float32), source_words=(_END,), words=()
 )
-_JOINT = "vocabulary.json"
+_SOURCE, _TARGET = "source.json", "target.json"  # Of separate vocabularies.
 
 
 class _Source(NamedTuple):
@@ -125,13 +126,13 @@ class SentenceTranslator(ABC):
         generator = self.new_generator(search)
         is_one = isinstance(sentences, (str, bytes)) or not isinstance(sentences, Iterable)
         inputs = [sentences] if is_one else sentences
-        together = batch_size  # Sentences of an iterator that are read before they are translated.
+        read_ahead = batch_size  # Sentences that are read before the first is translated.
         if not isinstance(inputs, Iterator):
             inputs = list(inputs)
-            together = len(inputs) or 1
+            read_ahead = len(inputs) or 1
         named = ((f"sentence {number}", text) for number, text in enumerate(inputs, start=1))
         compute = partial(self._translate, batch_size, search, generator)
-        outcomes = outcomes_of(named, together, self._read, compute)
+        outcomes = outcomes_of(named, read_ahead, self._read, compute)
         return shape_as_given(sentences, is_one, outcomes, on_error)
 
     def _read(self, name: str, sentence: Any) -> _Source:
@@ -198,17 +199,17 @@ class SentenceTranslator(ABC):
 
 def save_vocabularies(folder: Path, source: TextVocabulary, target: TextVocabulary) -> None:
     """Write both vocabularies as JSON, atomically; the same object is written once."""
-    vocabularies = {"source.json": source, "target.json": target}
+    vocabularies = {_SOURCE: source, _TARGET: target}
     if source is target:
-        vocabularies = {_JOINT: source}
+        vocabularies = {VOCABULARY: source}
     for name, vocabulary in vocabularies.items():
         write_json(folder / name, vocabulary.to_json(), indent=None)
 
 
 def load_vocabularies(folder: Path, joint: bool) -> tuple[TextVocabulary, TextVocabulary]:
     """Read the source's and the target's vocabulary; joint ones are the same object."""
-    source = _load(folder / (_JOINT if joint else "source.json"))
-    return source, source if joint else _load(folder / "target.json")
+    source = _load(folder / (VOCABULARY if joint else _SOURCE))
+    return source, source if joint else _load(folder / _TARGET)
 
 
 def _load(path: Path) -> TextVocabulary:

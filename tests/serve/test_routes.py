@@ -29,8 +29,9 @@ from captioner.caption.caption import Caption
 from captioner.decoding.options import SAMPLING
 from captioner.render.page import PageCaption, PageItem, html_page
 from captioner.render.panels import frames
+from captioner.serve import UNDETERMINED
 from captioner.serve.messages import DrawnCaption, confidence_in_words
-from captioner.serve.service import UNDETERMINED, Service
+from captioner.serve.service import Service
 
 
 def test_captions_are_those_of_the_captioner(client: httpx.Client) -> None:

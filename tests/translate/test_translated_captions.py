@@ -111,5 +111,7 @@ def test_the_packaged_translators_give_maps_that_sum_to_one(
     # What is translated is translated from its original; one gives one.
     assert translate_captions(found, translator, language) == found
     assert translate_captions(iter(found), translator, "EN") == given
-    again = translate_captions(first.of_photo("photo.jpg", (0, 0, 4, 4)), translator, language)
+    again = translate_captions(
+        first.of_photo("photo.jpg", (0, 0, 4, 4), "photo.jpg"), translator, language
+    )
     assert (again.text, again.photo, again.region) == (first.text, "photo.jpg", (0, 0, 4, 4))
