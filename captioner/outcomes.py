@@ -31,11 +31,13 @@ MOST_WORKERS = 4  # Each has a batch in memory.
 def share_out(
     threads: int, items: int, batch_size: int, most: int = MOST_WORKERS
 ) -> tuple[int, int]:
-    """How many batches to compute at once, `most` at most, and their size.
+    """Choose how many batches to compute at once, `most` at most, and their size.
 
-    threads: of a CPU, which within one batch would wait for each other; 1 of a GPU, whose worker
-        reads the next batch. One batch takes all of them: 0 workers.
-    The size is the largest, of at most `batch_size`, that gives all workers as much to do.
+    The size is the largest, of at most `batch_size`, that gives all workers as much to do. A single
+    batch takes all threads: 0 workers.
+
+    threads: of a CPU, where the threads of one batch wait for each other; 1 for a GPU, where the
+        worker computes while the next batch is read.
     """
     if items <= batch_size:
         return 0, batch_size
@@ -56,7 +58,8 @@ def in_background(
 ) -> Iterator[Result]:
     """Yield the result of each item, in order; items are read in the calling thread.
 
-    workers: threads, which share torch's, with as many items ahead; 0: nothing is read ahead.
+    workers: threads, each with a share of torch's threads; as many items are computed ahead. 0:
+        compute in the calling thread, nothing ahead.
     """
     if workers == 0:
         yield from map(compute, items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, product
+from itertools import chain, compress, pairwise, product
 from math import prod
 
 from captioner.caption.caption import Caption, sentence
@@ -61,11 +61,7 @@ def shorter_forms(caption: Caption, is_sentence: IsSentence) -> Iterator[Caption
     """
     first, *others = _phrases(caption.words)
     for kept in product((True, False), repeat=len(others)):
-        phrases = [
-            first,
-            *(phrase for phrase, is_kept in zip(others, kept, strict=True) if is_kept),
-        ]
-        places = list(chain.from_iterable(phrases))
+        places = [*first, *chain.from_iterable(compress(others, kept))]
         words = tuple(caption.words[place] for place in places)
         if words.count("person") > 1 or not is_sentence(words):
             continue
@@ -91,7 +87,7 @@ def _phrases(words: Sequence[str]) -> list[range]:
         for place, (word, kind) in enumerate(zip(words, kinds, strict=True))
         if place and (kind == "action" or (kind is None and word not in within))
     ][: MOST_PHRASES - 1]
-    return list(map(range, [0, *begins], [*begins, len(words)]))
+    return [range(first, end) for first, end in pairwise([0, *begins, len(words)])]
 
 
 def _with_persons(caption: Caption) -> Caption:
@@ -103,5 +99,6 @@ def _with_persons(caption: Caption) -> Caption:
             continue
         if words[place] in _NAMES:
             words[place] = "person" if words[place] in _PERSONS else "people"
+            # There is no person if "man" is false and nobody else is there.
             scores[place] = 1 - (1 - score) * (1 - STILL_A_PERSON)
     return replace(caption, text=sentence(words), words=tuple(words), word_confidence=tuple(scores))

@@ -56,7 +56,7 @@ signatures; with --source also BLEU against the length of the source.
 NO_SCORES = "\t"
 """In place of the score and the log-probability of a line that cannot be read."""
 
-_AT_ONCE = (".json", ".html", ".htm")
+_ONE_FILE = (".json", ".html", ".htm")
 """Suffixes of alignments in one file; the others are of pictures, one a line."""
 
 
@@ -179,12 +179,12 @@ class _AlignmentWriter:
         self._suffix = self._path.suffix.lower()
         self._records: list[dict[str, Any]] = []
         self._page: list[tuple[str, Alignment]] = []
-        check_suffix(self._path, (*_AT_ONCE, *PICTURE_SUFFIXES))
-        paths = [self._path] if self._suffix in _AT_ONCE else [self._picture(1), self._picture(2)]
+        check_suffix(self._path, (*_ONE_FILE, *PICTURE_SUFFIXES))
+        paths = [self._path] if self._suffix in _ONE_FILE else [self._picture(1), self._picture(2)]
         shared.check_files([("--alignment", str(path)) for path in paths], overwrite)
 
     def add(self, number: int, line: str, error: str, translation: Translation) -> None:
-        """Take up the alignment of a line, or draw it. error: why the line could not be read."""
+        """Collect the alignment of a line, or draw it. error: why the line could not be read."""
         if self._suffix == ".json":
             record = {"source": line, **translation.to_dict()}
             if error:
@@ -193,7 +193,7 @@ class _AlignmentWriter:
             self._records.append(record)
             return
         alignment = translation.by_token() if self._pieces else translation.by_word()
-        if self._suffix not in _AT_ONCE:
+        if self._suffix not in _ONE_FILE:
             self._draw(number, alignment, error)
             return
         doubt = f"  ({translation.doubt})" if translation.doubt else ""

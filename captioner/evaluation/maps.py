@@ -305,7 +305,7 @@ def score_maps(
     grounding: Grounding | None = None,
     **options: Any,
 ) -> MapScores:
-    """Caption photos by free-running search and measure the captions' maps.
+    """Caption photos, without teacher forcing, and measure the captions' maps.
 
     grounding: where the things are that words name; None measures only what needs no boxes.
     options: of `caption_examples`.

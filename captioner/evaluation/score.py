@@ -281,7 +281,7 @@ def score_model(
     exact: bool = False,
     **options: Any,
 ) -> CaptionScores:
-    """Caption photos by free-running search and score the captions.
+    """Caption photos, without teacher forcing, and score the captions.
 
     results: a file for the captions, also those before an error.
     exact: report the share of captions that equal one of the photo's.

@@ -130,7 +130,7 @@ def _report_unreadable(store: FeatureStore, examples: Sequence[Example], on_prob
 
 
 def _state(example: Example) -> tuple[int, ...]:
-    """The size and time of change of a photo's file or shard; empty for a picture in memory."""
+    """The size and modification time of a photo's file or shard; () for a picture in memory."""
     status = source_status(example.path)
     return () if status is None else (status.st_size, status.st_mtime_ns)
 

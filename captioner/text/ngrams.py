@@ -121,8 +121,11 @@ class PeoplesNgrams:
 
 
 def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
-    """The nouns that end a phrase: each with whether the next word is a function word or the end,
-    not a verb, and with whether "a" or "an" begins the phrase."""
+    """Find the nouns that end a phrase, each with `at_end` and `has_article`.
+
+    at_end: whether the next word is a function word or the end, not a verb. has_article: whether
+    "a" or "an" begins the phrase.
+    """
     for position, (word, following) in enumerate(pairwise((*words, END))):
         if word in FUNCTION_WORDS or word in MODIFIERS:
             continue
@@ -138,7 +141,7 @@ def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _plurals(captions: Iterable[Sequence[str]]) -> set[tuple[str, bool]]:
-    """The nouns that people do not give "a": where a phrase is at its end, True, and anywhere."""
+    """The nouns that people use without "a": at an end, with True, or anywhere, with False."""
     uses = Counter[tuple[str, bool, bool]]()
     for words in captions:
         for noun, at_end, has_article in _phrases(words):

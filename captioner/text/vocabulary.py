@@ -359,8 +359,11 @@ _UNSPACED = re.compile(
 
 
 def _kind(piece: str, text: str) -> str:
-    """A letter: b for a blank unit, s for signs, l for letters, u for letters of scripts without
-    spaces, or an apostrophe; a capital if a space is before it. piece: the first of the unit."""
+    """The kind of a unit of pieces as a letter, a capital if a space is before it.
+
+    b: a blank unit. s: signs. l: letters. u: letters of scripts without spaces. An apostrophe
+    stands for itself. piece: the first of the unit.
+    """
     if piece in ("'", "\N{RIGHT SINGLE QUOTATION MARK}"):
         return "'"
     if _UNSPACED.search(text):

@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 
 class Engine:
-    """The processes of a run, seen from one of them; each has its own device.
+    """The processes of a run, as one of them, with its device.
 
     Without torchrun, this process alone, on the given device. Under torchrun, processes connect
     when an engine is made and disconnect when it is left; each takes the GPU of its local rank.

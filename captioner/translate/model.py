@@ -205,7 +205,7 @@ class FedCell(nn.Module):
     def attend(
         self, attention: Attention, known: Tensor, state: RecurrentState, memory: Memory
     ) -> tuple[list[RecurrentState], Tensor, Tensor]:
-        """Run step by step, fed with what the hidden state before each step attends to.
+        """Run step by step; the context of each step is attended to by the state before it.
 
         Known inputs (B, K, T, I), states (B, K, H) -> these and the T next states, contexts
         (B, K, T, F) and weights (B, K, T, S).
@@ -254,8 +254,10 @@ class TranslationLoss(nn.Module):
         self.objective = objective or TranslationObjective()
 
     def loss(self, batch: TranslationBatch) -> dict[str, Tensor]:
-        """Mean over target tokens, including `<end>`, in nats: `loss`, which is optimised, and
-        `cross_entropy`, without label smoothing."""
+        """The loss of a batch, a mean over target tokens with `<end>`, in nats.
+
+        `loss` is optimised; `cross_entropy` is the same without label smoothing.
+        """
         memory = self.translation_model.remember(batch.source, batch.source_mask)
         outputs = self.translation_model(memory, batch.inputs.unsqueeze(1))  # one row a source
         logits = outputs.logits.squeeze(1)  # (B, T, V)

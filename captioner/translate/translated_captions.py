@@ -127,7 +127,8 @@ def _alignment(of_words: Array, weights: Array, of_source: Array) -> Array:
 
     of_words (W, T') and of_source (S', T): overlaps with the translator's words. weights (T', S').
     """
-    alignment = of_words @ weights * of_source.sum(axis=1)  # (W, S'), signs without weight
+    has_letters = of_source.sum(axis=1)  # (S'), 0 for punctuation, which gets no weight
+    alignment = of_words @ weights * has_letters  # (W, S')
     if alignment.shape[1] > 0:
         least = LEAST_ALIGNMENT * alignment.max(axis=1, keepdims=True)  # (W, 1)
         alignment = np.where(alignment >= least, alignment, 0)

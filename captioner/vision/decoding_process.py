@@ -86,7 +86,7 @@ class _Decoder:
     """A process that starts for its first photo, and again when it has ended."""
 
     _process: Any = None  # A `Popen`.
-    _is_late = False  # Whether it was killed for its time; any later use of its pipe tells.
+    _is_late = False  # Whether it was killed at its time limit; its pipes then raise or end.
 
     def ask(
         self, source: BinaryIO | str, options: dict[str, Any], seconds: float

@@ -85,7 +85,7 @@ def load_image(
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
         least so many pixels, or the longer at most 16 times as many; JPEG is decoded to fewer,
         which is much faster. See `original_size`.
-    permit: waits, in a decoding process, until the bytes may be held that decoding takes.
+    permit: in a decoding process, waits until the budget allows the bytes that decoding takes.
     """
     name = photo_name(source) if name is None else name
     try:

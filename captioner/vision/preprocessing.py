@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-# Red, green and blue of ImageNet, in [0, 1], as torchvision's models expect.
+# Mean and deviation of ImageNet's red, green and blue, in [0, 1], for torchvision's models.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STANDARD_DEVIATION = (0.229, 0.224, 0.225)
 
