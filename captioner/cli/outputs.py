@@ -226,8 +226,11 @@ def output_names(photos: Iterable[str]) -> dict[str, str]:
     Photos whose names differ in suffix or case alone keep their suffix; `-` is standard input.
     """
     folders = [os.path.dirname(os.path.abspath(photo)) for photo in photos if photo != "-"]
-    top = os.path.commonpath(folders) if folders else ""
-    whole = {each: os.path.relpath(each, top) for each in photos}
+    try:
+        top = os.path.commonpath(folders) if folders else ""
+        whole = {photo: os.path.relpath(photo, top) for photo in photos}
+    except ValueError:  # Two drives of Windows.
+        whole = {photo: os.path.abspath(photo).replace(":", "") for photo in photos}
     whole |= {"-": "standard_input"} if "-" in whole else {}
     names = {photo: os.path.splitext(name)[0] for photo, name in whole.items()}
     taken = Counter(name.casefold() for name in chain(whole.values(), names.values()))

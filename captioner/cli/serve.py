@@ -94,7 +94,10 @@ def run(arguments: argparse.Namespace) -> None:
     limits = _limits(arguments)
     token = _token(arguments.token_file)
     machine = shared.machine(arguments)
-    names = LANGUAGES if arguments.translator is None else dict(arguments.translator)
+    chosen = LANGUAGES.items() if arguments.translator is None else arguments.translator
+    names = dict(chosen)
+    if len(names) < len(chosen):
+        raise UserError("two --translator are of one language; write TAG=MODEL, such as de=runs/a")
     for name in arguments.allow_host:
         if "*" in name.removeprefix("*."):
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")

@@ -50,13 +50,16 @@ def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> st
     """A sentence if a run's best epoch is not significantly better than its start; else ""."""
     if not os.path.exists(folder / START_RESULTS):
         return ""
-    references = [example.captions for example in validation]
-    metrics = {}
-    for file in (RESULTS, START_RESULTS):
-        captions = read_results(folder / file)
-        in_order = [captions[example.name] for example in validation]
-        metrics[file] = evaluate_captions(in_order, references).metrics
-    comparisons = compare(metrics[RESULTS], metrics[START_RESULTS])
+    best = read_results(folder / RESULTS)
+    start = read_results(folder / START_RESULTS)
+    # A photo may have become readable since the start.
+    common = [example for example in validation if example.name in start]
+    references = [example.captions for example in common]
+    first, second = (
+        evaluate_captions([captions[example.name] for example in common], references).metrics
+        for captions in (best, start)
+    )
+    comparisons = compare(first, second)
     name = score if score in comparisons else "CIDEr-D"
     gain = comparisons[name]
     words = comparisons["word-precision"]

@@ -90,6 +90,7 @@ def _in_english(caption: Caption) -> Caption:
     """A caption before its translation, with its alternatives."""
     return replace(
         caption.original or caption,
+        name=caption.name,
         photo=caption.photo,
         region=caption.region,
         alternatives=tuple(map(_in_english, caption.alternatives)),

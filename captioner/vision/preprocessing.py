@@ -64,10 +64,11 @@ class Preprocessing(Config):
 
     def pixels(self, image: Image.Image) -> np.ndarray[Any, Any]:
         """The photo as (3, size, size), uint8, for `normalise`: a quarter of float32's bytes."""
-        resized = (image if image.mode == "RGB" else load_image(image)).resize(
+        photo = image if image.mode == "RGB" else load_image(image)
+        resized = photo.resize(
             (self.size, self.size),
             resample=Image.Resampling[self.interpolation.upper()],
-            box=self.region(*image.size),
+            box=self.region(*photo.size),
         )
         return np.asarray(resized).transpose(2, 0, 1).copy()  # (3, size, size)
 

@@ -104,6 +104,7 @@ OTHERS = [
     (f"calibrate {MODEL} --json kept.json", "--json kept.json exists; --overwrite replaces it"),
     ("calibrate default --format table --annotations mine.csv", "default is packaged"),
     ("serve --token-file text", "text should hold a token, without spaces in it"),
+    ("serve --translator a --translator b", "two --translator are of one language; write TAG="),
     ("serve --allow-host a*b", "--allow-host a*b is not a name"),
     ("serve --host no-such-host.invalid", "cannot listen on 'no-such-host.invalid'"),
     ("serve --port 0 --translator tiny-model", "is a captioner, not a translator"),

@@ -156,6 +156,8 @@ def test_a_gain_that_chance_explains_is_doubted(tmp_path: Path) -> None:
         r"0\.\d+ now \(p 0\.00\), true words 1\.000 and 0\.000",
         doubt(people, worse),
     )
+    unread = {number: text for number, text in people.items() if number != 39}
+    assert "39 validation photos" in doubt(unread, worse)  # One could not be read at the start.
 
 
 def test_a_resumed_run_keeps_its_ngrams_and_an_unsurpassed_start(

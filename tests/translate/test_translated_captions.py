@@ -60,6 +60,8 @@ def test_a_map_is_the_alignment_times_the_maps() -> None:
     # The translation's seven terms have a mean of -21.5 / 7: it is not sure.
     assert (found.score, found.confidence, found.sure) == (-1.5, 0.4, False)
     assert found.original == caption()
+    (again,) = translate_captions([replace(found, name="p.jpg")], object(), "en")  # type: ignore[call-overload]
+    assert (again, again.name) == (caption(), "p.jpg")
     plain = found.to_dict()
     assert (plain["language"], plain["original"]["caption"]) == ("de", "a man's dog")
 

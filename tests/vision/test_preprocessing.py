@@ -90,6 +90,13 @@ def test_a_mark_is_seen_where_the_region_says(
     assert found_y == pytest.approx((y - top) / (bottom - top) * 224, abs=0.1)
 
 
+def test_a_photo_that_lies_on_its_side_is_turned_before_it_is_cut() -> None:
+    image = photo(400, 200).convert("L")
+    turned = image.rotate(-90, expand=True).convert("RGB")
+    image.getexif()[0x0112] = 6
+    assert (CROP.pixels(image) == CROP.pixels(turned)).all()
+
+
 def test_a_photo_is_loaded_as_far_as_the_encoder_needs() -> None:
     large = encoded(photo(4_000, 3_000), "JPEG", quality=95)
     loaded = CROP.load(large)
