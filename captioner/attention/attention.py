@@ -1,7 +1,5 @@
 """Attention over a memory: global, local (a window of it), and multi-head."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import torch

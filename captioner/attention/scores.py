@@ -5,8 +5,6 @@ Each has two halves: `project_keys`, run once a memory, and `forward`, run for e
 (..., Q, L). The leading dimensions are B, or B and N heads.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

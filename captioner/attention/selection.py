@@ -1,7 +1,5 @@
 """Context vectors from scores: soft selection (a weighted sum) and hard selection (a draw)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -3,8 +3,6 @@
 Vaswani et al. 2017, *Attention Is All You Need*, section 3.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The base of caption decoders: its config, standardised annotation vectors, word vectors."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

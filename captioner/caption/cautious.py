@@ -1,7 +1,5 @@
 """Chooses the cautious caption of a photo: many words that are likely true, few others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, compress, pairwise, product

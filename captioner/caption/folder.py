@@ -4,8 +4,6 @@ Files: `model.safetensors` (weights), `config.json` (sizes, preprocessing, searc
 confidence of a calibrated model), `vocabulary.json` and `README.md` (model card).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any

@@ -3,8 +3,6 @@
 Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal, NamedTuple
 

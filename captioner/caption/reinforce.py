@@ -1,7 +1,5 @@
 """The losses with the gradient of REINFORCE: hard attention, and self-critical training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ here if it takes at least a tenth off a user's work. Without this room the capti
 takes 1.5 times as long (batch of 80, float32, one core), and its search of 32 photos 2.4 times.
 """
 
-from __future__ import annotations
-
 import os
 
 import torch

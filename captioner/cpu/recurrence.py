@@ -4,8 +4,6 @@ Scores, attention weights, gates and cells are float32 at least; products are co
 of the given weights. An autocast region changes nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The steps of the decoder loop in torch, with its strategies."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple

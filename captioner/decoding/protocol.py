@@ -1,7 +1,5 @@
 """The protocol of decoders and their states, and the likelihood of sequences."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol

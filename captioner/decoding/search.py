@@ -4,8 +4,6 @@ Imports no torch. A step, with all rules of the search, runs as torch code on an
 (`captioner.decoding.loop`) or as an ONNX graph exported from it (`captioner.onnx`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 

@@ -12,8 +12,6 @@ exported graph holds its weights: in float32, in float16, or in int8 with a floa
 matrix row and each convolution kernel. They are restored to float32 at loading.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """ONNX graphs: opens them, and drives the steps of a search with NumPy; imports no torch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

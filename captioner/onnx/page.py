@@ -1,7 +1,5 @@
 """A static page that captions photos in the browser, with the ONNX folder beside it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

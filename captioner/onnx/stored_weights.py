@@ -1,7 +1,5 @@
 """Weights of graphs: references to a model folder's, or stored in the graph in fewer bits."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Translates by ONNX graphs, as a `Translator` does, without torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Embeddings, recurrent networks, base class and loss of all translation models."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """The recurrent translation models, in the order of their papers, and what they share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 

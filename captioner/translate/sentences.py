@@ -1,7 +1,5 @@
 """Translates sentences, one or many. Imports no torch; a subclass runs the networks."""
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator

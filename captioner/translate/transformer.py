@@ -3,8 +3,6 @@
 Vaswani et al. 2017, *Attention Is All You Need*.
 """
 
-from __future__ import annotations
-
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
