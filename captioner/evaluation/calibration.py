@@ -58,14 +58,14 @@ class CalibrationReport:
     def table(self) -> str:
         """Lines of text."""
         rows: list[Row] = []
-        for name, found in self.splits.items():
+        for name, figures in self.splits.items():
             rows.append((name, "expected", "observed", "photos"))
-            for number, fifth in enumerate(found["fifths"], start=1):
+            for number, fifth in enumerate(figures["fifths"], start=1):
                 rows.append((f"  fifth {number}", *fifth.values()))
-            rows.append(("  all", found["expected"], found["observed"], found["photos"]))
-            rows += [(f"  {name}", *means.values()) for name, means in found["words"].items()]
-            rows.append(("  unsure", found["unsure"]))
-            rows.append(("  sure, and no content word true", found["sure_without"]))
+            rows.append(("  all", figures["expected"], figures["observed"], figures["photos"]))
+            rows += [(f"  {name}", *means.values()) for name, means in figures["words"].items()]
+            rows.append(("  unsure", figures["unsure"]))
+            rows.append(("  sure, and no content word true", figures["sure_without"]))
         return text_table([*rows, ("pictures of nothing: unsure", self.nothing_unsure)])
 
 
@@ -103,8 +103,8 @@ def _observe(
     captioner: Captioner, examples: Sequence[Example], name: str, batch_size: int
 ) -> Observed:
     """Captions of a split; those without a content word are left out."""
-    found = caption_examples(captioner, examples, batch_size=batch_size, shown_as=name)
-    photos, captions = zip(*found, strict=True)
+    pairs = caption_examples(captioner, examples, batch_size=batch_size, shown_as=name)
+    photos, captions = zip(*pairs, strict=True)
     corpus = Corpus([caption.words for caption in captions], [photo.words for photo in photos])
     shares = word_precision(corpus).per_image.tolist()  # (N,), NaN without a content word
     observed = []
@@ -194,5 +194,5 @@ def _fifths(scores: Numbers) -> list[Numbers]:
 
 
 def _means(scores: Numbers, observed: Numbers, rows: Numbers, counted: str) -> dict[str, float]:
-    expected, found = float(scores[rows].mean()), float(observed[rows].mean())
-    return {"expected": expected, "observed": found, counted: len(rows)}
+    confidence, share = float(scores[rows].mean()), float(observed[rows].mean())
+    return {"expected": confidence, "observed": share, counted: len(rows)}

@@ -84,17 +84,17 @@ def rouge_l(corpus: Corpus) -> Metric:
     scores 1 against an empty reference and 0 against any other.
     """
     captions = corpus.firsts[corpus.image_of]  # (S,)
-    lengths, own = corpus.lengths, corpus.lengths[captions]  # (S,)
+    lengths, caption_lengths = corpus.lengths, corpus.lengths[captions]  # (S,)
     common = np.zeros(len(lengths), dtype=np.int64)  # 0 for the captions themselves
     references = np.flatnonzero(corpus.is_reference)
     # Pairs of like lengths together.
-    references = references[np.lexsort((lengths[references], own[references]))]
+    references = references[np.lexsort((lengths[references], caption_lengths[references]))]
     for first in range(0, len(references), _CHUNK):
         part = references[first : first + _CHUNK]
         common[part] = _common_lengths(_padded(corpus, captions[part]), _padded(corpus, part, -2))
     # The COCO evaluation reads an empty sentence as one empty word.
-    common[(lengths == 0) & (own == 0) & corpus.is_reference] = 1
-    precision = np.maximum.reduceat(common / np.maximum(1, own), corpus.firsts)  # (I,)
+    common[(lengths == 0) & (caption_lengths == 0) & corpus.is_reference] = 1
+    precision = np.maximum.reduceat(common / np.maximum(1, caption_lengths), corpus.firsts)  # (I,)
     recall = np.maximum.reduceat(common / np.maximum(1, lengths), corpus.firsts)
     below = recall + _BETA**2 * precision
     above = (1 + _BETA**2) * precision * recall
@@ -161,7 +161,7 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     if document_frequency is None and corpus.images == 1:
         advice = "give captioner score --document-frequency FILE, or other --metrics"
         raise UserError(f"CIDEr-D of a single image needs the frequency of more captions: {advice}")
-    sentences, own = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)
+    sentences, captions = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)
     similarity = np.zeros(sentences)  # of each reference to its image's caption
     for ngrams in corpus.ngrams:
         if document_frequency is None:
@@ -177,12 +177,12 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
         norm = np.sqrt(np.bincount(ngrams.sentence, weight**2, sentences))  # (S,)
         product = np.minimum(ngrams.in_caption * rare, weight) * weight
         dot = np.bincount(ngrams.sentence, product, sentences) * corpus.is_reference
-        norms = norm[own] * norm
+        norms = norm[captions] * norm
         similarity += np.divide(dot, norms, out=np.zeros(sentences), where=norms > 0)
 
     # The COCO evaluation measures a caption by its number of bigrams.
     bigrams = np.maximum(0, corpus.lengths - 1)
-    difference = (bigrams - bigrams[own]).astype(np.float64)  # (S,)
+    difference = (bigrams - bigrams[captions]).astype(np.float64)  # (S,)
     similarity *= np.exp(-(difference**2) / (2 * _SIGMA**2)) / MAXIMUM_ORDER
     sums = np.bincount(corpus.image_of, similarity, corpus.images)  # (I,)
     return Metric.mean("CIDEr-D", 10.0 * sums / (np.bincount(corpus.image_of) - 1))

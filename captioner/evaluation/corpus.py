@@ -119,15 +119,15 @@ class Corpus:
             image, of_reference = self.image_of[sentence], self.is_reference[sentence]
             another = _changes(image) | _changes(ngram)
             first = np.flatnonzero(another)  # (P,) pairs of image and n-gram; the caption is first
-            own = number[first] * ~of_reference[first]  # (P,)
+            caption_counts = number[first] * ~of_reference[first]  # (P,)
             most = number * of_reference
             if len(first):
                 most = np.maximum.reduceat(most, first)  # (P,)
-            matches = np.bincount(image[first], np.minimum(own, most), self.images)
+            matches = np.bincount(image[first], np.minimum(caption_counts, most), self.images)
             images = np.bincount(ngram[first[most > 0]], minlength=len(examples))
-            in_caption = own[np.cumsum(another) - 1]  # (E,)
-            found = Ngrams(order, sentence, ngram, number, in_caption, matches, images, examples)
-            counted.append(found)
+            in_caption = caption_counts[np.cumsum(another) - 1]  # (E,)
+            ngrams = Ngrams(order, sentence, ngram, number, in_caption, matches, images, examples)
+            counted.append(ngrams)
         return counted
 
 
@@ -179,7 +179,7 @@ def compare(
     as 0, with its interval by the paired bootstrap. p_bootstrap: two-sided: twice Koehn's share of
     the resamples in which the better system is not better, with one added to both; at most 1.
     """
-    found = {}
+    comparisons = {}
     for one, other in zip(first, second, strict=True):
         theirs = _resampled(other)
         for name, ours in _resampled(one).items():
@@ -188,14 +188,14 @@ def compare(
             differences = counted[0] - counted[1]
             drawn = differences[1:]
             not_better = min(np.sum(drawn <= _TIE), np.sum(drawn >= -_TIE))
-            found[name] = {
+            comparisons[name] = {
                 "first": float(pair[0, 0]),
                 "second": float(pair[1, 0]),
                 "difference": float(differences[0]),
                 "interval": _interval(drawn, confidence),
                 "p_bootstrap": min(1.0, 2 * (int(not_better) + 1) / (RESAMPLES + 1)),
             }
-    return found
+    return comparisons
 
 
 def _resampled(metric: Metric) -> dict[str, FloatArray]:

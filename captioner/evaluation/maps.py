@@ -49,8 +49,8 @@ def divergences(attention: ArrayLike) -> Floats:
     """
     maps = _normalised(attention)
     first, second = np.triu_indices(len(maps), k=1)
-    own = entropy(maps)  # (T,)
-    nats = entropy(maps[first] + maps[second]) - (own[first] + own[second]) / 2
+    entropies = entropy(maps)  # (T,)
+    nats = entropy(maps[first] + maps[second]) - (entropies[first] + entropies[second]) / 2
     return np.asarray(np.clip(nats / np.log(2), 0.0, 1.0))
 
 
@@ -184,23 +184,23 @@ def word_maps(
         None if target is None else target_cells(target, photo_size, region, (rows, columns))
         for target in targets
     ]
-    found = []
+    records = []
     for place, (word, nats) in enumerate(zip(words, entropy(maps).tolist(), strict=True)):
         measures: dict[str, Any] = {}
-        if (own := cells[place]) is not None:
+        if (word_cells := cells[place]) is not None:
             measures = {
                 "target": "inside",
-                "mass": float(mass_inside(maps[place], own.coverage)),
-                "share": float(own.coverage.mean()),
-                "mass_centre_prior": float(mass_inside(centre, own.coverage)),
-                "pointing": float(pointing(maps[place], own.centres)),
-                "pointing_uniform": float(own.centres.mean()),
-                "pointing_centre_prior": float(pointing(centre, own.centres)),
+                "mass": float(mass_inside(maps[place], word_cells.coverage)),
+                "share": float(word_cells.coverage.mean()),
+                "mass_centre_prior": float(mass_inside(centre, word_cells.coverage)),
+                "pointing": float(pointing(maps[place], word_cells.centres)),
+                "pointing_uniform": float(word_cells.centres.mean()),
+                "pointing_centre_prior": float(pointing(centre, word_cells.centres)),
             }
         elif targets[place] is not None:
             measures = {"target": "outside"}
-        found.append(WordMap(image, place, word, nats, **measures))
-    return found
+        records.append(WordMap(image, place, word, nats, **measures))
+    return records
 
 
 def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str, Any]:
@@ -212,15 +212,15 @@ def grounded_maps(words: Sequence[WordMap], not_annotated: int = 0) -> dict[str,
     model saw; they do not count. mass_inside, pointing_game: of the words' maps (`attention`), of
     even attention (`uniform`) and of the centre prior (`centre`), None without words.
     """
-    found = [word for word in words if word.target == "inside"]
+    maps = [word for word in words if word.target == "inside"]
     return {
-        "words": len(found),
-        "photos": len({word.image for word in found}),
+        "words": len(maps),
+        "photos": len({word.image for word in maps}),
         "outside": sum(word.target == "outside" for word in words),
         "not_annotated": not_annotated,
-        "mass_inside": _means(found, attention="mass", uniform="share", centre="mass_centre_prior"),
+        "mass_inside": _means(maps, attention="mass", uniform="share", centre="mass_centre_prior"),
         "pointing_game": _means(
-            found, attention="pointing", uniform="pointing_uniform", centre="pointing_centre_prior"
+            maps, attention="pointing", uniform="pointing_uniform", centre="pointing_centre_prior"
         ),
     }
 

@@ -265,10 +265,10 @@ def score_results(
             problems.add(f"image without references in {place}", f"image {name}")
     problems.settle()
     scorer.problems.append(problems)
-    own = {known[name].image_id: caption for name, caption in captions.items() if name in known}
+    texts = {known[name].image_id: caption for name, caption in captions.items() if name in known}
     truth = [known[name].captions for name in captions if name in known]
-    scores = scorer.score(own, truth, str(results), examples)
-    scores.details["references_without_caption"] = len(examples) - len(own)
+    scores = scorer.score(texts, truth, str(results), examples)
+    scores.details["references_without_caption"] = len(examples) - len(texts)
     return scores
 
 
@@ -362,8 +362,8 @@ def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
             )
         name = str(image_id)
         if name not in names:
-            found = alike[_composed(name)] or alike[_composed(os.path.basename(name))]
-            name = min(found) if len(found) == 1 else name
+            matches = alike[_composed(name)] or alike[_composed(os.path.basename(name))]
+            name = min(matches) if len(matches) == 1 else name
         if name in captions:
             raise UserError(f"{where}: image {image_id!r} already has a caption")
         captions[name] = caption

@@ -72,22 +72,22 @@ def evaluate_translations(
         raise UserError("there is no translation to score")
     metrics = sacrebleu_metrics()
     bleu, chrf = metrics.BLEU(lowercase=lower_case), metrics.CHRF(lowercase=lower_case)
-    found = bleu.corpus_score(translations, [references])
+    corpus_bleu = bleu.corpus_score(translations, [references])
     same = sum(one == other for one, other in zip(translations, references, strict=True))
     scores = {
-        "BLEU": float(found.score),
-        "brevity_penalty": float(found.bp),
+        "BLEU": float(corpus_bleu.score),
+        "brevity_penalty": float(corpus_bleu.bp),
         "chrF": float(chrf.corpus_score(translations, [references]).score),
         "exact match": same / len(references),
     }
     signatures = {"BLEU": str(bleu.get_signature()), "chrF": str(chrf.get_signature())}
-    pairs: defaultdict[int, list[list[str]]] = defaultdict(list)
+    buckets: defaultdict[int, list[list[str]]] = defaultdict(list)
     for source, *pair in zip(sources, translations, references, strict=bool(sources)):
-        pairs[max(0, len(source.split()) - 1) // WIDTH].append(pair)
+        buckets[max(0, len(source.split()) - 1) // WIDTH].append(pair)
     lengths = []
-    for number, own in sorted(pairs.items()):
-        score = bleu.corpus_score([one for one, _ in own], [[other for _, other in own]])
-        bucket = {"words": [number * WIDTH + 1, (number + 1) * WIDTH], "sentences": len(own)}
+    for number, pairs in sorted(buckets.items()):
+        score = bleu.corpus_score([one for one, _ in pairs], [[other for _, other in pairs]])
+        bucket = {"words": [number * WIDTH + 1, (number + 1) * WIDTH], "sentences": len(pairs)}
         lengths.append({**bucket, "BLEU": float(score.score), "brevity_penalty": float(score.bp)})
     return TranslationScores(len(references), scores, signatures, lengths)
 
@@ -112,8 +112,8 @@ def score_hypotheses(
     problems: counts the empty references, and says whether they are refused (default) or skipped.
     """
     files = [references, hypotheses, *([] if source is None else [source])]
-    wanted, found, *rest = zip(*read_rows(files, problems).values(), strict=True)
-    return evaluate_translations(found, wanted, rest[0] if rest else (), lower_case)
+    wanted, translations, *rest = zip(*read_rows(files, problems).values(), strict=True)
+    return evaluate_translations(translations, wanted, rest[0] if rest else (), lower_case)
 
 
 def score_translator(
@@ -131,7 +131,8 @@ def score_translator(
     wanted, sources = zip(*rows.values(), strict=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # The scores have the long sources.
-        found = translator.translate(sources, search, batch_size=batch_size)
-    scores = evaluate_translations([t.text.strip() for t in found], wanted, sources, lower_case)
-    by_line = zip(rows, found, strict=True)
+        translations = translator.translate(sources, search, batch_size=batch_size)
+    texts = [t.text.strip() for t in translations]
+    scores = evaluate_translations(texts, wanted, sources, lower_case)
+    by_line = zip(rows, translations, strict=True)
     return replace(scores, shortened={n: t for n, t in by_line if t.truncated or t.cut})

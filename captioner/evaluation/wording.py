@@ -31,10 +31,10 @@ def word_precision(corpus: Corpus) -> Metric:
         zip(corpus.captions, corpus.references, strict=True)
     ):
         known = set(content_stems(chain.from_iterable(of_image)))
-        found = [stem in known for stem in content_stems(caption)]
-        if found:
-            shares[image] = sum(found) / len(found)
-        without_match[image] = not any(found)
+        matches = [stem in known for stem in content_stems(caption)]
+        if matches:
+            shares[image] = sum(matches) / len(matches)
+        without_match[image] = not any(matches)
     has_content = ~np.isnan(shares)
     terms = np.stack((np.nan_to_num(shares), has_content, without_match), axis=1)  # (I, 3)
 
@@ -187,7 +187,7 @@ def text_diversity(
     for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
         ngrams = [list(zip(*(words[first:] for first in range(n)), strict=False)) for words in left]
         pairs = zip(left, ngrams, strict=True)
-        left = [words for words, own in pairs if len(set(own)) < len(own)]
+        left = [words for words, phrases in pairs if len(set(phrases)) < len(phrases)]
         repeated[f"repeated_{n}_words"] = len(left) / count
     return {
         "distinct_captions": len(distinct),
@@ -223,5 +223,5 @@ def fluency(
         }
 
     ceiling = scores(list(chain.from_iterable(references)), leave_out=True)
-    own = scores(captions, leave_out=False)
-    return own | {f"people_{name}": score for name, score in ceiling.items()}
+    caption_scores = scores(captions, leave_out=False)
+    return caption_scores | {f"people_{name}": score for name, score in ceiling.items()}
