@@ -180,27 +180,27 @@ class Collector:
             alike = [name for name in own_splits if meant and SPLIT_OF.get(name.lower()) == meant]
             if split not in own_splits and alike:
                 named[place] = alike[0]
-        found: dict[str | None, list[Example]] = {split: [] for split in named}
-        wanted = [photo for photo in photos if {photo.split, None} & found.keys()]
+        by_split: dict[str | None, list[Example]] = {split: [] for split in named}
+        wanted = [photo for photo in photos if {photo.split, None} & by_split.keys()]
         if wanted and not any(map(self._exists, wanted)):
             fault = f"none of its {counted(len(wanted), 'photo')} exists, the first would be"
             advice = f"{wanted[0].path}; give their folder ({problems.naming_images})"
             raise UserError(f"{problems.source}: {fault} {advice}")
         for photo in photos:
-            of_photo = {photo.split, None} & found.keys()
-            if photo.split is None and own_splits and found.keys() != {None}:
+            of_photo = {photo.split, None} & by_split.keys()
+            if photo.split is None and own_splits and by_split.keys() != {None}:
                 problems.add("image without a split", photo.record)
             elif of_photo and (example := self._example(photo)):
                 for split in of_photo:
-                    found[split].append(example)
+                    by_split[split].append(example)
         problems.settle()
-        for split, examples in found.items():
+        for split, examples in by_split.items():
             if not examples:
                 others = ", ".join(own_splits) or "none"
                 where = f" in split {split!r}; its splits: {others}" if split else ""
                 fault = f"{problems.source} has no photo with a caption{where}"
                 raise UserError("; ".join([fault, *problems.sentences]))
-        return [found[split] for split in named]
+        return [by_split[split] for split in named]
 
     def _draw_splits(self, is_validated: bool) -> None:
         """Draw a tenth for validation, 50 to a quarter of all, two at least; none of fewer than 4.

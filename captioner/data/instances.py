@@ -229,10 +229,10 @@ class CocoInstances:
         self.known_categories(synonyms)
 
         def targets(image_id: ImageId, words: Sequence[str]) -> list[Target | None]:
-            found: list[Target | None] = [None] * len(words)
+            word_targets: list[Target | None] = [None] * len(words)
             for first, last, category in synonyms.mentions(words) if image_id in self else ():
-                found[first:last] = [self.target(image_id, category)] * (last - first)
-            return found
+                word_targets[first:last] = [self.target(image_id, category)] * (last - first)
+            return word_targets
 
         return Grounding(str(self), self, targets)
 

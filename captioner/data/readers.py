@@ -67,13 +67,13 @@ def read_splits(
     """
     file = Path(annotations)
     own_folder = file if os.path.isdir(file) else file.parent
-    found = format or format_of(file)
-    if found is None and os.path.isfile(file):
+    file_format = format or format_of(file)
+    if file_format is None and os.path.isfile(file):
         if file.suffix.lower() == ".json":
             read_json(file, "caption file")  # A damaged one is named as such.
         raise UserError(f"{file} is not recognised as captions: they are {table.KNOWN}")
     collector = Collector(Problems() if problems is None else problems, check_files)
-    READERS[found or "coco"](file, Path(images or own_folder), splits, collector)
+    READERS[file_format or "coco"](file, Path(images or own_folder), splits, collector)
     return collector.examples(splits)
 
 
@@ -205,8 +205,8 @@ def read_flickr8k(annotations: Path, images: Path, splits: Splits, collector: Co
 
 def _first_file(folder: Path, *names: str) -> Path:
     candidates = [folder / name for name in names]
-    if found := next(filter(Path.is_file, candidates), None):
-        return found
+    if file := next(filter(Path.is_file, candidates), None):
+        return file
     raise UserError(f"there is neither {' nor '.join(map(str, candidates))}")
 
 

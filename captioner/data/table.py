@@ -75,12 +75,12 @@ def read_table(
 
 def _folder_of(images: Path, name: str) -> Path:
     """`images`, or the only folder in it with the photo, as Kaggle's `Images` beside a table."""
-    found: list[Path] = []
+    matches: list[Path] = []
     if not os.path.exists(_with_suffix(images / name)):
         with suppress(OSError, ValueError):  # A name that no folder can have.
             folders = [images / entry for entry in os.listdir(images) if not is_leftover(entry)]
-            found = [folder for folder in folders if os.path.exists(_with_suffix(folder / name))]
-    return found[0] if len(found) == 1 else images
+            matches = [folder for folder in folders if os.path.exists(_with_suffix(folder / name))]
+    return matches[0] if len(matches) == 1 else images
 
 
 def _with_suffix(path: Path) -> Path:
@@ -122,21 +122,21 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
             kind_of[image] = "with a text beside them"
             rows_of[image] = [_Row(f"{text}", image, lines)]
         elif image not in rows_of:
-            found = []
+            descriptions = []
             try:
-                found = list(photo_descriptions(photo))
+                descriptions = list(photo_descriptions(photo))
             except UserError as error:
                 problems.add("unreadable description", str(error))
-            usable = [text for text in found if takes_all or not text[2]]
+            usable = [text for text in descriptions if takes_all or not text[2]]
             if usable:
                 kind_of[image], description, _ = usable[0]
                 rows_of[image] = [_Row(f"{photo}", image, [description])]
-            elif found:
+            elif descriptions:
                 left_out += 1
         counts[kind_of.get(image, "without")] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    own = f"; captions by captioner left out: {left_out:,}" if left_out else ""
-    note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}{own}"
+    left_out_note = f"; captions by captioner left out: {left_out:,}" if left_out else ""
+    note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}{left_out_note}"
     if not rows_of and not problems:
         texts = "photo.txt or photo.caption beside photo.jpg"
         named = f"{texts}, {', '.join(_METADATA)}, XMP sidecars or the photos"
@@ -271,9 +271,9 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
 @cache
 def _columns(names: tuple[str, ...]) -> dict[str, str]:
     """The table's own names of the columns that it has."""
-    own = {name.strip().lower(): name for name in names}
+    header = {name.strip().lower(): name for name in names}
     pairs = ((column, name) for column, known in _COLUMNS.items() for name in reversed(known))
-    return {column: own[name] for column, name in pairs if name in own}
+    return {column: header[name] for column, name in pairs if name in header}
 
 
 def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tuple[str, Any]]:

@@ -78,16 +78,16 @@ class XmpPacket:
     @property
     def descriptions(self) -> list[str]:
         """All texts that describe the photo, in any language and form; the default stands first."""
-        found = []
+        texts = []
         parts = self._rdf.getroottree().iterfind(f".//{_RDF}RDF/*")
         for name, part in product(_DESCRIBING, list(parts)):
-            found.append(part.get(name, ""))
+            texts.append(part.get(name, ""))
             for element in part.iterchildren(name):
                 items = sorted(element.iter(_ITEM), key=lambda item: _language(item) != "x-default")
-                found += map(_text, items or [element])
+                texts += map(_text, items or [element])
                 if items:
-                    found.append("".join(element.xpath(_BESIDE_ITEMS, namespaces=_NAMESPACES)))
-        return [text for text in dict.fromkeys(map(str.strip, found)) if text]
+                    texts.append("".join(element.xpath(_BESIDE_ITEMS, namespaces=_NAMESPACES)))
+        return [text for text in dict.fromkeys(map(str.strip, texts)) if text]
 
     def own_texts(self, name: str) -> list[str]:
         """The texts that captioner wrote as `description`, or as `subject`, which is keywords."""
@@ -128,9 +128,9 @@ class XmpPacket:
 
     def _withdraw(self) -> None:
         """Remove the descriptions that captioner wrote."""
-        own = self._items(f"{_OWN}description")
-        texts = set(_texts(own))
-        own.getparent().getparent().remove(own.getparent())
+        copies = self._items(f"{_OWN}description")
+        texts = set(_texts(copies))
+        copies.getparent().getparent().remove(copies.getparent())
         for element in list(self._rdf.iter(f"{_DC}description")):
             for item in list(element.iter(_ITEM)):
                 if _text(item) in texts:
@@ -142,8 +142,8 @@ class XmpPacket:
         """Set the description; replaces those in its language and those without a language."""
         caption, languages = description.caption, ("x-default", description.language)
         lowered = [tag.lower() for tag in languages]
-        own = self._items(f"{_OWN}description")
-        own_texts = {caption, *_texts(own)}
+        copies = self._items(f"{_OWN}description")
+        own_texts = {caption, *_texts(copies)}
         descriptions = self._items(f"{_DC}description", "Alt")
         for item in descriptions.findall(_ITEM):
             if _language(item) in lowered:
@@ -152,19 +152,19 @@ class XmpPacket:
             item = etree.Element(_ITEM, {_LANGUAGE: tag})
             item.text = caption
             descriptions.insert(place, item)
-        own.clear()
-        _add(own, (text for text in dict.fromkeys(_texts(descriptions)) if text in own_texts))
+        copies.clear()
+        _add(copies, (text for text in dict.fromkeys(_texts(descriptions)) if text in own_texts))
 
     def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> None:
         """Replace the keywords that captioner wrote; those of the user stay."""
-        own, subjects = self._items(f"{_OWN}subject"), self._items(f"{_DC}subject")
-        own_texts = set(_texts(own))
-        own.clear()
+        copies, subjects = self._items(f"{_OWN}subject"), self._items(f"{_DC}subject")
+        own_texts = set(_texts(copies))
+        copies.clear()
         for item in subjects.findall(_ITEM):
             if _text(item) in own_texts:
                 subjects.remove(item)
         others = {*_texts(subjects), *iptc_keywords} - own_texts
-        for array in (own, subjects):
+        for array in (copies, subjects):
             _add(array, (word for word in keywords if word not in others))
 
     def _property(self, name: str) -> etree._Element:
@@ -173,9 +173,9 @@ class XmpPacket:
         if not descriptions:
             descriptions = [etree.SubElement(self._rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
         for description in descriptions:
-            found = description.find(name)
-            if found is not None:
-                return found
+            element = description.find(name)
+            if element is not None:
+                return element
         owner = next((owner for owner in descriptions if name in owner.attrib), descriptions[0])
         made = etree.SubElement(owner, name, nsmap=_NAMESPACES)
         made.text = owner.attrib.pop(name, None)
@@ -185,8 +185,8 @@ class XmpPacket:
     def _items(self, name: str, kind: str = "Bag") -> etree._Element:
         """The array of a property, a `rdf:Alt` or `rdf:Bag`; a plain value becomes its item."""
         parent = self._property(name)
-        for found in parent.iterchildren(*(f"{_RDF}{form}" for form in ("Alt", "Bag", "Seq"))):
-            return found
+        for array in parent.iterchildren(*(f"{_RDF}{form}" for form in ("Alt", "Bag", "Seq"))):
+            return array
         text = _text(parent)
         parent.clear(keep_tail=True)  # It may be a structure, with attributes.
         array = etree.SubElement(parent, f"{_RDF}{kind}")
