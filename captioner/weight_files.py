@@ -122,15 +122,15 @@ def _check_fit(
 ) -> None:
     """Refuse the first tensor that does not fit."""
     for name in sorted(expected.keys() | stored.keys()):
-        wanted, found, problem = expected.get(name), stored.get(name), ""
-        if found is None:
+        wanted, tensor, problem = expected.get(name), stored.get(name), ""
+        if tensor is None:
             problem = "is missing"
         elif wanted is None:
             problem = "does not belong to this model"
-        elif found.shape != wanted.shape:
-            problem = f"is {tuple(found.shape)}, not {tuple(wanted.shape)}"
-        elif found.is_floating_point() != wanted.is_floating_point():
-            problem = f"is of type {found.dtype}, not {wanted.dtype}"
+        elif tensor.shape != wanted.shape:
+            problem = f"is {tuple(tensor.shape)}, not {tuple(wanted.shape)}"
+        elif tensor.is_floating_point() != wanted.is_floating_point():
+            problem = f"is of type {tensor.dtype}, not {wanted.dtype}"
         if problem:
             raise UserError(f"{source}: tensor {prefix + name!r} {problem}")
 

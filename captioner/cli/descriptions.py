@@ -84,10 +84,10 @@ class Descriptions:
                 kept = words_of_person(Path(photo))
             except UserError as error:  # The unreadable part may be a person's words.
                 problems.append(str(error))
-                places = [each for each in places if each[0] == "text"]
+                places = [place for place in places if place[0] == "text"]
         self._kept = "" if kept == text else kept
         if self._kept and not keywords:  # A new sidecar would be empty.
-            places = [each for each in places if each[0] != "xmp" or os.path.lexists(each[1])]
+            places = [place for place in places if place[0] != "xmp" or os.path.lexists(place[1])]
         line = text
         if form := self._options.format:
             line = formatted_caption(form, photo, caption).removesuffix("\n")
@@ -128,10 +128,10 @@ class Descriptions:
             raise UserError(f"{path} would be of {of}, and is not written; rename one{hint}")
         if option == "embed":
             self._embedder = self._embedder or Embedder()
-            found = self._embedder.embed(
+            kept = self._embedder.embed(
                 path, description, bool(self._kept), options.overwrite, options.dry_run
             )
-            self._kept = self._kept or found
+            self._kept = self._kept or kept
         else:
             if option == "text":
                 content = _text_content(path, line, options.overwrite)

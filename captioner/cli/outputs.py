@@ -234,4 +234,4 @@ def output_names(photos: Iterable[str]) -> dict[str, str]:
     whole |= {"-": "standard_input"} if "-" in whole else {}
     names = {photo: os.path.splitext(name)[0] for photo, name in whole.items()}
     taken = Counter(name.casefold() for name in chain(whole.values(), names.values()))
-    return {each: whole[each] if taken[n.casefold()] > 1 else n for each, n in names.items()}
+    return {photo: whole[photo] if taken[n.casefold()] > 1 else n for photo, n in names.items()}

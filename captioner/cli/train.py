@@ -129,6 +129,6 @@ def _encoder_change(arguments: argparse.Namespace) -> str:
     mapping = read_mapping(arguments.config)
     old = mapping.get("encoder") if isinstance(mapping, dict) else None
     fields = old.items() if isinstance(old, dict) else ()
-    own = EncoderRecipe.model_fields.keys() - {"digest"}  # It is of the old weights.
-    kept = {name: value for name, value in fields if name in own}
+    recipe_fields = EncoderRecipe.model_fields.keys() - {"digest"}  # It is of the old weights.
+    kept = {name: value for name, value in fields if name in recipe_fields}
     return _change("encoder", {**kept, "name": arguments.encoder, "weights": "pretrained"})

@@ -120,8 +120,8 @@ async def translate(asked: TranslationRequest, service: OurService) -> Any:
     best = await wrap_future(service.translations.submit(asked.sentences, search, language))
     answers = []
     for source, translation in zip(asked.sentences, best, strict=True):
-        versions = (translation, *translation.alternatives)
-        answers.append({"source": source, "translations": [each.to_dict() for each in versions]})
+        versions = [version.to_dict() for version in (translation, *translation.alternatives)]
+        answers.append({"source": source, "translations": versions})
     return {"translations": answers}
 
 

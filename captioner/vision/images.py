@@ -249,8 +249,8 @@ def photo_files(paths: Iterable[str | os.PathLike[str]], report: Report = refuse
         typed = os.fspath(path)
         matches = [typed]
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
-            found = sorted(glob.glob(typed, recursive=True))
-            matches = [match for match in found if is_leftover(typed) or not is_leftover(match)]
+            names = sorted(glob.glob(typed, recursive=True))
+            matches = [match for match in names if is_leftover(typed) or not is_leftover(match)]
             if not matches:
                 report(f"{typed} matches no file")
         for match in map(existing_path, map(Path, matches)):
