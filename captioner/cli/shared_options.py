@@ -184,9 +184,10 @@ def add_search(
             add(f"--{name.replace('_', '-')}", value, about, default=None)
 
 
-def search_options(arguments: argparse.Namespace, own: Search) -> Search:
-    """The model's own search options, overridden by the command line."""
-    return own.override(**{name: getattr(arguments, name, None) for name in type(own).model_fields})
+def search_options(arguments: argparse.Namespace, search: Search) -> Search:
+    """A model's search options, overridden by the command line."""
+    names = type(search).model_fields
+    return search.override(**{name: getattr(arguments, name, None) for name in names})
 
 
 def add_outputs(add: Add, json: str = "write the scores", csv: str = "") -> None:

@@ -257,14 +257,14 @@ def map_spread(captions: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def spread_table(found: Mapping[str, Any]) -> str:
+def spread_table(spread: Mapping[str, Any]) -> str:
     """The figures of `map_spread`, with a warning if maps do not move."""
-    wide = f"nats; as wide as {found['effective_places']:.1f} of {found['places']} places"
-    rows: list[Row] = [("entropy", found["entropy"], wide)]
-    if found["divergence"] is not None:
+    wide = f"nats; as wide as {spread['effective_places']:.1f} of {spread['places']} places"
+    rows: list[Row] = [("entropy", spread["entropy"], wide)]
+    if spread["divergence"] is not None:
         unit = "bits between two words of a caption (0 the same map, 1 nothing in common)"
-        rows.append(("divergence", found["divergence"], unit))
-    if found["moving"] is False:
+        rows.append(("divergence", spread["divergence"], unit))
+    if spread["moving"] is False:
         warning = f"the maps hardly move from word to word (divergence below {LEAST_DIVERGENCE:g})"
         rows.append((f"WARNING: {warning}: the model looks at the same places for every word",))
     return text_table(rows)
