@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
 from captioner.caption.caption import Caption
@@ -20,7 +21,7 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.descriptions import merged_xmp
-from captioner.data.xmp import Description
+from captioner.data.xmp import Description, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
@@ -113,6 +114,41 @@ def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> 
 def write_xmp(path: Path, description: Description) -> None:
     """Merge a description into a sidecar, of a photo that no person described."""
     path.write_bytes(merged_xmp(path, description))
+
+
+def xmp_packet(properties: str) -> bytes:
+    """A packet with these properties, as another program writes it."""
+    return (
+        "<x:xmpmeta xmlns:x='adobe:ns:meta/'><rdf:RDF "
+        "xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'><rdf:Description "
+        "xmlns:tiff='http://ns.adobe.com/tiff/1.0/' xmlns:dc='http://purl.org/dc/elements/1.1/'"
+        f">{properties}</rdf:Description></rdf:RDF></x:xmpmeta>"
+    ).encode()
+
+
+def own_packet(description: Description) -> bytes:
+    """A packet as captioner writes it into a photo."""
+    own = XmpPacket(None, "new")
+    own.merge(description)
+    return own.as_block()
+
+
+def save_described(path: Path, xmp: bytes = b"", **tags: Any) -> Path:
+    """A photo with a packet, EXIF's ImageDescription, XPComment and UserComment, and PNG's text."""
+    exif, text = Image.Exif(), PngInfo()
+    for number, name in ((0x010E, "description"), (0x9C9C, "comment")):
+        if name in tags:
+            exif[number] = tags[name]
+    if "user" in tags:
+        exif[0x8769] = {0x9286: tags["user"]}
+    if xmp and path.suffix == ".tif":
+        exif[700] = xmp
+    elif xmp:
+        text.add_itxt("XML:com.adobe.xmp", xmp.decode())
+    if "png" in tags:
+        text.add_text("Description", tags["png"])
+    Image.new("RGB", (40, 30), "red").save(path, exif=exif, pnginfo=text, xmp=xmp)
+    return path
 
 
 def imported(code: str, *names: str) -> list[str]:
