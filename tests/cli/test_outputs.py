@@ -146,9 +146,7 @@ def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Outp
 
 
 @pytest.mark.parametrize("option", ["--jsonl", "--json", "--csv", "--html"])
-def test_a_table_that_another_process_writes_is_refused(
-    option: str, folder: Path, capsys: Output
-) -> None:
+def test_a_table_of_another_process_is_refused(option: str, folder: Path, capsys: Output) -> None:
     Path("linked.html").symlink_to("new/out.html")
     with file_lock("linked.html"), file_lock(os.devnull), file_lock(os.devnull):
         assert caption(option, "new/out.html", "--overwrite") == 2
@@ -173,7 +171,7 @@ def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:
     assert ("mine.png" in names, "01_old.png" in names) == (True, False)
 
 
-def test_one_file_that_fails_does_not_take_the_others_along(
+def test_one_file_that_fails_loses_no_other(
     folder: Path, monkeypatch: Patch, capsys: Output
 ) -> None:
     monkeypatch.setattr("captioner.cli.outputs.check_files", lambda *_, **__: None)
@@ -233,9 +231,7 @@ def test_no_text_is_a_formula_and_every_other_value_stays() -> None:
     assert [*csv.reader(io.StringIO(table))] == [["image", "score"], *rows]
 
 
-def test_photos_gone_are_counted_and_another_spelling_is_the_same_photo(
-    folder: Path, capsys: Output
-) -> None:
+def test_photos_gone_are_counted_and_spellings_are_one_photo(folder: Path, capsys: Output) -> None:
     resume = ["--xmp", "--jsonl", "o.jsonl", "--resume"]
     Path("two").mkdir()
     photos = [str(save_photo(Path("two", name), 1)) for name in ("a.png", "b.png")]

@@ -217,9 +217,7 @@ def test_a_dry_run_announces_what_the_run_does(states: list[Any], options: set[s
 @pytest.mark.exiftool
 @given(st.lists(STATES, min_size=1, max_size=4), st.sets(st.sampled_from(OPTIONS)))
 @settings(deadline=None, max_examples=10)
-def test_a_dry_run_of_embedding_announces_what_the_run_does(
-    states: list[Any], options: set[str]
-) -> None:
+def test_a_dry_run_of_embedding_announces_the_run(states: list[Any], options: set[str]) -> None:
     if shutil.which("exiftool") is None:
         pytest.skip("needs exiftool (Debian's libimage-exiftool-perl)")
     given_options = [word for option in sorted(options) for word in option.split()]

@@ -67,9 +67,7 @@ def test_relative_paths_start_from_the_folder_of_images_if_given(tmp_path: Path)
         ("t.json", '[{"Photo": "a.jpg", "text": "A dog"}]'),
     ],
 )
-def test_columns_and_their_separator_are_found_by_usual_names(
-    tmp_path: Path, name: str, text: str
-) -> None:
+def test_columns_and_separators_are_found_by_names(tmp_path: Path, name: str, text: str) -> None:
     assert captions(read(None, table(tmp_path, name, text))[0]) == [("a.jpg", ("A dog",))]
 
 
@@ -129,9 +127,7 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
-def test_photos_that_captioner_could_not_caption_are_counted_as_these(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_photos_that_captioner_failed_on_are_counted(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"t{suffix}"
     options: dict[str, Any] = {suffix[1:]: str(file)}
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
@@ -146,9 +142,7 @@ def test_photos_that_captioner_could_not_caption_are_counted_as_these(
 
 
 @pytest.mark.parametrize(("count", "share"), [(5, 2), (8, 2), (100, 25), (600, 60)])
-def test_validation_photos_of_a_table_without_splits_are_drawn(
-    tmp_path: Path, count: int, share: int
-) -> None:
+def test_validation_photos_are_drawn_without_splits(tmp_path: Path, count: int, share: int) -> None:
     def drawn(names: list[str]) -> list[set[str]]:
         rows = [f"{name},{caption}\n" for name in names for caption in ("One", "Two")]
         file.write_text("image,caption\n" + "".join(rows))

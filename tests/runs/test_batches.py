@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from run_samples import Config, DrawnRows, recipe_of, whole_batches
-from samples import write_instances
+from samples import Patch, write_instances
 
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances
@@ -154,7 +154,7 @@ def test_long_captions_are_cut_and_a_self_critical_epoch_has_every_photo(
 
 
 def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Of a photo of 80x40 pixels with a dog in its right half; each box is laid on the map once."""
     sizes = {"size": (80, 40), "box": (40, 0, 40, 40), "file_name": "a.jpg"}

@@ -124,9 +124,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("given", "named"), [*CONFIGS, *TEXTS, *CHANGES])
-def test_what_is_no_config_is_refused_by_name(
-    tmp_path: Path, given: Config | str, named: str
-) -> None:
+def test_a_wrong_config_is_refused(tmp_path: Path, given: Config | str, named: str) -> None:
     path = write_config(tmp_path, {**SHAPES, **given} if isinstance(given, dict) else SHAPES)
     if (given, named) in TEXTS:
         Path(path).write_text(str(given), encoding="utf-8")
@@ -167,9 +165,7 @@ def test_nothing_is_written_before_all_files_are_read(
     assert not (tmp_path / "run").exists()
 
 
-def test_photos_packages_and_folders_that_a_run_lacks(
-    config: Config, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_what_a_run_lacks_is_named(config: Config, tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "photos" / "7.png").write_bytes(b"no photo")
     with pytest.raises(UserError, match="6 photos to train on and 1 to validate on are too few"):
         train_run(recipe_of(config, data={"on_problem": "skip"}), tmp_path / "one")

@@ -43,9 +43,7 @@ HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0
     ],
     ids=str,
 )
-def test_a_run_split_in_two_equals_one_in_one_go(
-    config: Config, tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_a_split_run_is_the_whole(config: Config, tmp_path: Path, changes: dict[str, Any]) -> None:
     assert_resumes(recipe_of(config, **changes), tmp_path)
 
 

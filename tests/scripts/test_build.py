@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from samples import save_photo, write_captions
+from samples import Patch, save_photo, write_captions
 from scripts_samples import ROOT, run
 
 from captioner.caption.folder import load_model
@@ -32,7 +32,7 @@ def script(import_scripts: None) -> ModuleType:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch, script: ModuleType, tmp_path: Path) -> list[list[str]]:
+def begun(monkeypatch: Patch, script: ModuleType, tmp_path: Path) -> list[list[str]]:
     """The commands of the programs that are run; in their place training leaves a checkpoint."""
     commands: list[list[str]] = []
 
@@ -48,7 +48,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, script: ModuleType, tmp_path: Path) -
 
 
 def test_steps_are_done_in_order_and_go_on_where_one_stopped(
-    script: ModuleType, begun: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, begun: list[list[str]], monkeypatch: Patch
 ) -> None:
     with pytest.raises(UserError, match="step words ended with exit code 1"):
         script.main()
@@ -64,9 +64,7 @@ def test_steps_are_done_in_order_and_go_on_where_one_stopped(
     assert len(begun) == len(names)
 
 
-def test_steps_go_on_from_what_those_before_them_leave(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_go_on_from_what_earlier_ones_leave(script: ModuleType, monkeypatch: Patch) -> None:
     monkeypatch.chdir(ROOT)
     options = [*FOLDERS, "--out", "runs/default_model", "--set=training.seed=3"]
     left = {"features", "people_features"}  # Made on the way.
