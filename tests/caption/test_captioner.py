@@ -50,9 +50,7 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
     assert_same_captions(forced, [replace(each, region=None) for each in found])
 
 
-def test_samples_depend_on_the_seed_alone_and_differ_by_batch(
-    tiny_captioner: Captioner,
-) -> None:
+def test_samples_depend_on_the_seed_alone_and_differ_by_batch(tiny_captioner: Captioner) -> None:
     options = {"minimum_length": 4, "sample": True, "n_best": 3, "temperature": 3.0}
     first, again, other = (
         tiny_captioner.caption([photo()] * 6, batch_size=1, seed=seed, **options)

@@ -171,9 +171,7 @@ def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:
     assert ("mine.png" in names, "01_old.png" in names) == (True, False)
 
 
-def test_one_file_that_fails_loses_no_other(
-    folder: Path, monkeypatch: Patch, capsys: Output
-) -> None:
+def test_a_file_that_fails_loses_no_other(folder: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr("captioner.cli.outputs.check_files", lambda *_, **__: None)
     for name in ("maps/a.png", "out.csv"):
         Path(name).mkdir(parents=True)

@@ -134,9 +134,7 @@ def results(tmp_path: Path) -> Path:
     return saved(tmp_path / "results.json", CAPTIONS)
 
 
-def test_results_score_as_their_captions_do(
-    results: Path, references: Path, tmp_path: Path
-) -> None:
+def test_results_score_as_captions_do(results: Path, references: Path, tmp_path: Path) -> None:
     scores = score.score_results(results, references)
     expected = scored(CAPTIONS)
     expected.details["references_without_caption"] = 1

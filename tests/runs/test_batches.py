@@ -135,9 +135,7 @@ def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> 
     assert len(set(seeds)) == len(seeds)
 
 
-def test_long_captions_are_cut_and_a_self_critical_epoch_has_every_photo(
-    config: Config,
-) -> None:
+def test_long_captions_are_cut_and_a_self_critical_epoch_has_every_photo(config: Config) -> None:
     photos = photos_of(["a b c", "b c", "c d"], ["d"], ["a", "b"])
     data = {**config["data"], "maximum_length": 2}
     changes = {"objective": {"self_critical": {}}, "training": {"batch_size": 3}, "data": data}
@@ -211,9 +209,7 @@ def seeded(seed: int) -> torch.Generator:
 @given(
     st.lists(st.integers(0, 30), max_size=700), st.integers(1, 9), st.integers(0, 9), st.booleans()
 )
-def test_every_example_is_in_one_batch(
-    rows: list[int], size: int, seed: int, is_sorted: bool
-) -> None:
+def test_each_example_in_one_batch(rows: list[int], size: int, seed: int, is_sorted: bool) -> None:
     lengths = [row * 7 % 11 for row in rows] if is_sorted else None
     batches = batches_by_photo(rows, size, seeded(seed), lengths)
     assert batches_by_photo(rows, size, seeded(seed), lengths) == batches

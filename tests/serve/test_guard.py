@@ -165,9 +165,7 @@ def test_idle_connections_and_half_heads_are_closed(monkeypatch: Patch) -> None:
                 assert (b'"ok"' in line.makefile("rb").read()) == content.startswith(whole)
 
 
-def test_a_full_house_closes_idle_connections_and_else_refuses(
-    monkeypatch: Patch,
-) -> None:
+def test_a_full_house_closes_idle_connections_and_else_refuses(monkeypatch: Patch) -> None:
     monkeypatch.setattr(server, "_CONNECTIONS", 2)
     begun = b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
     with asking(Service(make_captioner())) as client:

@@ -156,9 +156,7 @@ def test_an_unusable_encoder_is_refused(tmp_path: Path, encoder: str, message: s
         train_run(recipe_of(tmp_path, encoder, "preprocessing.size=63"), tmp_path / "run")
 
 
-def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(
-    monkeypatch: Patch,
-) -> None:
+def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(monkeypatch: Patch) -> None:
     import timm
 
     with pytest.raises(UserError, match="memory_size 512 is not 64"):
