@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
+from translate.translation_samples import CONFIGS
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
@@ -23,9 +24,8 @@ from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.descriptions import merged_xmp
 from captioner.data.xmp import Description, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
-from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
-from captioner.translate.translator import TranslationModelConfig, Translator
+from captioner.translate.translator import Translator
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.preprocessing import Preprocessing
 
@@ -223,19 +223,7 @@ def write_parquet(path: Path, columns: Mapping[str, list[Any]], rows_of_group: i
     return path
 
 
-_GRU = {"cell": "gru", "embedding_size": 8, "hidden_size": 8, "layers": 1}
-_TRANSFORMER = {"embedding_size": 8, "heads": 2, "inner_size": 8, "encoder_layers": 1}
-CONFIGS = {
-    name: from_mapping(TranslationModelConfig, fields, name)
-    for name, fields in {
-        "luong": {"luong": {**_GRU, "score": "dot"}},
-        "plain": {"sequence_to_sequence": _GRU},
-        "transformer": {"transformer": {**_TRANSFORMER, "decoder_layers": 2}},
-    }.items()
-}
-
-
-def make_translator(sentences: Iterable[str], name: str = "luong") -> Translator:
+def make_translator(sentences: Iterable[str], name: str = "dot") -> Translator:
     """A translator with its initial weights, of six tokens at most, that knows these words."""
     words = WordVocabulary.learn(sentences, 1)
     torch.manual_seed(0)

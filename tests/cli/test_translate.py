@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     return tmp_path
 
 
-def make_model(name: str = "luong", ends: bool = True) -> str:
+def make_model(name: str = "general", ends: bool = True) -> str:
     """Save a translator in the current folder."""
     translator = make_translator(SOURCE[:2], name)
     for parameter in translator.model.parameters():
