@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-NUMBERS = {"stdin": 0, "stdout": 1, "stderr": 2}
+STREAMS = {"stdin": "/dev/null", "stdout": "output", "stderr": "errors"}
+"""The files of the streams 0 to 2."""
+
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -32,21 +34,17 @@ class Commands:
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
         self.process, self.folder = process, folder
 
-    def run(
-        self, arguments: Sequence[str], streams: Any = None, limit: float = 60, **job: Any
-    ) -> Ended:
-        """Run one. streams: files by name, None for a closed one. limit: seconds, then SIGKILL."""
-        files = {"stdin": "/dev/null", "stdout": "output", "stderr": "errors", **(streams or {})}
-        job |= {"arguments": list(arguments), "streams": files, "limit": limit}
+    def run(self, arguments: Sequence[str], limit: float = 60, **job: Any) -> Ended:
+        """Run one. limit: seconds, then SIGKILL or the job's signal."""
+        job |= {"arguments": list(arguments), "limit": limit}
         assert self.process.stdin
         assert self.process.stdout
-        for name in ("output", "errors"):
-            (self.folder / name).unlink(missing_ok=True)
+        paths = [self.folder / name for name in ("output", "errors")]
+        for path in paths:
+            path.unlink(missing_ok=True)
         print(json.dumps({"folder": str(self.folder), **job}), file=self.process.stdin, flush=True)
         code, seconds = json.loads(self.process.stdout.readline())
-        paths = [self.folder / name for name in ("output", "errors")]
-        texts = [path.read_text(errors="replace") if path.exists() else "" for path in paths]
-        return Ended(code, seconds, *texts)
+        return Ended(code, seconds, *(path.read_text(errors="replace") for path in paths))
 
     def kill(self, kills: int, command: Sequence[str], check: Callable[[], None]) -> None:
         """Kill a command that resumes at random moments, until so many kills are done.
@@ -82,15 +80,10 @@ def forked_commands(folder: Path) -> Iterator[Commands]:
 def _run_here(job: dict[str, Any]) -> None:
     """Run a command in this process, and end it."""
     os.chdir(job["folder"])
-    for name, number in NUMBERS.items():
-        os.close(number)
-        path = job["streams"][name]
-        setattr(sys, name, None)
-        if path is not None:
-            is_input = name == "stdin"
-            flags = os.O_RDONLY if is_input else os.O_WRONLY | os.O_CREAT
-            os.dup2(os.open(path, flags, 0o600), number)
-            setattr(sys, name, os.fdopen(number, "r" if is_input else "w", closefd=False))
+    for number, (name, path) in enumerate(STREAMS.items()):
+        flags = os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY
+        os.dup2(os.open(path, flags, 0o600), number)
+        setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
     from captioner.cli.main import main
 
     code = 70
@@ -103,9 +96,8 @@ def _run_here(job: dict[str, Any]) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 

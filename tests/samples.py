@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
+from translate.translation_samples import CONFIGS
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.descriptions import merged_xmp
-from captioner.data.xmp import Description
+from captioner.data.xmp import Description, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
-from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
-from captioner.translate.translator import TranslationModelConfig, Translator
+from captioner.translate.translator import Translator
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 from captioner.vision.preprocessing import Preprocessing
 
@@ -115,6 +116,41 @@ def write_xmp(path: Path, description: Description) -> None:
     path.write_bytes(merged_xmp(path, description))
 
 
+def xmp_packet(properties: str) -> bytes:
+    """A packet with these properties, as another program writes it."""
+    return (
+        "<x:xmpmeta xmlns:x='adobe:ns:meta/'><rdf:RDF "
+        "xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'><rdf:Description "
+        "xmlns:tiff='http://ns.adobe.com/tiff/1.0/' xmlns:dc='http://purl.org/dc/elements/1.1/'"
+        f">{properties}</rdf:Description></rdf:RDF></x:xmpmeta>"
+    ).encode()
+
+
+def own_packet(description: Description) -> bytes:
+    """A packet as captioner writes it into a photo."""
+    own = XmpPacket(None, "new")
+    own.merge(description)
+    return own.as_block()
+
+
+def save_described(path: Path, xmp: bytes = b"", **tags: Any) -> Path:
+    """A photo with a packet, EXIF's ImageDescription, XPComment and UserComment, and PNG's text."""
+    exif, text = Image.Exif(), PngInfo()
+    for number, name in ((0x010E, "description"), (0x9C9C, "comment")):
+        if name in tags:
+            exif[number] = tags[name]
+    if "user" in tags:
+        exif[0x8769] = {0x9286: tags["user"]}
+    if xmp and path.suffix == ".tif":
+        exif[700] = xmp
+    elif xmp:
+        text.add_itxt("XML:com.adobe.xmp", xmp.decode())
+    if "png" in tags:
+        text.add_text("Description", tags["png"])
+    Image.new("RGB", (40, 30), "red").save(path, exif=exif, pnginfo=text, xmp=xmp)
+    return path
+
+
 def imported(code: str, *names: str) -> list[str]:
     """Which of these modules a fresh Python has imported after running the code."""
     script = (
@@ -187,19 +223,7 @@ def write_parquet(path: Path, columns: Mapping[str, list[Any]], rows_of_group: i
     return path
 
 
-_GRU = {"cell": "gru", "embedding_size": 8, "hidden_size": 8, "layers": 1}
-_TRANSFORMER = {"embedding_size": 8, "heads": 2, "inner_size": 8, "encoder_layers": 1}
-CONFIGS = {
-    name: from_mapping(TranslationModelConfig, fields, name)
-    for name, fields in {
-        "luong": {"luong": {**_GRU, "score": "dot"}},
-        "plain": {"sequence_to_sequence": _GRU},
-        "transformer": {"transformer": {**_TRANSFORMER, "decoder_layers": 2}},
-    }.items()
-}
-
-
-def make_translator(sentences: Iterable[str], name: str = "luong") -> Translator:
+def make_translator(sentences: Iterable[str], name: str = "dot") -> Translator:
     """A translator with its initial weights, of six tokens at most, that knows these words."""
     words = WordVocabulary.learn(sentences, 1)
     torch.manual_seed(0)

@@ -49,9 +49,7 @@ def push(folder: Path, name: str, capsys: Output, *options: str) -> str:
     return address
 
 
-def test_a_pushed_captioner_gives_the_same_caption(
-    hub: HubServer, tiny_model: Path, capsys: Output
-) -> None:
+def test_a_pushed_model_gives_the_caption(hub: HubServer, tiny_model: Path, capsys: Output) -> None:
     (tiny_model / "notes.txt").write_text("of mine")
     address = push(tiny_model, "ada/tiny", capsys)
     commit = list(hub.commits["ada/tiny"])[-1]

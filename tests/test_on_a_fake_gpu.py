@@ -75,9 +75,7 @@ def fake_gpu() -> Iterator[Operations]:
         yield operations
 
 
-def make_steps(
-    gpu: Operations, loss: nn.Module, batch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def make_steps(gpu: Operations, loss: nn.Module, batch: Any, patch: pytest.MonkeyPatch) -> None:
     """Two steps of training; fake tensors have no backward pass, so gradients are zeros."""
 
     def backward(found: Tensor) -> None:
@@ -86,7 +84,7 @@ def make_steps(
         for parameter in loss.parameters():
             parameter.grad = torch.zeros_like(parameter)
 
-    monkeypatch.setattr(Tensor, "backward", backward)
+    patch.setattr(Tensor, "backward", backward)
     config = TrainingConfig(optimizer="adam")
     optimizer = make_optimizer(loss, config)
     assert optimizer.defaults["fused"]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from PIL import Image, ImageChops, ImageStat
-from samples import photo_bytes, save_photo, write_captions, write_parquet, write_tar
+from samples import Patch, photo_bytes, save_photo, write_captions, write_parquet, write_tar
 from serve.serve_samples import started
 
 import captioner
@@ -76,7 +76,7 @@ LARGE = [command for command in OWN if "flickr" in command or "coco" in command]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A working folder with the photos, captions and configs that the README speaks of."""
     save_photo(tmp_path / "photo.jpg")
     for number in range(2):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
-from samples import photo_bytes
+from samples import Patch, photo_bytes
 
 import captioner
 
@@ -19,7 +19,7 @@ PROGRAM, PHOTOS, SHARDS = re.findall(r"^```python title=.*?\n(.*?)^```", PAGE, r
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+def program(monkeypatch: Patch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", MagicMock())
     names: dict[str, Any] = {}

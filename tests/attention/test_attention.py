@@ -122,9 +122,7 @@ LATE = torch.tensor([[True] * 3, [False, True, True]])
         (VALUES, SECOND_EMPTY, "row [1] has no position that may be"),
     ],
 )
-def test_a_mistake_about_a_memory_is_named(
-    keys: Tensor, mask: Tensor | None, sentence: str
-) -> None:
+def test_a_wrong_memory_is_named(keys: Tensor, mask: Tensor | None, sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
         Memory(VALUES, keys, mask)
 

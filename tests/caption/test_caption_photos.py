@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from samples import assert_same_captions, make_captioner, save_photo
+from samples import Patch, assert_same_captions, make_captioner, save_photo
 
 from captioner.caption import photos
 from captioner.caption.caption import Caption
@@ -36,7 +36,7 @@ def test_a_large_photo_is_captioned_and_drawn_from_fewer_pixels(tmp_path: Path) 
 @pytest.mark.parametrize("sample", [False, True])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_batches_side_by_side_give_what_one_after_the_other_does(
-    paths: list[str], workers: int, sample: bool, monkeypatch: pytest.MonkeyPatch
+    paths: list[str], workers: int, sample: bool, monkeypatch: Patch
 ) -> None:
     Path(paths[3]).write_bytes(b"no photo")
     preprocess, large = Preprocessing.pixels, str(save_photo(Path(paths[5]), size=(21, 20)))
@@ -64,7 +64,7 @@ def test_batches_side_by_side_give_what_one_after_the_other_does(
 
 
 def test_for_a_gpu_photos_are_read_together_but_an_open_image_by_one_thread(
-    paths: list[str], monkeypatch: pytest.MonkeyPatch
+    paths: list[str], monkeypatch: Patch
 ) -> None:
     model, read, met, threads = make_captioner(), Preprocessing.pixels, Barrier(3), []
     expected = model.caption(paths[:6])

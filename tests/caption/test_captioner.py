@@ -50,9 +50,7 @@ def test_forcing_what_a_search_found_gives_its_maps_and_probabilities(
     assert_same_captions(forced, [replace(each, region=None) for each in found])
 
 
-def test_samples_depend_on_the_seed_alone_and_differ_from_batch_to_batch(
-    tiny_captioner: Captioner,
-) -> None:
+def test_samples_depend_on_the_seed_alone_and_differ_by_batch(tiny_captioner: Captioner) -> None:
     options = {"minimum_length": 4, "sample": True, "n_best": 3, "temperature": 3.0}
     first, again, other = (
         tiny_captioner.caption([photo()] * 6, batch_size=1, seed=seed, **options)
@@ -77,9 +75,7 @@ def test_search_options_go_over_the_models_and_words_are_ordinary(
         assert not set(caption.words) & set(SPECIAL_WORDS)
 
 
-def test_one_photo_gives_one_caption_and_a_list_a_list(
-    tiny_captioner: Captioner, tmp_path: Path
-) -> None:
+def test_a_photo_gives_one_caption_a_list_a_list(tiny_captioner: Captioner, tmp_path: Path) -> None:
     path = save_photo(tmp_path / "photo.png", 3)
     tensor = torch.tensor(np.array(Image.open(path))).permute(2, 0, 1).half() / 255
     expected = tiny_captioner.caption(path)

@@ -4,10 +4,9 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
 from safetensors.torch import load_file
-from samples import assert_same_captions, confidence_weights, make_captioner, photo
+from samples import Patch, assert_same_captions, confidence_weights, make_captioner, photo
 from torch import Tensor, nn
 
 from captioner.caption.captioner import Captioner
@@ -27,9 +26,7 @@ def weights_of(model: Captioner) -> dict[str, Tensor]:
     return nn.ModuleDict({"encoder": model.encoder, "decoder": model.decoder}).state_dict()
 
 
-def test_full_precision_comes_back_as_it_was_without_unpickling(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_precision_comes_back_without_unpickling(tmp_path: Path, monkeypatch: Patch) -> None:
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.delattr(pickle, name)
     monkeypatch.delattr(torch, "load")

@@ -60,9 +60,7 @@ def by_the_paper(
 @torch.no_grad()
 @pytest.mark.parametrize("gate", ["scalar", "vector", "none"])
 @pytest.mark.parametrize(("deep", "tanh"), [(True, False), (True, True), (False, False)])
-def test_teacher_forcing_and_stepping_are_the_paper_s_equations(
-    gate: str, deep: bool, tanh: bool
-) -> None:
+def test_forcing_and_stepping_are_the_paper_s_equations(gate: str, deep: bool, tanh: bool) -> None:
     decoder = small_decoder(gate=gate, deep_output=deep, output_tanh=tanh).eval()
     a, words = photos(), captions(rows=2)
     memory = decoder.remember(a)
@@ -98,7 +96,7 @@ def test_memory_dropout_blanks_whole_channels_in_training_only() -> None:
 
 
 @pytest.mark.parametrize("selection", ["soft", "hard"])
-def test_states_and_weights_are_in_float32_under_autocast(
+def test_states_and_weights_stay_float32_in_autocast(
     monkeypatch: pytest.MonkeyPatch, selection: str
 ) -> None:
     """As sums over words should be."""

@@ -3,11 +3,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from samples import Give, save_photo
+from samples import Give, Patch, save_photo
 
 
 @pytest.fixture
-def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """The current folder, with the model `tiny-model` and the photos a.png and b.png."""
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate(("a.png", "b.png")):
@@ -16,7 +16,7 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def give(monkeypatch: pytest.MonkeyPatch) -> Give:
+def give(monkeypatch: Patch) -> Give:
     """Puts bytes on standard input."""
 
     def put(content: bytes) -> None:

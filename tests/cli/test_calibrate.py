@@ -29,9 +29,7 @@ def folder(tiny_model: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
 COMMAND = ["calibrate", "tiny-model", "--format", "table", "--annotations", "captions.csv"]
 
 
-def test_lines_and_records_say_which_captions_a_calibrated_model_is_not_sure_of(
-    folder: Path, capsys: Output
-) -> None:
+def test_lines_and_records_say_which_captions_are_not_sure(folder: Path, capsys: Output) -> None:
     assert main([*COMMAND, "--json", "report.json"]) == 0
     printed = capsys.readouterr().out
     assert "fifth 5" in printed

@@ -26,9 +26,7 @@ def records() -> dict[str, dict[str, object]]:
     return {record["image"]: record for record in json.loads(Path("both.json").read_text())}
 
 
-def test_standard_input_is_a_photo_or_a_list_of_names(
-    folder: Path, give: Give, capsys: Output
-) -> None:
+def test_standard_input_is_a_photo_or_names(folder: Path, give: Give, capsys: Output) -> None:
     content = Path("a.png").read_bytes()
     command = [*CAPTION, "b.png", "-", "a.png", "--json", "o.json", "--overwrite"]
     give(content)
@@ -86,9 +84,7 @@ def test_options_may_stand_between_photos(folder: Path, capsys: Output) -> None:
     assert "--b.png does not exist" in printed.err
 
 
-def test_a_photo_has_its_sentence_alone_and_several_their_paths(
-    folder: Path, give: Give, capsys: Output
-) -> None:
+def test_captions_of_several_photos_have_paths(folder: Path, give: Give, capsys: Output) -> None:
     found = {path: record["caption"] for path, record in records().items()}
     assert main([*CAPTION, "a.png"]) == 0
     assert capsys.readouterr().out == f"{found['a.png']}\n"
@@ -119,9 +115,7 @@ def test_a_file_name_stays_on_its_line(folder: Path, capsys: Output) -> None:
     assert (len(printed.out.splitlines()), len(printed.err.splitlines())) == (1, 2)
 
 
-def test_a_format_takes_fields_and_leaves_those_without_a_value_empty(
-    folder: Path, capsys: Output
-) -> None:
+def test_a_format_takes_fields_and_leaves_missing_ones_empty(folder: Path, capsys: Output) -> None:
     found = records()
     form = r"{path}\t{rank}\t{caption:.3}\t{score:.2f}\t{confidence:.2f}\t{doubt}{{}}\n"
     assert main([*BOTH, "--format", form]) == 0
@@ -188,9 +182,7 @@ def test_captions_are_translated_in_every_output(folder: Path, capsys: Output) -
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot send SIGTERM to a handler")
 @pytest.mark.parametrize("reader", ["stays", "leaves"])
-def test_termination_keeps_what_is_captioned_and_a_reader_may_leave(
-    reader: str, folder: Path
-) -> None:
+def test_termination_keeps_captions_and_a_reader_may_leave(reader: str, folder: Path) -> None:
     paths = [f"{number}.png" for number in range(800)]
     for path in paths:
         os.link("a.png", path)

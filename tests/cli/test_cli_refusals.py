@@ -29,7 +29,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with models, photos, texts, captions and outputs of earlier runs."""
     folder = tmp_path_factory.mktemp("everything")
     save_model(make_captioner(), folder / "tiny-model")
-    for name in ("transformer", "plain"):
+    for name in ("transformer", "gru"):
         save_translator(make_translator(SENTENCES, name), folder / name)
     for name in ("a.png", "b.png", "a.jpg", "many/0.png", "many/1.png", "kept.png", "map-2.png"):
         save_photo(folder / name)
@@ -75,8 +75,8 @@ CAPTION = [
         "a.png --language it",
         "captions in the language 'it' need a translator; the package has de, fr",
     ),
-    ("a.png --translator plain", "--translator needs --language, and another one than en"),
-    ("a.png --language it --translator plain", "need a translator with attention"),
+    ("a.png --translator gru", "--translator needs --language, and another one than en"),
+    ("a.png --language it --translator gru", "need a translator with attention"),
 ]
 MODEL = "tiny-model --format table --annotations mine.csv"
 OTHERS = [
@@ -94,8 +94,8 @@ OTHERS = [
     ("translate text --alignment a.doc", "cannot write a.doc: its name must end in"),
     ("translate text --alignment map.png", "--alignment map-2.png exists; --overwrite"),
     ("translate text --model transformer --head all", "alignment_head should be a valid integer"),
-    ("translate text --model plain --alignment a.json", "no meaning for a model without attention"),
-    ("translate text --model plain --copy-unknown", "copy_unknown needs a model with attention"),
+    ("translate text --model gru --alignment a.json", "no meaning for a model without attention"),
+    ("translate text --model gru --copy-unknown", "copy_unknown needs a model with attention"),
     ("evaluate-translator tiny-model text text", "is a captioner, not"),
     (f"calibrate {MODEL} --split train", "train shares 1 photo with training"),
     (f"calibrate {MODEL} --unsure-below 3", "--unsure-below 3.0 is not between 0 and 1"),

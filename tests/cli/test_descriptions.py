@@ -112,9 +112,7 @@ def test_sidecars_and_texts_lie_beside_the_photo(
     assert Path("a.txt").read_text() == f"{record['caption']}\n"
 
 
-def test_photos_that_would_share_a_sidecar_are_named_and_have_none(
-    folder: Path, capsys: Output
-) -> None:
+def test_photos_that_share_a_sidecar_are_named_and_have_none(folder: Path, capsys: Output) -> None:
     Path("a.jpg").write_bytes(Path("a.png").read_bytes())
     command = [*CAPTION, "a.png", "b.png", "a.jpg"]
     assert main([*command, "--xmp", "--text"]) == 2
@@ -201,9 +199,7 @@ def pixels(path: Path) -> Any:
 
 @pytest.mark.exiftool
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif", "heic"])
-def test_photos_get_xmp_and_iptc_and_nothing_else_changes(
-    suffix: str, tmp_path: Path, embedder: Embedder
-) -> None:
+def test_photos_get_xmp_and_iptc_alone(suffix: str, tmp_path: Path, embedder: Embedder) -> None:
     photo = save_noise(tmp_path / f"the photo.{suffix}")
     before = pixels(photo)
     for description in (DOG, CAT, DOG, DOG):  # What captioner wrote is replaced.

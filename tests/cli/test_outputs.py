@@ -107,7 +107,7 @@ def test_names_are_those_of_the_photos_below_their_common_folder() -> None:
 def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Output) -> None:
     Path("photos/bad.png").write_bytes(b"none")
     table = ["--jsonl", "out.jsonl", "--json", "out.json", "--n-best", "2"]
-    resumed = [*table, "--overlay", "maps/", "--resume"]
+    resumed = [*table, "--overlay", "maps/", "--html", "page.html", "--resume"]
     assert caption(*resumed) == 2  # There is nothing to keep yet.
     before = Path("out.jsonl").read_text()
     capsys.readouterr()
@@ -131,6 +131,7 @@ def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Outp
     capsys.readouterr()
     assert caption(*resumed) == 0
     assert set(capsys.readouterr().out.splitlines()) == {"photos/a.png"}
+    assert Path("page.html").read_text().count("data:image/jpeg") == 4
     once = Path("out.jsonl").read_text()
     Path("out.jsonl").write_text(once[:-9])  # As a killed run leaves it.
     assert caption(*resumed) == 0
@@ -144,24 +145,8 @@ def test_only_what_is_missing_or_changed_is_captioned(folder: Path, capsys: Outp
     assert len(lines("out.jsonl")) == 5
 
 
-def test_a_resumed_page_has_every_photo_and_the_rest_is_kept(folder: Path, capsys: Output) -> None:
-    resumed = ["--jsonl", "out.jsonl", "--overlay", "maps/", "--html", "page.html", "--resume"]
-    assert caption(*resumed) == 0
-    before = Path("out.jsonl").read_text()
-    Path("maps/a.png").write_bytes(b"kept")
-    save_photo(Path("photos/new.png"), 3)
-    capsys.readouterr()
-    assert caption(*resumed) == 0
-    assert capsys.readouterr().out == "photos/new.png\n"
-    assert Path("page.html").read_text().count("data:image/jpeg") == 3
-    assert Path("maps/a.png").read_bytes() == b"kept"
-    assert Path("out.jsonl").read_text().startswith(before)
-
-
 @pytest.mark.parametrize("option", ["--jsonl", "--json", "--csv", "--html"])
-def test_a_table_that_another_process_writes_is_refused(
-    option: str, folder: Path, capsys: Output
-) -> None:
+def test_a_table_of_another_process_is_refused(option: str, folder: Path, capsys: Output) -> None:
     Path("linked.html").symlink_to("new/out.html")
     with file_lock("linked.html"), file_lock(os.devnull), file_lock(os.devnull):
         assert caption(option, "new/out.html", "--overwrite") == 2
@@ -186,9 +171,7 @@ def test_what_exists_is_replaced_with_overwrite(folder: Path) -> None:
     assert ("mine.png" in names, "01_old.png" in names) == (True, False)
 
 
-def test_one_file_that_fails_does_not_take_the_others_along(
-    folder: Path, monkeypatch: Patch, capsys: Output
-) -> None:
+def test_a_file_that_fails_loses_no_other(folder: Path, monkeypatch: Patch, capsys: Output) -> None:
     monkeypatch.setattr("captioner.cli.outputs.check_files", lambda *_, **__: None)
     for name in ("maps/a.png", "out.csv"):
         Path(name).mkdir(parents=True)
@@ -246,9 +229,7 @@ def test_no_text_is_a_formula_and_every_other_value_stays() -> None:
     assert [*csv.reader(io.StringIO(table))] == [["image", "score"], *rows]
 
 
-def test_photos_gone_are_counted_and_another_spelling_is_the_same_photo(
-    folder: Path, capsys: Output
-) -> None:
+def test_photos_gone_are_counted_and_spellings_are_one_photo(folder: Path, capsys: Output) -> None:
     resume = ["--xmp", "--jsonl", "o.jsonl", "--resume"]
     Path("two").mkdir()
     photos = [str(save_photo(Path("two", name), 1)) for name in ("a.png", "b.png")]

@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     return tmp_path
 
 
-def make_model(name: str = "luong", ends: bool = True) -> str:
+def make_model(name: str = "general", ends: bool = True) -> str:
     """Save a translator in the current folder."""
     translator = make_translator(SOURCE[:2], name)
     for parameter in translator.model.parameters():
@@ -75,9 +75,7 @@ def test_the_best_few(capsys: Output) -> None:
         assert float(best[2]) >= float(other[2])
 
 
-def test_a_line_that_cannot_be_read_is_not_taken_for_an_empty_one(
-    give: Give, capsys: Output
-) -> None:
+def test_an_unreadable_line_is_not_taken_for_an_empty_one(give: Give, capsys: Output) -> None:
     for file in ("out.json", "out.html"):
         give(b"A dog.\n\xff\n\nA man sees a dog and a man\n")
         assert translate("--n-best", "2", "--alignment", file) == 2
@@ -109,9 +107,7 @@ def test_a_translation_that_is_cut_is_reported(give: Give, capsys: Output) -> No
     assert (record["confidence"], record["sure"]) == (pytest.approx(math.exp(mean)), False)
 
 
-def test_pictures_are_drawn_as_lines_come_and_missing_ones_named(
-    give: Give, monkeypatch: Patch
-) -> None:
+def test_pictures_come_with_lines_and_missing_ones_named(give: Give, monkeypatch: Patch) -> None:
     said: dict[str, set[str]] = {}
 
     def note(sentence: str) -> None:
@@ -190,9 +186,7 @@ def test_a_model_is_scored_on_what_a_user_would_get(capsys: Output) -> None:
     assert sum(each["sentences"] for each in scores["lengths"]) == 3
 
 
-def test_empty_references_are_refused_or_skipped_empty_sources_translated(
-    refused: Refused, capsys: Output
-) -> None:
+def test_empty_references_are_refused_or_skipped(refused: Refused, capsys: Output) -> None:
     save_translator(make_translator(SOURCE + REFERENCES), "model")
     Path("source").write_text("\n".join(["", *SOURCE[1:]]))
     Path("references").write_text("\n".join([REFERENCES[0], "", REFERENCES[2]]))

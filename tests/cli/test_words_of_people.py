@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
-from samples import CAPTION, Output, write_xmp
+from samples import CAPTION, Output, own_packet, save_described, write_xmp, xmp_packet
 
 from captioner.caption.caption import Caption
 from captioner.cli.caption import output_options
@@ -22,22 +20,8 @@ from captioner.cli.outputs import Outputs
 from captioner.data.xmp import Description, XmpPacket, words_of_person
 
 MINE = "my own words"
+OWN = own_packet(Description("a cat", ["cat"]))
 DESCRIBED = "<dc:description><rdf:Alt><rdf:li xml:lang='{}'>{}</rdf:li></rdf:Alt></dc:description>"
-
-
-def packet(properties: str, attributes: str = "") -> bytes:
-    return (
-        "<x:xmpmeta xmlns:x='adobe:ns:meta/'><rdf:RDF "
-        "xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'><rdf:Description "
-        "xmlns:tiff='http://ns.adobe.com/tiff/1.0/' xmlns:dc='http://purl.org/dc/elements/1.1/' "
-        f"{attributes}>{properties}</rdf:Description></rdf:RDF></x:xmpmeta>"
-    ).encode()
-
-
-def own_packet() -> bytes:
-    own = XmpPacket(None, "new")
-    own.merge(Description("a cat", ["cat"]))
-    return own.as_block()
 
 
 FORMS = {
@@ -60,8 +44,8 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_description_in_any_form_is_a_persons(form: str, folder: Path, capsys: Output) -> None:
-    assert [text for text in XmpPacket(packet(FORMS[form]), "it").descriptions if text == MINE]
-    content = packet(FORMS[form])
+    assert [text for text in XmpPacket(xmp_packet(FORMS[form]), "it").descriptions if text == MINE]
+    content = xmp_packet(FORMS[form])
     Path("a.xmp").write_bytes(content)
     assert main([*CAPTION, "a.png", "--xmp"]) == 2
     assert f"a.png keeps its description '{MINE}'; --overwrite" in capsys.readouterr().err
@@ -73,23 +57,8 @@ def test_a_description_in_any_form_is_a_persons(form: str, folder: Path, capsys:
     assert found.descriptions[0] == found.own_texts("description")[0]
 
 
-def save(path: Path, xmp: bytes = b"", **tags: Any) -> None:
-    """A photo with a packet and the EXIF tags ImageDescription, XPComment and UserComment."""
-    exif, text = Image.Exif(), PngInfo()
-    for number, name in ((0x010E, "description"), (0x9C9C, "comment")):
-        if name in tags:
-            exif[number] = tags[name]
-    if "user" in tags:
-        exif[0x8769] = {0x9286: tags["user"]}
-    if xmp:
-        text.add_itxt("XML:com.adobe.xmp", xmp.decode())
-    if "png" in tags:
-        text.add_text("Description", tags["png"])
-    Image.new("RGB", (40, 30), "red").save(path, exif=exif, pnginfo=text, xmp=xmp)
-
-
 INSIDE: dict[str, dict[str, Any]] = {
-    "XMP": {"xmp": packet(DESCRIBED.format("de-DE", MINE))},
+    "XMP": {"xmp": xmp_packet(DESCRIBED.format("de-DE", MINE))},
     "EXIF": {"description": MINE},
     "Windows": {"comment": f"{MINE}\0".encode("utf-16-le")},
     "ASCII": {"user": b"ASCII\0\0\0" + MINE.encode()},
@@ -102,7 +71,7 @@ INSIDE: dict[str, dict[str, Any]] = {
 def test_a_description_inside_keeps_the_machines_out_of_a_new_sidecar(
     place: str, folder: Path, capsys: Output
 ) -> None:
-    save(Path("a.png"), **INSIDE[place])
+    save_described(Path("a.png"), **INSIDE[place])
     assert words_of_person(Path("a.png")) == MINE
     assert main([*CAPTION, "a.png", "b.png", "--xmp"]) == 2
     errors = capsys.readouterr().err
@@ -115,14 +84,14 @@ def test_a_description_inside_keeps_the_machines_out_of_a_new_sidecar(
 
 def test_what_cameras_write_is_nobodys(folder: Path) -> None:
     tags = {"description": "SONY DSC", "user": b"ASCII\0\0\0Screenshot"}
-    save(Path("a.png"), packet(DESCRIBED.format("x-default", "SONY DSC")), **tags)
+    save_described(Path("a.png"), xmp_packet(DESCRIBED.format("x-default", "SONY DSC")), **tags)
     assert words_of_person(Path("a.png")) == ""
     assert main([*CAPTION, "a.png", "--xmp"]) == 0
 
 
 def test_a_caption_is_withdrawn_where_a_person_describes_the_photo_later(folder: Path) -> None:
     write_xmp(Path("a.xmp"), Description("a cat", ["cat"]))
-    save(Path("a.png"), description=MINE)
+    save_described(Path("a.png"), description=MINE)
     assert main([*CAPTION, "a.png", "--xmp"]) == 2
     found = XmpPacket(Path("a.xmp").read_bytes(), "it")
     assert found.descriptions == found.own_texts("description") == []
@@ -150,7 +119,7 @@ def test_what_killed_runs_left_beside_photos_goes(folder: Path) -> None:
 
 def test_keywords_of_twenty_thousand_are_merged() -> None:
     words = [f"w{number}" for number in range(20_000)]
-    content = packet("")
+    content = xmp_packet("")
     for _ in range(2):
         merged = XmpPacket(content, "it")
         merged.merge(Description("a dog", words))
@@ -160,15 +129,15 @@ def test_keywords_of_twenty_thousand_are_merged() -> None:
 
 SIDECARS: dict[str, bytes | None] = {
     "none": None,
-    "empty": packet(""),
-    "machine": own_packet(),
-    "camera": packet(DESCRIBED.format("x-default", "SONY DSC")),
-    "person": packet(DESCRIBED.format("x-default", MINE)),
-    "foreign": packet(DESCRIBED.format("de-DE", MINE)),
-    "the same": packet(DESCRIBED.format("en", "a dog")),
+    "empty": xmp_packet(""),
+    "machine": OWN,
+    "camera": xmp_packet(DESCRIBED.format("x-default", "SONY DSC")),
+    "person": xmp_packet(DESCRIBED.format("x-default", MINE)),
+    "foreign": xmp_packet(DESCRIBED.format("de-DE", MINE)),
+    "the same": xmp_packet(DESCRIBED.format("en", "a dog")),
     "unreadable": b"<x",
 }
-INSIDES = [{}, {"xmp": own_packet()}, {"xmp": b"<x"}, *INSIDE.values()]
+INSIDES = [{}, {"xmp": OWN}, {"xmp": b"<x"}, *INSIDE.values()]
 TEXTS = [None, "", "a dog\n", MINE]
 STATES = st.tuples(
     st.sampled_from(sorted(SIDECARS)),
@@ -203,7 +172,7 @@ def assert_dry_run_is_true(folder: Path, states: list[Any], options: list[str]) 
     for number, (sidecar, inside, text, blocked, is_closed) in enumerate(states):
         place = folder / str(number)
         place.mkdir()
-        save(place / "a.png", **INSIDES[inside])
+        save_described(place / "a.png", **INSIDES[inside])
         if (content := SIDECARS[sidecar]) is not None:
             (place / "a.xmp").write_bytes(content)
         if text is not None:
@@ -248,9 +217,7 @@ def test_a_dry_run_announces_what_the_run_does(states: list[Any], options: set[s
 @pytest.mark.exiftool
 @given(st.lists(STATES, min_size=1, max_size=4), st.sets(st.sampled_from(OPTIONS)))
 @settings(deadline=None, max_examples=10)
-def test_a_dry_run_of_embedding_announces_what_the_run_does(
-    states: list[Any], options: set[str]
-) -> None:
+def test_a_dry_run_of_embedding_announces_the_run(states: list[Any], options: set[str]) -> None:
     if shutil.which("exiftool") is None:
         pytest.skip("needs exiftool (Debian's libimage-exiftool-perl)")
     given_options = [word for option in sorted(options) for word in option.split()]

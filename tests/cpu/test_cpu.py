@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from samples import make_captioner
+from samples import Patch, make_captioner
 from torch.nn import functional
 
 import captioner
@@ -12,7 +12,7 @@ from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.vision.images import load_image
 
 
-def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_switch(monkeypatch: Patch) -> None:
     for value, runs in ((None, True), ("1", True), ("0", False)):
         monkeypatch.setenv(cpu.SWITCH, value or "")
         if value is None:
@@ -23,9 +23,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("kind", "size"), [(torch.float32, 2), (torch.bfloat16, 4)])
-def test_a_cpu_encodes_a_few_photos_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, kind: torch.dtype, size: int
-) -> None:
+def test_a_cpu_encodes_photos_in_chunks(monkeypatch: Patch, kind: torch.dtype, size: int) -> None:
     model, pixels = make_captioner().for_inference(), torch.randn(5, 3, 64, 64)
     found = model.encoder.encode(pixels)
     chunks = cpu.in_chunks(pixels.to(kind))
@@ -55,9 +53,7 @@ def test_the_packaged_model_in_bfloat16_is_close_to_the_plain_one() -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 4, 1, 7), (1, 7), (33, 7)])
-def test_products_are_torchs(
-    shape: tuple[int, ...], bias: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_are_torchs(shape: tuple[int, ...], bias: bool, monkeypatch: Patch) -> None:
     monkeypatch.setattr(cpu, "_LARGE_WEIGHT", 77)
     torch.manual_seed(0)
     layer = cpu.Linear(7, 11, bias=bias)

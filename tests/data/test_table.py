@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from data_samples import captions, photos, read
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
-from samples import write_parquet, write_tar, write_xmp
+from samples import own_packet, save_described, write_parquet, write_tar, write_xmp, xmp_packet
 
 from captioner.caption.caption import Caption
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.outputs import opened_outputs
 from captioner.data.example import Problems
 from captioner.data.readers import format_of, read_splits
-from captioner.data.xmp import Description, XmpPacket, photo_descriptions
+from captioner.data.xmp import Description, photo_descriptions
 from captioner.errors import UserError
 from captioner.outcomes import Failed
 
@@ -69,9 +67,7 @@ def test_relative_paths_start_from_the_folder_of_images_if_given(tmp_path: Path)
         ("t.json", '[{"Photo": "a.jpg", "text": "A dog"}]'),
     ],
 )
-def test_columns_and_their_separator_are_found_by_usual_names(
-    tmp_path: Path, name: str, text: str
-) -> None:
+def test_columns_and_separators_are_found_by_names(tmp_path: Path, name: str, text: str) -> None:
     assert captions(read(None, table(tmp_path, name, text))[0]) == [("a.jpg", ("A dog",))]
 
 
@@ -131,9 +127,7 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
-def test_photos_that_captioner_could_not_caption_are_counted_as_these(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_photos_that_captioner_failed_on_are_counted(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"t{suffix}"
     options: dict[str, Any] = {suffix[1:]: str(file)}
     caption = Caption("a dog", ("a", "dog"), -2.0, (-1.0, -1.0), np.ones((2, 1, 1)))
@@ -148,9 +142,7 @@ def test_photos_that_captioner_could_not_caption_are_counted_as_these(
 
 
 @pytest.mark.parametrize(("count", "share"), [(5, 2), (8, 2), (100, 25), (600, 60)])
-def test_validation_photos_of_a_table_without_splits_are_drawn(
-    tmp_path: Path, count: int, share: int
-) -> None:
+def test_validation_photos_are_drawn_without_splits(tmp_path: Path, count: int, share: int) -> None:
     def drawn(names: list[str]) -> list[set[str]]:
         rows = [f"{name},{caption}\n" for name in names for caption in ("One", "Two")]
         file.write_text("image,caption\n" + "".join(rows))
@@ -217,19 +209,10 @@ def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path
 OWN = Description("a dog", [])
 
 
-def packet(description: str, german: str = "Hund") -> bytes:
-    """As another program writes it."""
-    return f"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
-<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
-<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:description><rdf:Alt>
-<rdf:li xml:lang="x-default">{description}</rdf:li><rdf:li xml:lang="de">{german}</rdf:li>
-</rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>""".encode()
-
-
-def own_packet() -> bytes:
-    own = XmpPacket(None, "new")
-    own.merge(OWN)
-    return own.as_block()
+def packet(description: str) -> bytes:
+    texts = {"x-default": description, "de": "Hund"}
+    items = "".join(f"<rdf:li xml:lang='{tag}'>{text}</rdf:li>" for tag, text in texts.items())
+    return xmp_packet(f"<dc:description><rdf:Alt>{items}</rdf:Alt></dc:description>")
 
 
 def iptc(caption: bytes) -> bytes:
@@ -240,16 +223,8 @@ def iptc(caption: bytes) -> bytes:
     return b"\xff\xed" + (len(content) + 2).to_bytes(2, "big") + content
 
 
-def save(path: Path, xmp: bytes | None = None, exif: str = "", caption: bytes = b"") -> Path:
-    data = Image.Exif()
-    if exif:
-        data[0x010E] = exif
-    text = PngInfo()
-    if xmp and path.suffix == ".tif":
-        data[700] = xmp
-    elif xmp:
-        text.add_itxt("XML:com.adobe.xmp", xmp.decode())
-    Image.new("RGB", (8, 8)).save(path, xmp=xmp or b"", exif=data, pnginfo=text)
+def save(path: Path, xmp: bytes = b"", exif: str = "", caption: bytes = b"") -> Path:
+    save_described(path, xmp, description=exif)
     if caption:
         content = path.read_bytes()
         path.write_bytes(content[:2] + iptc(caption) + content[2:])
@@ -272,7 +247,7 @@ def test_descriptions_inside_are_read_in_order(tmp_path: Path) -> None:
 
 
 def test_what_captioner_wrote_is_known_until_somebody_changes_it(tmp_path: Path) -> None:
-    photo = save(tmp_path / "a.jpg", own_packet(), "By hand", caption=b"a dog")
+    photo = save(tmp_path / "a.jpg", own_packet(OWN), "By hand", caption=b"a dog")
     assert found(photo) == [("a dog", True), ("a dog", True), ("By hand", False)]
     sidecar = tmp_path / "a.jpg.xmp"
     write_xmp(sidecar, OWN)
@@ -283,12 +258,12 @@ def test_what_captioner_wrote_is_known_until_somebody_changes_it(tmp_path: Path)
 
 
 def test_a_folder_has_descriptions_beside_and_inside_its_photos(tmp_path: Path) -> None:
-    for number, xmp in enumerate((packet("Inside"), packet("Inside"), packet("Inside"), None)):
+    for number, xmp in enumerate([packet("Inside")] * 3 + [b""]):
         save(tmp_path / f"{number}.jpg", xmp, "SONY DSC")
     (tmp_path / "0.txt").write_text("In a text\n")
     (tmp_path / "0.xmp").write_bytes(packet("In a sidecar"))
     (tmp_path / "1.jpg.xmp").write_bytes(packet("In a sidecar"))
-    save(tmp_path / "4.jpg", own_packet())
+    save(tmp_path / "4.jpg", own_packet(OWN))
     images, problems = read(None, tmp_path)
     expected = {"0.jpg": "In a text", "1.jpg": "In a sidecar", "2.jpg": "Inside"}
     assert {each.image_id: each.captions[0] for each in images} == expected

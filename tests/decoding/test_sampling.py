@@ -63,9 +63,7 @@ def by_sorting(steps: torch.Tensor, temperature: float, top_k: int, top_p: float
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("p", [1.0, 0.8, 1e-9, 5e-324])  # The most probable is always left.
 @pytest.mark.parametrize("k", [0, 1, 7, 9000, 10_000, 20_000])
-def test_a_large_vocabulary_has_the_same_distribution_however_it_is_found(
-    k, p, temperature
-) -> None:
+def test_a_large_vocabulary_has_the_same_distribution(k, p, temperature) -> None:
     logits = 3 * torch.randn(3, 5, 9000, generator=torch.Generator().manual_seed(0))
     logits[..., 17] = float("-inf")
     steps = torch.log_softmax(logits, dim=-1)

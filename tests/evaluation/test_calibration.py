@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from samples import make_captioner, photo
+from samples import Patch, make_captioner, photo
 
 from captioner.caption.confidence import Confidence
 from captioner.data.example import Example
@@ -45,7 +45,7 @@ def test_a_model_gets_its_confidence() -> None:
         assert (score is None) == (word in FUNCTION_WORDS)
 
 
-def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: Patch) -> None:
     fitted: dict[int, set[int]] = {}
     judged: list[tuple[int, set[int]]] = []
     fit, reliability = calibration._fit, calibration._reliability

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import make_captioner, photo, write_captions, write_instances
+from samples import Patch, make_captioner, photo, write_captions, write_instances
 
 from captioner.data.example import Example
 from captioner.errors import UserError
@@ -94,7 +94,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
         score_results(files[3], references, Scorer(instances=[few]))
 
 
-def test_what_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed(tmp_path: Path, monkeypatch: Patch) -> None:
     """The models of SPICE, of 400 MB, are named and not fetched."""
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(UserError, match=r'sacrebleu: pip install "captioner\[translate\]"'):

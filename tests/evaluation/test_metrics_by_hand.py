@@ -74,9 +74,6 @@ def test_shares_by_kind() -> None:
     assert found["quality"] == {"words": 1, "said": 0.0, "true": 0.0}
     assert found["number"] == {"words": 0, "said": None, "true": None}
     assert found["all"] == {"words": 5, "said": pytest.approx(3 / 5), "true": pytest.approx(4 / 5)}
-
-
-def test_a_scorer_says_them_if_asked() -> None:
     captions = dict(enumerate(SAID))
     scores = Scorer(words=True).score(captions, PEOPLE_SAID, "test")
     assert scores.to_dict()["words"]["all"]["words"] == 5
@@ -172,9 +169,7 @@ def test_bleu_of_a_resample_is_bleu_of_the_repeated_captions() -> None:
         np.testing.assert_allclose(terms.of_totals(times @ terms.terms), expected, rtol=1e-12)
 
 
-def test_interval_and_p_value_of_a_mean_by_full_enumeration(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_interval_and_p_value_of_a_mean_by_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "RESAMPLES", 20_000)
     first, second = np.array([0.9, 0.4, 0.5, 0.8]), np.array([0.5, 0.5, 0.4, 0.3])
     metrics = [Metric.mean("x", first)], [Metric.mean("x", second)]

@@ -134,9 +134,7 @@ def results(tmp_path: Path) -> Path:
     return saved(tmp_path / "results.json", CAPTIONS)
 
 
-def test_results_are_scored_as_their_captions_are(
-    results: Path, references: Path, tmp_path: Path
-) -> None:
+def test_results_score_as_captions_do(results: Path, references: Path, tmp_path: Path) -> None:
     scores = score.score_results(results, references)
     expected = scored(CAPTIONS)
     expected.details["references_without_caption"] = 1
@@ -156,9 +154,7 @@ def test_results_are_scored_as_their_captions_are(
     assert [row["image_id"] for row in rows] == [4, 2, 1]
 
 
-def test_captions_of_the_caption_command_are_scored_by_their_file_names(
-    references: Path, tmp_path: Path
-) -> None:
+def test_captions_of_the_command_are_scored_by_names(references: Path, tmp_path: Path) -> None:
     records: list[dict[str, Any]] = [
         {"image": f"trip/photo {number}.png", "caption": text, "log_probability": -1.0}
         for number, text in CAPTIONS.items()

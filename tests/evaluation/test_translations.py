@@ -1,12 +1,8 @@
 """sacrebleu's scores of translations, and BLEU against the length of the source."""
 
-from pathlib import Path
-
 import pytest
 
-from captioner.data.example import Problems
-from captioner.errors import UserError
-from captioner.evaluation.translations import evaluate_translations, score_hypotheses
+from captioner.evaluation.translations import evaluate_translations
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 
@@ -26,42 +22,6 @@ def test_they_are_sacrebleus_with_its_signatures() -> None:
     }
     assert f"version:{sacrebleu.__version__}" in scores.signatures["BLEU"]
     assert scores.signatures["BLEU"] in scores.table()
-
-
-def write(folder: Path, **texts: list[str]) -> list[Path]:
-    """Files of these names, a text a line."""
-    for name, lines in texts.items():
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return [folder / name for name in texts]
-
-
-def test_files_without_case(tmp_path: Path) -> None:
-    upper = [text.upper() for text in REFERENCES]
-    files = write(tmp_path, upper=upper, references=REFERENCES, sources=[*SOURCES[:4], "."])
-    assert score_hypotheses(*files).scores["BLEU"] < 50
-    scores = score_hypotheses(*files, lower_case=True)
-    assert scores.scores["BLEU"] == pytest.approx(100)
-    plain = scores.to_dict()
-    assert "case:lc" in plain["signatures"]["BLEU"]
-    assert plain["sentences"] == sum(each["sentences"] for each in plain["lengths"]) == 5
-    assert scores.table().splitlines()[-1].split() == ["11", "to", "15", "1", "100.0000", "1.0000"]
-
-
-def test_empty_references_are_left_out_on_request(tmp_path: Path) -> None:
-    wanted = [REFERENCES[0], " ", *REFERENCES[2:]]
-    files = write(tmp_path, found=FOUND, references=wanted, sources=SOURCES)
-    sentence = r"1 empty sentence \(.*references, line 2\) \(--on-problem skip leaves"
-    with pytest.raises(UserError, match=sentence):
-        score_hypotheses(*files)
-    problems = Problems("skip")
-    scores = score_hypotheses(*files, problems=problems)
-    kept = [0, 2, 3, 4]
-    texts = ([column[place] for place in kept] for column in (FOUND, REFERENCES, SOURCES))
-    assert scores == evaluate_translations(*texts)
-    assert problems.kinds == {"empty sentence": [f"{files[1]}, line 2"]}
-    files[1].write_text("\n" * 5)
-    with pytest.raises(UserError, match="there is no sentence in"):
-        score_hypotheses(*files, problems=Problems("skip"))
 
 
 def test_each_bucket_is_scored_as_a_corpus_of_its_own() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from samples import (
+    Patch,
     Refused,
     assert_same_captions,
     confidence_weights,
@@ -150,9 +151,7 @@ def test_encoders_of_libraries_are_exported_as_they_compute(tmp_path: Path, name
     torch.testing.assert_close(found, model.encode(pixels), rtol=1e-3, atol=1e-3)
 
 
-def test_several_batches_at_once_say_what_one_does(
-    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_at_once_agree_with_one(exported: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     model = captioner.load(exported, engine="graphs")
     photos = [save_photo(tmp_path / f"{number}.png", seed=number) for number in range(5)]

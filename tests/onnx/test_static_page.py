@@ -122,9 +122,7 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> Non
     expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned")
 
 
-def test_large_turned_and_transparent_photos_are_read_as_in_python(
-    page: Page, folder: Path
-) -> None:
+def test_large_turned_and_clear_photos_are_read_as_in_python(page: Page, folder: Path) -> None:
     demo = Image.open(DEMO)
     turned = Image.Exif()
     turned[0x0112] = 6  # Orientation: shown a quarter turn to the right.

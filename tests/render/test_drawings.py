@@ -144,9 +144,7 @@ ALIGNMENT = Alignment(
 )
 
 
-def test_letters_that_no_font_has_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_letters_of_no_font_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("captioner.render.typography._FONTS", typography._FONTS[:1])
     typography._font.cache_clear()
     assert (

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from run_samples import Config, DrawnRows, recipe_of, whole_batches
-from samples import write_instances
+from samples import Patch, write_instances
 
 from captioner.data.example import Example
 from captioner.data.instances import CocoInstances
@@ -135,9 +135,7 @@ def test_batches_of_a_resumed_epoch_are_those_of_a_whole_one(config: Config) -> 
     assert len(set(seeds)) == len(seeds)
 
 
-def test_long_captions_are_cut_and_a_self_critical_epoch_has_every_photo(
-    config: Config,
-) -> None:
+def test_long_captions_are_cut_and_a_self_critical_epoch_has_every_photo(config: Config) -> None:
     photos = photos_of(["a b c", "b c", "c d"], ["d"], ["a", "b"])
     data = {**config["data"], "maximum_length": 2}
     changes = {"objective": {"self_critical": {}}, "training": {"batch_size": 3}, "data": data}
@@ -154,7 +152,7 @@ def test_long_captions_are_cut_and_a_self_critical_epoch_has_every_photo(
 
 
 def test_a_map_should_lie_on_the_boxes_of_what_the_word_names(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Of a photo of 80x40 pixels with a dog in its right half; each box is laid on the map once."""
     sizes = {"size": (80, 40), "box": (40, 0, 40, 40), "file_name": "a.jpg"}
@@ -211,9 +209,7 @@ def seeded(seed: int) -> torch.Generator:
 @given(
     st.lists(st.integers(0, 30), max_size=700), st.integers(1, 9), st.integers(0, 9), st.booleans()
 )
-def test_every_example_is_in_one_batch(
-    rows: list[int], size: int, seed: int, is_sorted: bool
-) -> None:
+def test_each_example_in_one_batch(rows: list[int], size: int, seed: int, is_sorted: bool) -> None:
     lengths = [row * 7 % 11 for row in rows] if is_sorted else None
     batches = batches_by_photo(rows, size, seeded(seed), lengths)
     assert batches_by_photo(rows, size, seeded(seed), lengths) == batches

@@ -63,9 +63,7 @@ def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_pa
     }
 
 
-def test_a_self_critical_run_starts_from_a_soft_one_of_the_same_kind(
-    config: Config, tmp_path: Path
-) -> None:
+def test_a_self_critical_run_starts_from_a_soft_one(config: Config, tmp_path: Path) -> None:
     first = merged(config, training={"epochs": 1})
     first["decoder"] = {**TRANSFORMER, "standardise": True}
     soft = captioning_recipe(first, "recipe")
@@ -112,9 +110,7 @@ def test_steps_loaded_by_processes_are_those_loaded_in_the_run(
     assert results[0] == results[1]
 
 
-def test_annotation_vectors_are_standardised_by_those_of_training_photos(
-    config: Config, tmp_path: Path
-) -> None:
+def test_vectors_are_standardised_by_training_photos(config: Config, tmp_path: Path) -> None:
     decoder = {"standardise": True}
     whole = tmp_path / "whole"
     folder = train_run(recipe_of(config, decoder=decoder), whole)
@@ -185,9 +181,7 @@ def test_an_unreadable_photo_is_refused_by_name_or_left_out(config: Config, tmp_
 @pytest.mark.parametrize(
     "names", ["a.json b.json", "a.csv b.csv", "captions_train2017.json captions_val2017.json"]
 )
-def test_training_and_validation_captions_may_be_in_files_of_their_own(
-    names: str, tmp_path: Path
-) -> None:
+def test_training_and_validation_captions_may_be_in_two_files(names: str, tmp_path: Path) -> None:
     """Files without splits, and COCO's, whose names say one."""
     files = [tmp_path / name for name in names.split()]
     for file, numbers in zip(files, ([1, 2, 3, 4, 5], [6]), strict=True):

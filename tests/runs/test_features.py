@@ -55,9 +55,7 @@ def test_stored_rows_are_those_read_in_the_step_in_its_precision(config: Config)
         extract_features(recipe_of(config), Engine())
 
 
-def test_a_finished_store_is_read_only_and_rows_are_mirrored_at_random(
-    config: Config, capsys: Output
-) -> None:
+def test_a_finished_store_stays_and_rows_are_mirrored(config: Config, capsys: Output) -> None:
     folder = extract_features(recipe_of(config), Engine())["train"].folder
     assert "features, train: 12/12 images" in capsys.readouterr().err
     before = {path: path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]}
@@ -110,9 +108,7 @@ def test_several_processes_make_one_store(config: Config, tmp_path: Path) -> Non
     assert_same_rows(found, filled(config, tmp_path / "alone"))
 
 
-def test_photos_that_changed_under_their_name_are_encoded_again(
-    config: Config, capsys: Output
-) -> None:
+def test_photos_changed_under_their_name_are_encoded_again(config: Config, capsys: Output) -> None:
     before = extract_features(recipe_of(config), Engine())["train"]
     old = before.read(range(before.record.rows))
     train, _, _ = read_training(recipe_of(config).data)

@@ -102,9 +102,7 @@ def test_what_a_config_leaves_out_comes_from_the_model_that_it_names(run: Path) 
         assert with_model_sections(without) == without
 
 
-def test_one_command_fine_tunes_a_model_on_a_table(
-    run: Path, table: Path, tmp_path: Path, capsys: Output
-) -> None:
+def test_one_command_fine_tunes(run: Path, table: Path, tmp_path: Path, capsys: Output) -> None:
     out = tmp_path / "out"
     command = f"train {table} --start-from {run} --out {out} --device cpu --set training.epochs=60"
     for change in ("learning_rate=0.03", "patience=9", "batch_size=2"):

@@ -21,7 +21,6 @@ from run_samples import (
     start,
     write_config,
 )
-from safetensors.torch import load_file
 from samples import Output
 
 import captioner
@@ -43,9 +42,7 @@ HARD = {"decoder": {"selection": "hard"}, "objective": {"doubly_stochastic": 0.0
     ],
     ids=str,
 )
-def test_a_run_split_in_two_equals_one_in_one_go(
-    config: Config, tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_a_split_run_is_the_whole(config: Config, tmp_path: Path, changes: dict[str, Any]) -> None:
     assert_resumes(recipe_of(config, **changes), tmp_path)
 
 
@@ -79,11 +76,7 @@ def test_two_processes_of_the_command_line(tmp_path: Path) -> None:
     assert code == 0, errors[-3000:]
     assert output.count("training: 5 photos") == 1
     assert output.count("the best model, of epoch") == 1
-    two = load_file(tmp_path / "two" / "last.safetensors")
     train_run(recipe_of(config), tmp_path / "one")
-    one = load_file(tmp_path / "one" / "last.safetensors")
-    for name in (name for name in one if name.startswith("model.")):
-        torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-6)
     for found, expected in zip(log_of(tmp_path / "two"), log_of(tmp_path / "one"), strict=True):
         scores = [name for name in expected if not name.startswith("train_")]
         assert {name: found[name] for name in scores} == {n: expected[n] for n in scores}

@@ -7,22 +7,6 @@ import pytest
 import torch
 from scripts_samples import ROOT, run
 
-from captioner.errors import UserError
-
-
-def test_each_translator_is_trained_and_decoded(capsys: pytest.CaptureFixture[str]) -> None:
-    import benchmark_machine
-    import benchmark_translation
-
-    machine = benchmark_machine.Machine(torch.device("cpu"), 1)
-    configs = [ROOT / f"configs/multi30k_en_de{name}.yaml" for name in ("", "_bahdanau")]
-    benchmark_translation.report(machine, configs, benchmark_translation.Sizes(50, 4, 8, 2))
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [row[0] for row in rows] == [config.stem for config in configs]
-    assert [row for row in rows if int(row[3].replace(",", "")) <= 0] == []
-    with pytest.raises(UserError, match=r"numbers\.yaml is not of a translator of subwords"):
-        benchmark_translation.Translation(machine, ROOT / "configs/numbers.yaml", None)
-
 
 @pytest.mark.slow
 def test_rows_are_measured_against_their_reference(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The steps towards the packaged captioner, and the build that makes them in order."""
 
-import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +7,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from samples import save_photo, write_captions
-from scripts_samples import ROOT, run
+from samples import Patch
+from scripts_samples import ROOT
 
-from captioner.caption.folder import load_model
 from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_recipe
@@ -32,7 +30,7 @@ def script(import_scripts: None) -> ModuleType:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch, script: ModuleType, tmp_path: Path) -> list[list[str]]:
+def begun(monkeypatch: Patch, script: ModuleType, tmp_path: Path) -> list[list[str]]:
     """The commands of the programs that are run; in their place training leaves a checkpoint."""
     commands: list[list[str]] = []
 
@@ -48,7 +46,7 @@ def begun(monkeypatch: pytest.MonkeyPatch, script: ModuleType, tmp_path: Path) -
 
 
 def test_steps_are_done_in_order_and_go_on_where_one_stopped(
-    script: ModuleType, begun: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, begun: list[list[str]], monkeypatch: Patch
 ) -> None:
     with pytest.raises(UserError, match="step words ended with exit code 1"):
         script.main()
@@ -64,9 +62,7 @@ def test_steps_are_done_in_order_and_go_on_where_one_stopped(
     assert len(begun) == len(names)
 
 
-def test_steps_go_on_from_what_those_before_them_leave(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_go_on_from_what_earlier_ones_leave(script: ModuleType, monkeypatch: Patch) -> None:
     monkeypatch.chdir(ROOT)
     options = [*FOLDERS, "--out", "runs/default_model", "--set=training.seed=3"]
     left = {"features", "people_features"}  # Made on the way.
@@ -84,96 +80,6 @@ def test_steps_go_on_from_what_those_before_them_leave(
             assert (plain.start_from, plain.data) == (recipe.start_from, recipe.data)
     names = script.commands(script.parsed([*options, "--go-on", "default"]))
     assert list(names) == ["tables", "self_critical", "mean", "split", "confidence"]
-
-
-TEACHERS = """
-import torch
-from torch import nn
-
-CHANNELS = {"block_10": 112, "block_15": 320, "logits": 80}
-NAMES = ["dog", "pizza", *(f"thing {number}" for number in range(78))]
-
-
-class Network(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleDict({n: nn.Conv2d(3, c, 1) for n, c in CHANNELS.items()})
-        self.requires_grad_(False)
-        self.classes = ["background", "???", *NAMES]
-
-    def forward(self, pixels, stages):
-        sides = {"block_10": pixels.shape[-1] // 16, "block_15": pixels.shape[-1] // 32}
-        pool = nn.functional.adaptive_avg_pool2d
-        return {name: self.layers[name](pool(pixels, sides.get(name, 1))) for name in stages}
-
-    def detect(self, pixels, threshold):
-        scores = (3 * self(pixels, ["logits"])["logits"].flatten(1).abs()).clamp(max=1)
-        return [
-            [(n, s, (0.1, 0.2, 0.7, 0.9)) for n, s in zip(NAMES, row.tolist()) if s > threshold]
-            for row in scores
-        ]
-
-
-def load(name, folder):
-    torch.manual_seed(len(name))
-    return Network().eval()
-"""
-"""A module of teachers with random weights."""
-
-CAPTIONS = (
-    "a black dog runs over the green grass",
-    "two children play with a red ball",
-    "a slice of pizza lies on a white plate",
-)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """Folders of a few photos of both data sets, and of teachers with random weights."""
-    splits = {"train": range(6), "val": range(6, 15)}
-    for number in range(15):
-        save_photo(tmp_path / f"flickr/images/{number}.jpg", number)
-        save_photo(tmp_path / f"everyday/photos/{number}.jpg", 100 + number)
-    save_photo(tmp_path / "everyday/unlabelled/0.jpg", 200)
-    for split, names in splits.items():
-        (tmp_path / f"flickr/{split}.txt").write_text("".join(f"{n}.jpg\n" for n in names))
-        captions = {number: [CAPTIONS[number % 3].capitalize()] for number in names}
-        write_captions(tmp_path / f"everyday/captions_{split}.json", captions, "{}.jpg")
-    lines = [f"{n}.jpg#{m}\t{CAPTIONS[(n + m) % 3]}.\n" for n in range(15) for m in range(2)]
-    (tmp_path / "flickr/Flickr8k.token.txt").write_text("".join(lines))
-    (tmp_path / "everyday/text").mkdir()
-    with gzip.open(tmp_path / "everyday/text/coco_captions.txt.gz", "wt") as file:
-        file.write("\n".join(CAPTIONS * 25))  # The model keeps words that people use so often.
-    (tmp_path / "teachers").mkdir()
-    (tmp_path / "teachers/teachers.py").write_text(TEACHERS)
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_a_few_photos_become_a_model_with_a_confidence(data: Path) -> None:
-    small = {
-        **{f"decoder.{size}_size": 16 for size in ("embedding", "hidden", "attention")},
-        **{"decoder.dropout": 0.0, "training.epochs": 4, "training.batch_size": 4},
-        **{"training.learning_rate": 0.04, "training.warmup_steps": 0, "training.average": 0.5},
-        **{"minimum_count": 1, "search.beam": 2},
-    }
-    arguments = [
-        *("--flickr", "flickr", "--everyday", "everyday", "--teachers", "teachers"),
-        *("--out", "runs", "--start-from", "random", "--precision", "float32"),
-        *(f"--set={field}={value}" for field, value in small.items()),
-    ]
-    run(data, str(ROOT / "scripts/default_model/build.py"), *arguments)
-    model = load_model(data / "runs/split/model")
-    (caption,) = model.caption([data / "flickr/images/6.jpg"])
-    assert {"dog", "pizza", "ball"} <= set(model.vocabulary.words)
-    assert caption.words
-    assert caption.confidence is not None
-    people, rewarded, texts = (
-        (data / "runs/tables" / name).read_text().splitlines()
-        for name in ("people.jsonl", "rewarded.jsonl", "texts.txt")
-    )
-    assert len(rewarded) == len(set(people)) + 6  # Everyday photos to train on have mirror images.
-    assert set(texts) == set(CAPTIONS)
 
 
 def test_words_that_people_keep_apart() -> None:

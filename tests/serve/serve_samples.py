@@ -17,7 +17,8 @@ import samples
 import torch
 import uvicorn
 from PIL import Image
-from samples import CONFIGS, photo_bytes
+from samples import photo_bytes
+from translate.translation_samples import CONFIGS
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
@@ -45,7 +46,7 @@ def make_captioner() -> Captioner:
 
 def make_translator(attends: bool = True) -> Translator:
     """A translator of random weights, from subwords to words."""
-    config = CONFIGS["luong" if attends else "plain"]
+    config = CONFIGS["dot" if attends else "gru"]
     source = SubwordVocabulary.learn(SENTENCES, 300)
     target = WordVocabulary.learn(["Ein Mann läuft.", "Der Hund, er sieht <b>ihn</b>"], 1)
     torch.manual_seed(1)

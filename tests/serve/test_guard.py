@@ -7,7 +7,7 @@ import time
 
 import httpx
 import pytest
-from samples import photo_bytes
+from samples import Patch, photo_bytes
 from serve_samples import asking, caption, files, make_captioner, problem
 
 from captioner.serve import server
@@ -108,9 +108,7 @@ def test_the_interface_needs_the_token_and_the_page_does_not() -> None:
             assert line.recv(65536).startswith(b"HTTP/1.1 401 ")
 
 
-def test_no_upload_is_written_to_a_temporary_file(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_upload_is_written_to_a_temporary_file(client: httpx.Client, monkeypatch: Patch) -> None:
     # 2.4 MB: the framework writes 1 MB and more to disk.
     sent = [("photo", ("large.bmp", photo_bytes(0, (900, 900), "BMP")))]
 
@@ -158,7 +156,7 @@ def connect(client: httpx.Client, content: bytes = b"") -> socket.socket:
     return line
 
 
-def test_idle_connections_and_half_heads_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_and_half_heads_are_closed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(server, "_HEAD_SECONDS", 0.2)
     whole = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with asking(Service(make_captioner())) as client:
@@ -167,9 +165,7 @@ def test_idle_connections_and_half_heads_are_closed(monkeypatch: pytest.MonkeyPa
                 assert (b'"ok"' in line.makefile("rb").read()) == content.startswith(whole)
 
 
-def test_a_full_house_closes_idle_connections_and_else_refuses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_full_house_closes_idle_connections_and_else_refuses(monkeypatch: Patch) -> None:
     monkeypatch.setattr(server, "_CONNECTIONS", 2)
     begun = b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
     with asking(Service(make_captioner())) as client:

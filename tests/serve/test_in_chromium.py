@@ -216,9 +216,7 @@ def test_all_as_a_page_holds_more_photos_than_a_request(
 
 
 @pytest.mark.parametrize("how", [DESK, TELEPHONE, {"viewport": {"width": 320, "height": 640}}])
-def test_it_fits_every_screen_and_tells_screen_readers(
-    open_page: Open, how: dict[str, Any]
-) -> None:
+def test_it_fits_screens_and_tells_screen_readers(open_page: Open, how: dict[str, Any]) -> None:
     page = open_page(**how)
     too_wide = "document.documentElement.scrollWidth > innerWidth"
     assert not page.evaluate(too_wide)

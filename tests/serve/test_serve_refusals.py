@@ -9,7 +9,7 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from samples import Refused, photo_bytes
+from samples import Patch, Refused, photo_bytes
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serve_samples import Running, asking, caption, files, make_captioner, problem
@@ -96,9 +96,7 @@ def test_requests_over_a_limit_are_refused() -> None:
         assert "60,000 bytes" in problem(answer, 413)
 
 
-def test_a_server_that_cannot_start_says_why(
-    refused: Refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_start_says_why(refused: Refused, monkeypatch: Patch) -> None:
     taken = listen("127.0.0.1", 0)
     port = taken.socket.getsockname()[1]
     sentence = f"port {port}: Address already in use; see --host"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from samples import photo_bytes
+from samples import Patch, photo_bytes
 from serve_samples import ROOT, files, running, started
 
 from captioner import load
@@ -53,7 +53,7 @@ def test_a_signal_ends_it_when_requests_under_way_are_answered(
     assert (server.process.returncode, out, errors) == (0, "captioner: ended\n", "")
 
 
-def test_the_address_of_a_listener_is_that_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_a_listener_is_that_of_the_page(monkeypatch: Patch) -> None:
     hosts = [("127.0.0.1", "127.0.0.1"), ("localhost", "localhost"), ("0.0.0.0", "desk.example")]
     if Path("/proc/net/if_inet6").exists():  # Version 6 of the protocol.
         hosts.append(("::1", "[::1]"))

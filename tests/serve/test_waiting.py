@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from samples import photo_bytes
+from samples import Patch, photo_bytes
 from serve_samples import Files, as_directly, asking, caption, files, make_captioner, problem
 from torch import Tensor
 
@@ -121,7 +121,7 @@ def test_a_request_ends_at_its_timeout(stack: ExitStack) -> None:
 
 
 def test_a_fault_of_the_server_tells_nothing(
-    stack: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    stack: ExitStack, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(pixels: Tensor) -> Tensor:
         raise RuntimeError(f"a secret in {__file__}")

@@ -90,9 +90,7 @@ FRENCH = "Un homme d'une équipe qu'il y a près de l'eau, à côté d’un chie
         ("it", "Un uomo e il suo cane", "Un uomo e il suo cane"),
     ],
 )
-def test_function_words_are_those_of_the_language(
-    language: str, caption: str, content: str
-) -> None:
+def test_function_words_are_those_of_a_language(language: str, caption: str, content: str) -> None:
     kept = [word for word in caption.split() if not is_function_word(word, language)]
     assert kept == content.split()
 

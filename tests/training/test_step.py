@@ -33,9 +33,7 @@ NO_MEMORY = (
         (RuntimeError("The size must match"), "The size must match"),  # A mistake in the program.
     ],
 )
-def test_what_a_forward_pass_raises_is_a_sentence(
-    tmp_path: Path, error: Exception, sentence: str
-) -> None:
+def test_an_error_in_a_step_is_a_sentence(tmp_path: Path, error: Exception, sentence: str) -> None:
     kind = UserError if isinstance(error, UserError) else (UserError, RuntimeError)
     with pytest.raises(kind, match=sentence):
         run(tmp_path, **spoiled(raising(error)))

@@ -46,9 +46,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_learns_is_logged_and_gives_back_where_it_ended(
-    tmp_path: Path, capsys: Output
-) -> None:
+def test_a_run_learns_is_logged_and_says_where_it_ended(tmp_path: Path, capsys: Output) -> None:
     data = Data()
     _, _, position = run(tmp_path, data)
     assert (position.epoch, position.step_in_epoch, position.step) == (EPOCHS, 0, EPOCHS * STEPS)
@@ -100,9 +98,7 @@ def test_an_error_at_any_step(
 
 
 @pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
-def test_what_was_learned_is_safe_before_a_validation_that_fails(
-    whole: Path, tmp_path: Path, epoch: int
-) -> None:
+def test_a_failing_validation_loses_nothing(whole: Path, tmp_path: Path, epoch: int) -> None:
     class Failing(Validator):
         def run(self) -> dict[str, float]:
             scores = super().run()
@@ -193,9 +189,7 @@ def test_validation_every_so_many_epochs_and_after_the_last(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("cut_off", ["", '{"step": 2, "lo', "{}", "[3]", '{"step": "x"}', "\n\n"])
-def test_a_resumed_run_keeps_the_records_from_before_but_one_cut_off(
-    tmp_path: Path, cut_off: str
-) -> None:
+def test_a_resumed_run_keeps_records_but_one_cut_off(tmp_path: Path, cut_off: str) -> None:
     for resume_at, kept in ((0, 0), (9, 0), (10, 1), (25, 2), (30, 3)):
         run_log = RunLog(tmp_path)
         for step in (10, 20, 30):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from samples import make_captioner, save_photo
+from samples import Patch, make_captioner, save_photo
 from torch import Tensor
 
 import captioner
@@ -37,7 +37,7 @@ search: {beam: 2, maximum_length: 4, minimum_length: 1}
 
 
 @pytest.fixture(autouse=True)
-def _patches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _patches(monkeypatch: Patch) -> None:
     """The family that docs/extending.md adds."""
     page = Path(__file__).parents[2] / "docs" / "extending.md"
     code = page.read_text(encoding="utf-8").partition("## Adding an encoder")[2].split("```")[1]
@@ -151,16 +151,12 @@ def test_maps_of_any_shape(name: str, size: tuple[int, int], map_shape: tuple[in
         ("{name: torchvision/squeezenet1_0}", "has no spatial feature map before a pooling"),
     ],
 )
-def test_an_encoder_that_cannot_be_used_is_refused(
-    tmp_path: Path, encoder: str, message: str
-) -> None:
+def test_an_unusable_encoder_is_refused(tmp_path: Path, encoder: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         train_run(recipe_of(tmp_path, encoder, "preprocessing.size=63"), tmp_path / "run")
 
 
-def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_network_that_does_not_fit_or_is_not_installed_is_refused(monkeypatch: Patch) -> None:
     import timm
 
     with pytest.raises(UserError, match="memory_size 512 is not 64"):
@@ -192,9 +188,7 @@ MEAN = "features.1.running_mean"
         ("w.safetensors", STATE | {"context.0.weight": torch.zeros(1)}, "'context.0.weight' does"),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(
-    tmp_path: Path, name: str, content: Any, message: str
-) -> None:
+def test_wrong_weights_are_refused(tmp_path: Path, name: str, content: Any, message: str) -> None:
     path = tmp_path / name
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -235,7 +229,7 @@ class RunsCode:
         return os.mkdir, ("made",)
 
 
-def test_code_in_a_file_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_a_file_is_not_run(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"features.0.weight": RunsCode()}, "weights.pth")
     with pytest.raises(UserError, match=r"weights\.pth cannot be read .*never run"):
@@ -245,9 +239,7 @@ def test_code_in_a_file_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert Path("made").exists()  # It would have been, by a reader that runs code.
 
 
-def test_the_weights_put_in_their_place_are_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_weights_put_in_their_place_are_used(tmp_path: Path, monkeypatch: Patch) -> None:
     def urlopen(*arguments: object, **options: object) -> None:
         raise urllib.error.URLError("Name or service not known")
 
@@ -270,9 +262,7 @@ def test_the_weights_put_in_their_place_are_used(
     assert_loaded(FULL, "imagenet", state)
 
 
-def test_weights_of_timm_are_taken_and_their_absence_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_of_timm_are_taken_or_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     import timm
 
     config = encoder_config({"name": "timm/test_vit"})

@@ -44,9 +44,7 @@ def test_a_long_jpeg_is_scaled_while_decoding_and_a_panorama_less() -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("mode", ["RGB", "LA"])
-def test_bands_change_no_pixel(
-    mode: str, orientation: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bands_change_nothing(mode: str, orientation: int, monkeypatch: pytest.MonkeyPatch) -> None:
     content = encoded(smooth_photo(401, 303).convert(mode), "PNG", exif=turned(orientation))
     reduced = Image.open(io.BytesIO(content)).convert("RGB").reduce(3)
     monkeypatch.setattr(pixels, "_BAND", 5_000)
@@ -54,9 +52,7 @@ def test_bands_change_no_pixel(
     assert np.array_equal(loaded, ImageOps.exif_transpose(reduced))
 
 
-def test_many_scans_are_decoded_elsewhere_and_end_at_the_limit_of_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_scans_are_decoded_elsewhere_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each repeated scan costs as much as the first, and holds nearly nothing."""
     content = bomb("L", 2_000, 2_000, "JPEG", progressive=True)
     first = content.index(b"\xff\xda")
@@ -101,9 +97,7 @@ def test_photos_and_refusals_are_as_load_image_gives_them(pool: DecodingPool) ->
     assert load(CONTENT).size == (45, 30)
 
 
-def test_a_decoder_that_takes_too_long_or_crashes_is_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_slow_or_crashed_decoder_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = DecodingPool(1, seconds=60.0)
     assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
     pool.seconds = 0.0

@@ -45,9 +45,7 @@ def by_torchvision(image: Image.Image, preprocessing: Preprocessing) -> Tensor:
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
 @pytest.mark.parametrize("resize", ["crop", "squash"])
 @pytest.mark.parametrize("size", [(300, 300), (100, 100), (640, 427), (401, 1001)])
-def test_pixels_are_as_by_torchvision(
-    size: tuple[int, int], resize: str, interpolation: str
-) -> None:
+def test_pixels_are_torchvisions(size: tuple[int, int], resize: str, interpolation: str) -> None:
     preprocessing = Preprocessing(resize=resize, interpolation=interpolation, **PLAIN)
     difference = preprocessing(photo(*size)) - by_torchvision(photo(*size), preprocessing)
     # torchvision rounds the scaled size and the corner of the crop to whole pixels; we do not.
