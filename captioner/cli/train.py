@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
     from captioner.devices import choose_device
     from captioner.runs.read_recipe import read_any_recipe
     from captioner.runs.run import train_run
+    from captioner.training.distributed import process_rank
 
     changes = arguments.changes
     if arguments.start_from is not None:
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
     recipe = read_any_recipe(arguments.config, changes)
     folder = Path(arguments.out or Path("runs") / Path(arguments.config).resolve().stem)
     model = train_run(recipe, folder, arguments.resume, choose_device(arguments.device))
-    if os.environ.get("RANK", "0") == "0":  # Of the processes of torchrun, one writes.
+    if process_rank() == 0:
         write_graphs(model)
 
 

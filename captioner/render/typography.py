@@ -55,9 +55,10 @@ def _font(letters: str, size: int) -> Font:
         if not missing:
             break
         font = _open_font(name, size)
-        if font and len(missing_letters(font, letters)) < len(missing):
+        lacking = missing_letters(font, letters) if font else missing
+        if font and len(lacking) < len(missing):
             best = font
-            missing = missing_letters(font, letters)
+            missing = lacking
     return best
 
 

@@ -18,6 +18,11 @@ from captioner.errors import UserError
 Value = TypeVar("Value")
 
 
+def process_rank() -> int:
+    """The rank of this process among those that torchrun started; 0 alone, whatever RANK is."""
+    return int(os.environ["RANK"]) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else 0
+
+
 class Engine:
     """The processes of a run, as one of them, with its device.
 
@@ -36,7 +41,7 @@ class Engine:
         if self.device.type not in ("cpu", "cuda") or self.device.index is not None:
             raise UserError(f"several processes train on cpu or cuda, not on {self.device}")
         try:
-            self.rank = int(os.environ["RANK"])
+            self.rank = process_rank()
             local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
             self.local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
             if self.device.type == "cuda":
