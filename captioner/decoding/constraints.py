@@ -82,32 +82,33 @@ class Rules(NamedTuple):
     context: Tensor | None
     ngrams: Tensor | None
 
-    def block(self, log_probabilities: Tensor, history: Tensor) -> Tensor:
-        """Log-probabilities (B, K, V), -inf for tokens ruled out by those so far (B, K, 1 + t).
+    def block(self, log_probabilities: Tensor, history: Tensor) -> None:
+        """Set log-probabilities (B, K, V) of blocked tokens to -inf.
 
-        A history begins with the start token. A row with every token blocked may end, with a
-        log-probability of at least `IMPOSSIBLE`.
+        history: (B, K, 1 + t), the start token and the tokens so far. A row with every token
+        blocked may end, with a log-probability of at least `IMPOSSIBLE`.
         """
         length = history.shape[-1] - 1  # t
         is_early = self.minimum_length > length  # ()
-        ending = log_probabilities[..., self.end, None].clamp(min=IMPOSSIBLE)  # (B, K, 1)
+        ending = log_probabilities[..., self.end].clamp(min=IMPOSSIBLE)  # (B, K)
         ending = torch.where(is_early, IMPOSSIBLE, ending)  # Ranks last.
         is_last = self.maximum_length <= length  # ()
         blocked = self.forbidden | (self.is_end & is_early) | (~self.is_end & is_last)  # (V,)
-        log_probabilities = log_probabilities.masked_fill(blocked, BLOCKED)
+        log_probabilities += torch.where(blocked, BLOCKED, 0.0)  # 3 times as fast as a fill.
         if self.ngrams is not None:
-            log_probabilities = self._block_unknown_ngrams(log_probabilities, history)
+            self._block_unknown_ngrams(log_probabilities, history)
         if self.context is not None:
-            log_probabilities = self._block_ngrams(log_probabilities, history, self.context)
+            self._block_ngrams(log_probabilities, history, self.context)
         if self.repeatable is not None:
             places = torch.arange(history.shape[-1], device=history.device)  # (1 + t)
             is_recent = (places + self.repeat_distance > length) & (places > 0)  # (1 + t)
             is_blocked = is_recent & ~self.repeatable[history]  # (B, K, 1 + t)
-            log_probabilities = _scattered(log_probabilities, history, is_blocked)
-        nothing_left = log_probabilities.amax(dim=-1, keepdim=True) == BLOCKED  # (B, K, 1)
-        return torch.where(nothing_left & self.is_end, ending, log_probabilities)
+            _block_tokens(log_probabilities, history, is_blocked)
+        nothing_left = log_probabilities.amax(dim=-1) == BLOCKED  # (B, K)
+        at_end = log_probabilities[..., self.end]  # (B, K)
+        log_probabilities[..., self.end] = torch.where(nothing_left, ending, at_end)
 
-    def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> Tensor:
+    def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
         """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
         size = log_probabilities.shape[-1]
         start = history[..., :1]  # (B, K, 1)
@@ -121,7 +122,7 @@ class Rules(NamedTuple):
         has_clash = (self._has(clashes) & is_word.unsqueeze(-1)).any(dim=-2)  # (B, K, C)
         is_known = is_known & ~has_clash
         kept = likeliest.masked_fill(~is_known, BLOCKED)
-        return torch.full_like(log_probabilities, BLOCKED).scatter(-1, tokens, kept)
+        log_probabilities.fill_(BLOCKED).scatter_(-1, tokens, kept)
 
     def _has(self, keys: Tensor) -> Tensor:
         """Whether each key is among `ngrams`."""
@@ -129,7 +130,7 @@ class Rules(NamedTuple):
         place = torch.searchsorted(self.ngrams, keys).clamp(max=self.ngrams.shape[0] - 1)
         return self.ngrams[place] == keys
 
-    def _block_ngrams(self, log_probabilities: Tensor, history: Tensor, context: Tensor) -> Tensor:
+    def _block_ngrams(self, log_probabilities: Tensor, history: Tensor, context: Tensor) -> None:
         """Block tokens that complete an n-gram already in their row's history."""
         length = history.shape[-1]
         last = (length - 1 - context).clamp(min=0)  # (n - 1)
@@ -138,13 +139,13 @@ class Rules(NamedTuple):
         is_same = history[..., before.clamp(min=0)] == history[..., last].unsqueeze(-2)
         repeats = (is_same & (before >= 1)).all(dim=-1)  # (B, K, 1 + t, n - 1) -> (B, K, 1 + t)
         repeats = repeats & (places > 0)  # The start token is no part of an n-gram.
-        return _scattered(log_probabilities, history, repeats)
+        _block_tokens(log_probabilities, history, repeats)
 
 
-def _scattered(log_probabilities: Tensor, tokens: Tensor, is_blocked: Tensor) -> Tensor:
-    """Log-probabilities (B, K, V), -inf for those of the tokens (B, K, T) that are blocked."""
+def _block_tokens(log_probabilities: Tensor, tokens: Tensor, is_blocked: Tensor) -> None:
+    """Set log-probabilities (B, K, V) of those tokens (B, K, T) that are blocked to -inf."""
     penalties = torch.where(is_blocked, BLOCKED, 0.0).to(log_probabilities.dtype)
-    return log_probabilities.scatter_add(-1, tokens, penalties)
+    log_probabilities.scatter_add_(-1, tokens, penalties)
 
 
 def ngram_keys(tokens: Iterable[Any], vocabulary_size: int) -> Any:

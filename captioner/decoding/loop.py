@@ -150,7 +150,7 @@ def advance(
     log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
     # One NaN among the logits makes its whole row NaN.
     is_nan = log_probabilities[..., rules.end].isnan().any(dim=1)  # (B,)
-    log_probabilities = rules.block(log_probabilities, beam.history)
+    rules.block(log_probabilities, beam.history)
 
     parents, tokens, live = strategy.choose(
         beam.totals, log_probabilities, beam.live, beam.ended

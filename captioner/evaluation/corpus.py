@@ -107,8 +107,7 @@ class Corpus:
             code: IntArray = (
                 ngram_at[places] * len(self.vocabulary) + self.words[places + (order - 1)]
             )
-            order_of_code = np.argsort(code, kind="stable")
-            code, places = code[order_of_code], places[order_of_code]
+            code, places = _sorted(code, places)
             is_new, sentence = _changes(code), sentence_of[places]
             ngram = np.cumsum(is_new, dtype=np.int32) - 1
             ngram_at[places] = ngram
@@ -152,6 +151,16 @@ class Ngrams:
         places = self.examples[:, None] + np.arange(self.order)  # (G, order)
         words = corpus.vocabulary
         return [" ".join([words[n] for n in row]) for row in corpus.words[places].tolist()]
+
+
+def _sorted(code: IntArray, places: IntArray) -> tuple[IntArray, IntArray]:
+    """Sort codes and ascending places by both: as one number if it has the bits, twice as fast."""
+    bits = int(places.max(initial=0)).bit_length()
+    if int(code.max(initial=0)).bit_length() + bits >= 64:
+        order = np.argsort(code, kind="stable")
+        return code[order], places[order]
+    both = np.sort(code << bits | places)
+    return both >> bits, both & ((1 << bits) - 1)
 
 
 def _changes(values: IntArray) -> NDArray[np.bool_]:

@@ -25,18 +25,20 @@ def word_precision(corpus: Corpus) -> Metric:
     The mean over captions that have content words, 0 where none has, in which a word that occurs
     twice counts twice; and the share of all captions without a content word that a reference has.
     """
-    shares = np.full(corpus.images, np.nan)  # (I,)
-    without_match = np.zeros(corpus.images)
-    for image, (caption, of_image) in enumerate(
-        zip(corpus.captions, corpus.references, strict=True)
-    ):
-        known = set(content_stems(chain.from_iterable(of_image)))
-        matches = [stem in known for stem in content_stems(caption)]
-        if matches:
-            shares[image] = sum(matches) / len(matches)
-        without_match[image] = not any(matches)
-    has_content = ~np.isnan(shares)
-    terms = np.stack((np.nan_to_num(shares), has_content, without_match), axis=1)  # (I, 3)
+    stems = ["" if word in FUNCTION_WORDS else _stem(word) for word in corpus.vocabulary]
+    distinct, stem_of = np.unique(stems or [""], return_inverse=True)  # (V,)
+    stem = stem_of[corpus.words]  # (W,)
+    image = np.repeat(corpus.image_of, corpus.lengths)  # (W,)
+    is_reference = np.repeat(corpus.is_reference, corpus.lengths)  # (W,)
+    is_content = distinct[stem] != ""  # (W,)
+    code = image.astype(np.int64) * len(distinct) + stem  # (W,)
+    is_named = is_content & ~is_reference  # (W,)
+    said = np.append(np.sort(code[is_content & is_reference]), -1)
+    is_true = said[np.searchsorted(said[:-1], code[is_named])] == code[is_named]
+    words = np.bincount(image[is_named], minlength=corpus.images)  # (I,)
+    true_words = np.bincount(image[is_named], is_true, corpus.images)  # (I,)
+    shares = np.where(words > 0, true_words / np.maximum(1, words), np.nan)  # (I,)
+    terms = np.stack((np.nan_to_num(shares), words > 0, true_words == 0), axis=1)  # (I, 3)
 
     def of_totals(totals: FloatArray) -> FloatArray:
         precise, with_content, none_true = np.moveaxis(totals, -1, 0)

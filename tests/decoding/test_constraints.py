@@ -18,7 +18,7 @@ def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) 
     """Which tokens are left after these."""
     history = torch.tensor([[[START, *tokens]]])
     values = torch.full((1, 1, vocabulary_size), -2.0)
-    values = constraints.rules(vocabulary_size, END).block(values, history)
+    constraints.rules(vocabulary_size, END).block(values, history)
     # What is left keeps its value, but for an end that comes too early.
     assert set(values.flatten().tolist()) <= {-2.0, BLOCKED, IMPOSSIBLE}
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
@@ -55,7 +55,7 @@ def test_words_that_people_keep_apart_by_hand() -> None:
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     def blocked(constraints: Constraints, tokens: list[int]) -> list[float]:
         values = torch.tensor([[[-1.0, BLOCKED, -0.5]]])
-        values = constraints.rules(3, END).block(values, torch.tensor([[[START, *tokens]]]))
+        constraints.rules(3, END).block(values, torch.tensor([[[START, *tokens]]]))
         return values.flatten().tolist()
 
     assert blocked(Constraints(maximum_length=1), [2]) == [BLOCKED, IMPOSSIBLE, BLOCKED]
