@@ -114,14 +114,14 @@ class Rules(NamedTuple):
         start = history[..., :1]  # (B, K, 1)
         before = torch.cat([start, start, history], dim=-1)[..., 1 - ORDER :]  # (B, K, n - 1)
         likeliest, tokens = log_probabilities.topk(min(LIKELIEST, size), dim=-1)  # (B, K, C)
-        keys = ngram_keys(before.unsqueeze(-1).unbind(dim=-2), size)  # (B, K, 1)
-        is_known = self._has(keys * size + tokens)  # (B, K, C)
-        clashes = ngram_keys([history, start, start], size).unsqueeze(-1)  # (B, K, 1 + t, 1)
-        clashes = clashes * size + tokens.unsqueeze(-2)  # (B, K, 1 + t, C)
+        newest = ngram_keys(before.unsqueeze(-1).unbind(dim=-2), size)  # (B, K, 1)
+        clashes = ngram_keys([history, start, start], size)  # (B, K, 1 + t)
         is_word = torch.arange(history.shape[-1], device=history.device) > 0  # (1 + t)
-        has_clash = (self._has(clashes) & is_word.unsqueeze(-1)).any(dim=-2)  # (B, K, C)
-        is_known = is_known & ~has_clash
-        kept = likeliest.masked_fill(~is_known, BLOCKED)
+        keys = torch.where(is_word, clashes, newest).unsqueeze(-1) * size  # (B, K, 1 + t, 1)
+        has_key = self._has(keys + tokens.unsqueeze(-2))  # (B, K, 1 + t, C)
+        has_clash = (has_key & is_word.unsqueeze(-1)).any(dim=-2)  # (B, K, C)
+        is_kept = has_key[..., 0, :] & ~has_clash  # (B, K, C)
+        kept = likeliest.masked_fill(~is_kept, BLOCKED)
         log_probabilities.fill_(BLOCKED).scatter_(-1, tokens, kept)
 
     def _has(self, keys: Tensor) -> Tensor:

@@ -350,15 +350,16 @@ def _searchsorted(keys: Any, values: Any, **_: Any) -> Any:
     """`torch.searchsorted` for exports, by bisection: how many of the sorted keys are less."""
     from onnxscript import opset18
 
+    one = opset18.Constant(value_int=1)
     count = opset18.Shape(keys)
-    low = opset18.Mul(values, opset18.Constant(value_int=0))
+    last = opset18.Sub(count, one)
+    place = opset18.Sub(opset18.Mul(values, opset18.Constant(value_int=0)), one)
     for bit in reversed(range(_MOST_BITS)):
-        further = opset18.Add(low, opset18.Constant(value_int=2**bit))
-        place = opset18.Min(further, count)
-        key = opset18.Gather(keys, opset18.Sub(place, opset18.Constant(value_int=1)))
-        is_less = opset18.And(opset18.Equal(place, further), opset18.Less(key, values))
-        low = opset18.Where(is_less, further, low)
-    return low
+        further = opset18.Add(place, opset18.Constant(value_int=2**bit))
+        # Beyond the last key only if that is less.
+        key = opset18.Gather(keys, opset18.Min(further, last))
+        place = opset18.Where(opset18.Less(key, values), further, place)
+    return opset18.Min(opset18.Add(place, one), count)
 
 
 def _add_metadata(graph: Any, name: str, value: str) -> None:
