@@ -351,7 +351,7 @@ def _searchsorted(keys: Any, values: Any, **_: Any) -> Any:
     from onnxscript import opset18
 
     one = opset18.Constant(value_int=1)
-    count = opset18.Shape(keys)
+    count: Any = opset18.Shape(keys)
     last = opset18.Sub(count, one)
     place = opset18.Sub(opset18.Mul(values, opset18.Constant(value_int=0)), one)
     for bit in reversed(range(_MOST_BITS)):
