@@ -168,22 +168,20 @@ def advance(
     chosen = parents * log_probabilities.shape[-1] + tokens  # into K * V
     terms = log_probabilities.flatten(start_dim=1).gather(1, chosen)  # (B, K')
     totals = beam.totals.gather(1, parents) + terms
-    past = select_rows(beam.history, parents)  # (B, K', 1 + t)
+    weights = step.weights if keep_attention else step.weights[..., :0]  # (B, K, L or 0)
+    state, past, weights = select_rows((step.state, beam.history, weights), parents)
     length = past.shape[-1]  # t + 1, with the newest token
-    weights = terms.new_empty(*terms.shape, 0)  # (B, K', 0)
-    if keep_attention:
-        weights = select_rows(step.weights, parents).float()  # (B, K', L)
     choices = Choices(
         parents=parents,
         tokens=tokens,
         terms=terms,
-        weights=weights,
+        weights=weights.float(),  # (B, K', L or 0)
         is_end=is_end,
         scores=totals / ((5 + length) / 6) ** length_normalisation,
         is_cut=(rules.maximum_length < length) & (terms < math.log(0.5)),
     )
     extended = Beam(
-        state=select_rows(step.state, parents),
+        state=state,
         history=torch.cat([past, tokens.unsqueeze(-1)], dim=-1),  # (B, K', 2 + t)
         totals=totals,
         live=live,
@@ -246,6 +244,8 @@ class TorchStepper:
 
     def narrow(self, beam: Beam, width: int) -> Beam:
         """Keep the first `width` rows of each source."""
+        if width == beam.live.shape[1]:
+            return beam
         return map_state(beam, lambda rows: rows[:, :width])  # type: ignore[no-any-return]
 
     def keep_sources(self, beam: Beam, sources: list[int]) -> Beam:

@@ -88,11 +88,15 @@ def map_state(
 
 def select_rows(state: Any, rows: Tensor) -> Any:
     """Select rows (B, K'), indices into each source's K, of a state; memories stay shared."""
+    places: Tensor | None = None  # (B * K'), into B * K, of all tensors of the state
 
     def select(tensor: Tensor) -> Tensor:
-        batch_size, count = tensor.shape[:2]
-        first = torch.arange(batch_size, device=rows.device).unsqueeze(1) * count  # (B, 1)
-        selected = tensor.flatten(end_dim=1).index_select(0, (first + rows).flatten())
+        nonlocal places
+        if places is None:
+            batch_size, count = tensor.shape[:2]
+            first = torch.arange(batch_size, device=rows.device).unsqueeze(1) * count  # (B, 1)
+            places = (first + rows).flatten()
+        selected = tensor.flatten(end_dim=1).index_select(0, places)
         return selected.view(*rows.shape, *tensor.shape[2:])  # (B, K', ...)
 
     return map_state(state, select)
