@@ -55,9 +55,10 @@ def cautious_caption(captions: Sequence[Caption], is_sentence: IsSentence) -> Ca
 def shorter_forms(caption: Caption, is_sentence: IsSentence) -> Iterator[Caption]:
     """The caption, and the caption without some of its phrases.
 
-    All have its score and its confidence, and the log-probability of their own words.
+    All have its score and its confidence, and the log-probability of their own words and its end.
     """
     first, *others = _phrases(caption.words)
+    of_end = caption.log_probability - sum(caption.word_log_probabilities)
     for kept in product((True, False), repeat=len(others)):
         places = [*first, *chain.from_iterable(compress(others, kept))]
         words = tuple(caption.words[place] for place in places)
@@ -69,7 +70,7 @@ def shorter_forms(caption: Caption, is_sentence: IsSentence) -> Iterator[Caption
             caption,
             text=sentence(words),
             words=words,
-            log_probability=sum(terms),
+            log_probability=sum(terms) + of_end,
             word_log_probabilities=terms,
             attention=caption.attention[places],
             word_confidence=scores and tuple(scores[place] for place in places),

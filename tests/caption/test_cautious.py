@@ -47,7 +47,7 @@ def test_shorter_forms_leave_phrases_out() -> None:
     assert with_hat.words == ("a", "black", "dog", "with", "a", "hat")
     assert with_hat.word_confidence == (None, 0.8, 0.9, None, None, 0.2)
     assert with_hat.attention.flatten().tolist() == [0, 1, 2, 7, 8, 9]
-    assert (with_hat.log_probability, with_hat.word_log_probabilities) == (-3, (-0.5,) * 6)
+    assert (with_hat.log_probability, with_hat.word_log_probabilities) == (-7, (-0.5,) * 6)
     assert with_hat.score == -1.0
     known = list(shorter_forms(DOG, lambda words: words[-1] == "runs"))
     assert [form.text for form in known] == ["a black dog runs"]
