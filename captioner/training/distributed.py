@@ -76,6 +76,7 @@ class Engine:
         # gloo's threads outlive it where a module was wrapped. They need the interpreter to free
         # the tensors of their last work; if it ends before, the process aborts.
         time.sleep(0.2)
+        # gloo raises `RuntimeError` itself.
         if isinstance(error, distributed.DistError) or "gloo" in str(error):
             raise SystemExit(2) from None
 
