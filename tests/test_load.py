@@ -1,6 +1,7 @@
 """`captioner.load` and what the package shows of itself."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 import captioner
 from captioner.caption.folder import load_model
 from captioner.errors import UserError
-from captioner.model_folders import DEMO_PHOTO
+from captioner.model_folders import DEMO_PHOTO, model_folder
+from captioner.models import LANGUAGES, load_translation
 
 
 def test_the_package_lists_what_is_for_users() -> None:
@@ -38,7 +40,7 @@ def test_a_translator_is_found_by_name_or_folder(tiny_model: Path) -> None:
         captioner.load(folder)
 
 
-def test_captions_are_in_the_language_asked_for(tiny_model: Path) -> None:
+def test_captions_are_in_the_language_asked_for(tiny_model: Path, tmp_path: Path) -> None:
     model = captioner.load(tiny_model)
     english = model.caption(DEMO_PHOTO)
     german = captioner.translate_captions(english, captioner.load_translator(), "de")
@@ -53,6 +55,11 @@ def test_captions_are_in_the_language_asked_for(tiny_model: Path) -> None:
         UserError, match="captions in the language 'it' need a translator; the package has de, fr"
     ):
         model.caption(DEMO_PHOTO, language="it")
+    texts = set()
+    for name in LANGUAGES.values():  # The second is trained anew in place of the first.
+        shutil.copytree(model_folder(name), tmp_path, dirs_exist_ok=True)
+        texts |= {each.text for each in load_translation("de", tmp_path)([english])}
+    assert len(texts) == 2
     with pytest.raises(UserError, match=r"captions in English only: captioner\.load gives one"):
         load_model(tiny_model).caption(DEMO_PHOTO, language="de")
 

@@ -7,7 +7,7 @@ import sys
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import has_graphs, model_folder
@@ -76,7 +76,7 @@ def load(
         device = choose_device(device)
         model = load_model(folder, device).for_inference(choose_precision(precision))
     model.load_translation = partial(
-        load_translation, device=device, precision=precision, engine=engine
+        _packaged_translation, device=device, precision=precision, engine=engine
     )
     return model
 
@@ -154,7 +154,6 @@ def may_have_gpu(device: object) -> bool:
     return str(device) != "auto" or sys.platform != "linux" or any(map(os.path.exists, drivers))
 
 
-@cache
 def load_translation(
     language: str,
     translator: str | os.PathLike[str] | None = None,
@@ -162,7 +161,7 @@ def load_translation(
     precision: str = "float32",
     engine: Engine = "auto",
 ) -> Translate:
-    """Load a translator, once, and return the function that translates captions with it.
+    """Load a translator and return the function that translates captions with it.
 
     language: a tag, such as "de" or "de-CH". translator: by default the packaged one into it.
     """
@@ -176,3 +175,9 @@ def load_translation(
     loaded = load_translator(name, device, precision, engine)
     check_aligns(loaded)
     return partial(translate_captions, translator=loaded, language=language)
+
+
+@cache
+def _packaged_translation(language: str, **options: Any) -> Translate:
+    """`load_translation` of a packaged translator, which is loaded once."""
+    return load_translation(language, **options)
