@@ -27,6 +27,7 @@ from captioner.onnx.graphs import (
     GraphStepper,
     default_threads,
     metadata,
+    open_graph,
     open_graphs,
     rule_inputs,
 )
@@ -100,7 +101,11 @@ class OnnxCaptioner(PhotoCaptioner):
         """See `PhotoCaptioner`. Each worker has its share of the threads."""
         threads = max(1, self.threads // max(1, workers))
         if threads not in self._graphs:  # A graph keeps the threads that it was opened with.
-            self._graphs[threads], _ = open_graphs(complete_folder(self.folder), GRAPHS, threads)
+            folder = complete_folder(self.folder)
+            graphs = [open_graph(folder / name, threads) for name in GRAPHS]
+            if list(map(metadata, graphs)) != list(map(metadata, self._graphs[self._threads])):
+                raise UserError(f"the graphs in {folder} have changed; load the model again")
+            self._graphs[threads] = graphs
         captioner = OnnxCaptioner.__new__(OnnxCaptioner)
         captioner.__dict__ = {**self.__dict__, "_threads": threads}
         return captioner

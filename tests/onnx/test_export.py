@@ -160,9 +160,20 @@ def test_batches_at_once_agree_with_one(exported: Path, tmp_path: Path, monkeypa
     assert_same_captions(model.caption(photos, batch_size=2, beam=2), expected)
 
 
-def test_graphs_of_other_weights_are_left_alone(saved: Path, tmp_path: Path) -> None:
+def test_graphs_of_other_weights_are_left_alone(
+    saved: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
     folder = tmp_path / "model"
     shutil.copytree(saved, folder)
+    model = captioner.load(folder, engine="graphs")
+    monkeypatch.setattr("captioner.onnx.graphs.StoredWeights", None)
+    model.for_workers(2)  # Reads no weights again.
+    monkeypatch.undo()
+    encoder = folder / "encoder.onnx"
+    encoder.write_bytes(encoder.read_bytes().replace(b"[4, 4]", b"[2, 8]"))
+    with pytest.raises(UserError, match="have changed; load the model again"):
+        model.for_workers(4)
     graphs = {path: path.read_bytes() for path in folder.glob("*.onnx")}
     save_model(make_captioner(), folder, torch.float32)
     assert [path for path in graphs if path.exists()] == []
