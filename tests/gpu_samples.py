@@ -16,7 +16,7 @@ from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.optimizer import make_optimizer
-from captioner.training.step import Stepper
+from captioner.training.step import TrainingStepper
 
 DEVICE = torch.device(os.environ.get("GPU_TESTS_DEVICE", "cuda"))
 
@@ -46,7 +46,7 @@ def losses_of_ten_steps(loss: nn.Module, batch: Any, precision: str) -> tuple[fl
     """Train on one batch as a run does: the loss of the first step and of the last."""
     config = TrainingConfig(learning_rate=0.01, precision=precision)  # type: ignore[arg-type]
     optimizer = make_optimizer(loss, config)
-    stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Position())
+    stepper = TrainingStepper(loss, optimizer, config, Engine(DEVICE), Position())
     losses = []
     for _ in range(10):
         stepper.make([batch])

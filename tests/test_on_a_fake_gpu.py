@@ -27,7 +27,7 @@ from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.optimizer import make_optimizer
-from captioner.training.step import Stepper
+from captioner.training.step import TrainingStepper
 from captioner.translate.model import TranslationLoss, TranslationObjective
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 
@@ -88,7 +88,7 @@ def make_steps(gpu: Operations, loss: nn.Module, batch: Any, patch: pytest.Monke
     config = TrainingConfig(optimizer="adam")
     optimizer = make_optimizer(loss, config)
     assert optimizer.defaults["fused"]
-    stepper = Stepper(loss, optimizer, config, Engine(DEVICE), Position())
+    stepper = TrainingStepper(loss, optimizer, config, Engine(DEVICE), Position())
     gpu.copies = False
     for _ in range(2):
         stepper.make([batch._replace(share=0.6), batch._replace(share=0.4)])

@@ -12,7 +12,7 @@ from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
 from captioner.decoding.constraints import Constraints, Rules
 from captioner.decoding.protocol import Decoder, Step, map_state, select_rows, select_sources
-from captioner.decoding.search import Advanced, Choices, Hypothesis, search_hypotheses
+from captioner.decoding.search import Advanced, Hypothesis, StepChoices, search_hypotheses
 
 
 class Choice(NamedTuple):
@@ -171,7 +171,7 @@ def advance(
     weights = step.weights if keep_attention else step.weights[..., :0]  # (B, K, L or 0)
     state, past, weights = select_rows((step.state, beam.history, weights), parents)
     length = past.shape[-1]  # t + 1, with the newest token
-    choices = Choices(
+    choices = StepChoices(
         parents=parents,
         tokens=tokens,
         terms=terms,

@@ -36,7 +36,7 @@ class Hypothesis:
     cut: bool = False
 
 
-class Choices(NamedTuple):
+class StepChoices(NamedTuple):
     """What a step chose for K rows of B sources, (B, K) each: arrays, or tensors on any device.
 
     parents: the row of the step before that each continues. tokens: the next ones. terms: their
@@ -60,7 +60,7 @@ class Advanced(NamedTuple):
     """
 
     beam: Any
-    choices: Choices
+    choices: StepChoices
     live_counts: Any
 
 
@@ -120,9 +120,9 @@ def search_hypotheses(
             beam = stepper.keep_sources(beam, kept)
             sources = [sources[index] for index in kept]
     columns = zip(*(choices for _, choices in steps), strict=True)
-    arrays = Choices(*(stepper.to_numpy(list(column)) for column in columns))
+    arrays = StepChoices(*(stepper.to_numpy(list(column)) for column in columns))
     tree = [
-        (step_sources, Choices(*choices))
+        (step_sources, StepChoices(*choices))
         for (step_sources, _), choices in zip(steps, zip(*arrays, strict=True), strict=True)
     ]
     ranked: list[list[Hypothesis]] = [[] for _ in range(stepper.batch_size)]
@@ -138,7 +138,7 @@ def search_hypotheses(
 
 
 def _path(
-    tree: list[tuple[list[int], Choices]],
+    tree: list[tuple[list[int], StepChoices]],
     source: int,
     row: int,
     coverage_penalty: float,

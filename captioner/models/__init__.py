@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from captioner.translate.sentences import SentenceTranslator
     from captioner.translate.translator import Translator
 
-Engine = Literal["auto", "graphs", "torch"]
+EngineName = Literal["auto", "graphs", "torch"]
 
 DEFAULT = "default"
 DEFAULT_TRANSLATOR = "english_german"
@@ -43,7 +43,7 @@ def load(
     name_or_path: str | os.PathLike[str] = ...,
     device: torch.device | str = ...,
     precision: str = ...,
-    engine: Engine = ...,
+    engine: EngineName = ...,
 ) -> PhotoCaptioner: ...
 
 
@@ -51,7 +51,7 @@ def load(
     name_or_path: str | os.PathLike[str] = DEFAULT,
     device: torch.device | str = "cpu",
     precision: str = "float32",
-    engine: Engine = "auto",
+    engine: EngineName = "auto",
 ) -> PhotoCaptioner:
     """Load a captioner: the packaged one by default, another by name, folder or `hf://user/name`.
 
@@ -96,7 +96,7 @@ def load_translator(
     name_or_path: str | os.PathLike[str] = ...,
     device: torch.device | str = ...,
     precision: str = ...,
-    engine: Engine = ...,
+    engine: EngineName = ...,
 ) -> SentenceTranslator: ...
 
 
@@ -104,7 +104,7 @@ def load_translator(
     name_or_path: str | os.PathLike[str] = DEFAULT_TRANSLATOR,
     device: torch.device | str = "cpu",
     precision: str = "float32",
-    engine: Engine = "auto",
+    engine: EngineName = "auto",
 ) -> SentenceTranslator:
     """Load a translator: the packaged one by default, another as `load` does."""
     folder = model_folder(name_or_path)
@@ -120,10 +120,10 @@ def load_translator(
     return translator
 
 
-def _takes_graphs(folder: Path, device: object, precision: str, engine: Engine) -> bool:
+def _takes_graphs(folder: Path, device: object, precision: str, engine: EngineName) -> bool:
     """Whether the networks of a model are computed by graphs."""
-    if engine not in get_args(Engine):
-        raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(Engine))}")
+    if engine not in get_args(EngineName):
+        raise UserError(f"engine {engine!r} is not one of {', '.join(get_args(EngineName))}")
     is_plain = str(device) in ("auto", "cpu") and precision == "float32"
     if engine == "graphs" and not is_plain:
         raise UserError(f"graphs run on a CPU in float32, not on {device} in {precision}")
@@ -159,7 +159,7 @@ def load_translation(
     translator: str | os.PathLike[str] | None = None,
     device: torch.device | str = "cpu",
     precision: str = "float32",
-    engine: Engine = "auto",
+    engine: EngineName = "auto",
 ) -> Translate:
     """Load a translator and return the function that translates captions with it.
 

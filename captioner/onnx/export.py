@@ -3,7 +3,7 @@
     encoder.onnx   pixels (B, 3, size, size) -> annotations (B, L, D); of captioners
     start.onnx     annotations, or tokens and mask (B, S) -> the decoder's state
     step.onnx      a beam (`captioner.decoding.loop.Beam`), its state and the rules of the search
-                   -> `Choices`, live_counts and the next beam, named next_...
+                   -> `StepChoices`, live_counts and the next beam, named next_...
 
 All are of opset 18, with a dynamic batch and beam. Arrays of the state that rows share are named
 memory.0, ..., those of each row rows.0, ...; the step holds the whole search. All arithmetic is
@@ -34,7 +34,7 @@ from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding.constraints import Rules
 from captioner.decoding.loop import Beam, BeamSearch, advance
 from captioner.decoding.protocol import map_state, select_rows
-from captioner.decoding.search import Choices
+from captioner.decoding.search import StepChoices
 from captioner.errors import UserError
 from captioner.files import write_bytes
 from captioner.model_folders import NGRAMS, WEIGHTS, kind_of
@@ -302,7 +302,7 @@ def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ng
         for name, leaf, after in zip(names, leaves, _leaves(step.state), strict=True)
         if after.tensor is not leaf.tensor
     ]
-    outputs = [*Choices._fields, "live_counts"]
+    outputs = [*StepChoices._fields, "live_counts"]
     outputs += [NEXT + name for name in ("history", "totals", "live", "ended", *changed)]
     module = _Step(decoder, state, [name in changed for name in names])
     step_inputs = {name: tensor for name, (tensor, _) in beam.items()}

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 
 from captioner.decoding.options import AnySearch
-from captioner.decoding.search import Advanced, Array, Choices
+from captioner.decoding.search import Advanced, Array, StepChoices
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import GRAPHS, WEIGHTS
 from captioner.onnx.stored_weights import StoredWeights
@@ -107,7 +107,7 @@ class GraphStepper:
         """Extend every row by a token."""
         arrays = self._step.run(None, {**beam, **self._rules})
         outputs = dict(zip(self._outputs, arrays, strict=True))
-        choices = Choices(*(outputs[name] for name in Choices._fields))
+        choices = StepChoices(*(outputs[name] for name in StepChoices._fields))
         beam = {name: outputs.get(NEXT + name, array) for name, array in beam.items()}
         return Advanced(beam, choices, outputs["live_counts"])
 

@@ -74,7 +74,7 @@ class Task(Protocol):
         """Sentences on the best model, at the end of a run."""
 
 
-CONFIG = "config.json"  # File in a run's folder: its recipe.
+RECIPE_FILE = "config.json"  # File in a run's folder: its recipe.
 
 CHANGEABLE = (
     "training.epochs",
@@ -117,7 +117,7 @@ def train_run(
                 stack.enter_context(lock(folder / ".lock", f"run {folder}"))
                 for place in (folder, folder / MODEL):
                     remove_temporaries(place, age=0)
-                write_json(folder / CONFIG, to_mapping(recipe))
+                write_json(folder / RECIPE_FILE, to_mapping(recipe))
         task.prepare(folder, engine, resumed)
 
         def keep(validated: Validated, epoch: int) -> None:
@@ -169,7 +169,7 @@ def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> 
         return
     if not resume:
         raise UserError(f"{folder} holds a run: give --resume to continue it, or another folder")
-    path = folder / CONFIG
+    path = folder / RECIPE_FILE
     try:
         saved = from_mapping(type(recipe), read_json(path, "config of the run"), str(path))
     except UserError as error:

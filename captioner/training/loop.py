@@ -23,7 +23,7 @@ from captioner.training.checkpoint import CHECKPOINT, Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
-from captioner.training.step import Batches, Stepper, seed_of
+from captioner.training.step import Batches, TrainingStepper, seed_of
 
 LOG, BOARD = "log.jsonl", "tensorboard"
 SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
@@ -125,7 +125,7 @@ class _Run:
                 print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
             if engine.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
-        self.stepper = Stepper(self.model, self.optimizer, config, engine, self.position)
+        self.stepper = TrainingStepper(self.model, self.optimizer, config, engine, self.position)
         self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step
 

@@ -58,7 +58,7 @@ class _Loss(nn.Module):
             return self.model.loss(batch)  # type: ignore[no-any-return, operator]
 
 
-class Stepper:
+class TrainingStepper:
     """Makes steps, and sums their reports since the epoch began (`totals`).
 
     The gradient of a step is that of the mean loss over its examples, however many parts and

@@ -38,7 +38,7 @@ _NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
 _LARGEST_MEMBER = 2**29  # Bytes of a photo or a text.
 _ROWS = 64  # Rows of Parquet that are decoded together.
 
-Record = dict[str, Any]
+ShardRecords = Iterator[tuple[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class _CellReader:
 _CELLS = _CellReader()
 
 
-def read_shards(pattern: str | os.PathLike[str], report: Report) -> Iterator[tuple[str, Record]]:
+def read_shards(pattern: str | os.PathLike[str], report: Report) -> ShardRecords:
     """The name and the record of each photo in the shards that a pattern names, in order.
 
     A record has the photo as `image`: a `ShardMember`, or a path where Parquet has one. Beside it
@@ -188,9 +188,9 @@ def _reported(path: str, report: Report) -> Iterator[None]:
         report(f"{path} cannot be read to its end: {reason}")
 
 
-def _of_tar(path: str, report: Report) -> Iterator[tuple[str, Record]]:
+def _of_tar(path: str, report: Report) -> ShardRecords:
     photos: dict[str, ShardMember] = {}
-    texts: defaultdict[str, Record] = defaultdict(dict)
+    texts: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     with _reported(path, report), tarfile.open(path, "r:") as tar:
         for info in iter(tar.next, None):
             tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
@@ -219,7 +219,7 @@ def _open_parquet(path: str) -> Any:
     return pyarrow_library().parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 
-def _of_parquet(path: str, report: Report) -> Iterator[tuple[str, Record]]:
+def _of_parquet(path: str, report: Report) -> ShardRecords:
     with _reported(path, report), _open_parquet(path) as file:
         column, is_path = _photo_column(file.schema_arrow)
         texts = [field.name for field in file.schema_arrow if _is_text(field.type)]

@@ -14,7 +14,7 @@ from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
-from captioner.training.step import Stepper
+from captioner.training.step import TrainingStepper
 
 NO_NUMBER = "the model's output is not a number, or too large for one, at step 6, in epoch 2: lower"
 NO_MEMORY = (
@@ -69,12 +69,12 @@ class Model(nn.Module):
         return {"loss": product.float().mean() * self.slope}
 
 
-def stepper_of(model: nn.Module, precision: Any = "float16") -> Stepper:
+def stepper_of(model: nn.Module, precision: Any = "float16") -> TrainingStepper:
     config = TrainingConfig(precision=precision, learning_rate=0.1, clip_norm=0.0)
-    return Stepper(model, make_optimizer(model, config), config, Engine(), Position())
+    return TrainingStepper(model, make_optimizer(model, config), config, Engine(), Position())
 
 
-def make_step(stepper: Stepper) -> None:
+def make_step(stepper: TrainingStepper) -> None:
     """Make and count a step."""
     stepper.make([torch.ones(1, 2)])
     stepper.position.step += 1
