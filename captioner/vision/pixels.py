@@ -27,6 +27,7 @@ _LIGHT = 100_000_000  # Bytes, and a quarter of the pixels of all scans, decoded
 _BUFFERS = {"WEBP": 4, "AVIF": 3, "HEIF": 3, "JPEG2000": 5}
 # Bytes of a pixel by mode; of greys that are scaled to 8 bits, also of their copies.
 _PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 8, "I": 16, "F": 16}
+_SCAN = b"\xff\xda"  # Begins a scan of a JPEG: SOS (ITU-T T.81, B.2.3).
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -84,12 +85,14 @@ def is_heavy(image: Image.Image, file: BinaryIO, held: int, size: tuple[int, int
     if image.format == "JPEG" and not image.info.get("progressive"):
         # After a first scan with all channels the decoder reads no other.
         head = file.read(place)
-        counts = [n for n in range(1, 5) if head[-6 - 2 * n :][:3] == bytes([0, 6 + 2 * n, n])]
+        # The head ends with _SCAN, the length of the rest, the count n of channels, 2 n + 3 bytes.
+        starts = {n: _SCAN + bytes([0, 6 + 2 * n, n]) for n in range(1, 5)}
+        counts = [n for n in starts if head[-8 - 2 * n :].startswith(starts[n])]
         if counts[:1] == [len(image.getbands())]:
             file.seek(place)
             return False
         file.seek(0)
-    scans = file.read().count(b"\xff\xda")  # The decoder decodes every one.
+    scans = file.read().count(_SCAN)  # The decoder decodes every one.
     file.seek(place)
     return scans * size[0] * size[1] > 4 * _LIGHT
 
