@@ -16,9 +16,10 @@ from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.photos import BaseModelConfig
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
-from captioner.decoding.options import ORDER, SearchOptions
+from captioner.decoding.options import ORDER
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import read_json, write_json, write_text
 from captioner.memory_limits import check_memory
@@ -33,11 +34,10 @@ from captioner.model_folders import (
     read_model_config,
     saving,
 )
-from captioner.schema import Config, from_mapping, to_mapping
+from captioner.schema import from_mapping, to_mapping
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoder_families import encoder_config, make_encoder
-from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import load_weights, named_tensors, write_tensors
 
 _NGRAMS = "ngrams"  # Tensor (N, ORDER).
@@ -65,15 +65,11 @@ def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionD
     return KINDS[config.kind][0](config, vocabulary_size)
 
 
-class ModelConfig(Config):
-    """The fields of `config.json`. The default of a new field is what older models mean."""
+class ModelConfig(BaseModelConfig):
+    """The fields of `config.json`, with those of the networks."""
 
-    format: str
     encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
     decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)]
-    preprocessing: Preprocessing
-    search: SearchOptions
-    confidence: Confidence | None = None
 
 
 def save_model(

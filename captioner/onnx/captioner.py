@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from captioner.caption.confidence import Confidence
-from captioner.caption.photos import PhotoCaptioner
+from captioner.caption.photos import BaseModelConfig, PhotoCaptioner
 from captioner.decoding.options import ORDER, SearchOptions
 from captioner.decoding.search import Array, Hypothesis, search_hypotheses
 from captioner.errors import UserError
@@ -31,23 +30,11 @@ from captioner.onnx.graphs import (
     open_graphs,
     rule_inputs,
 )
-from captioner.schema import Config, from_mapping
+from captioner.schema import from_mapping
 from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.preprocessing import Preprocessing
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
-
-
-class _ModelConfig(Config):
-    """The fields of `captioner.caption.folder.ModelConfig`; networks are read from graphs."""
-
-    format: str
-    encoder: dict[str, Any]
-    decoder: dict[str, Any]
-    preprocessing: Preprocessing
-    search: SearchOptions
-    confidence: Confidence | None = None
 
 
 class OnnxCaptioner(PhotoCaptioner):
@@ -58,7 +45,7 @@ class OnnxCaptioner(PhotoCaptioner):
         self._threads = default_threads()
         folder = complete_folder(folder)
         path = folder / CONFIG
-        config = from_mapping(_ModelConfig, read_model_config(folder, "captioner"), str(path))
+        config = from_mapping(BaseModelConfig, read_model_config(folder, "captioner"), str(path))
         self.preprocessing = config.preprocessing
         self.search = config.search
         self.confidence = config.confidence

@@ -17,21 +17,13 @@ from captioner.onnx.graphs import (
     open_graphs,
     rule_inputs,
 )
-from captioner.schema import Config, Count, from_mapping
-from captioner.text.languages import Capitals
+from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate.sentences import SentenceTranslator, load_vocabularies
-
-
-class _TranslatorConfig(Config):
-    """The fields of `captioner.translate.translator.TranslatorConfig`, without the network's."""
-
-    format: str
-    model: dict[str, Any]
-    joint_vocabulary: bool
-    maximum_source_length: Count
-    search: TranslationSearch
-    capitals: Capitals = "keep"
+from captioner.translate.sentences import (
+    BaseTranslatorConfig,
+    SentenceTranslator,
+    load_vocabularies,
+)
 
 
 class OnnxTranslator(SentenceTranslator):
@@ -43,7 +35,7 @@ class OnnxTranslator(SentenceTranslator):
         self.folder = folder
         folder = complete_folder(folder)
         mapping = read_model_config(folder, "translator")
-        config = from_mapping(_TranslatorConfig, mapping, str(folder / CONFIG))
+        config = from_mapping(BaseTranslatorConfig, mapping, str(folder / CONFIG))
         self.source, self.target = load_vocabularies(folder, config.joint_vocabulary)
         self.maximum_source_length = config.maximum_source_length
         self.search = config.search

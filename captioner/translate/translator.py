@@ -23,7 +23,7 @@ from captioner.decoding.search import Hypothesis
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.files import write_json, write_text
-from captioner.schema import Config, Count, from_mapping, to_mapping
+from captioner.schema import Config, from_mapping, to_mapping
 from captioner.text import TextVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import collate_sources
@@ -31,6 +31,7 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.translate import recurrent_models as recurrent
 from captioner.translate.model import TranslationModel
 from captioner.translate.sentences import (
+    BaseTranslatorConfig,
     SentenceTranslator,
     load_vocabularies,
     save_vocabularies,
@@ -153,15 +154,10 @@ class Translator(SentenceTranslator):
             )
 
 
-class TranslatorConfig(Config):
-    """The fields of `config.json`. The default of a new field is what older models mean."""
+class TranslatorConfig(BaseTranslatorConfig):
+    """The fields of `config.json`, with those of the network."""
 
-    format: str
     model: TranslationModelConfig
-    joint_vocabulary: bool
-    maximum_source_length: Count
-    search: TranslationSearch
-    capitals: Capitals = "keep"
 
 
 def save_translator(
