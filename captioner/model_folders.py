@@ -158,14 +158,8 @@ def has_graphs(folder: Path) -> bool:
     weights = folder / WEIGHTS
     if not os.path.isfile(weights):
         return True  # They hold their own, if any.
-    digest = weights_digest(weights)
+    digest = weights_header(weights)[0].get("__metadata__", {}).get("sha256")
     return digest is not None and all(digest.encode() in path.read_bytes() for path in graphs)
-
-
-def weights_digest(path: Path) -> str | None:
-    """The digest that the header of a weights file names."""
-    digest: str | None = weights_header(path)[0].get("__metadata__", {}).get("sha256")
-    return digest
 
 
 def weights_header(path: Path) -> tuple[Any, int]:

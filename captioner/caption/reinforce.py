@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from captioner.decoding.loop import BeamSearch, Sampling, Strategy, decode
 from captioner.decoding.protocol import cross_entropies
 from captioner.text.token_batches import decoder_inputs
 from captioner.text.vocabulary import Vocabulary
+from captioner.vision.encoder import Encoder
 
 
 class HardAttentionLoss(CaptioningLoss):
@@ -42,8 +42,13 @@ class HardAttentionLoss(CaptioningLoss):
     decoder: ShowAttendTellDecoder
     baseline: Tensor  # A buffer, so that checkpoints contain it.
 
-    def __init__(self, decoder: ShowAttendTellDecoder, *others: Any) -> None:
-        super().__init__(decoder, *others)
+    def __init__(
+        self,
+        decoder: ShowAttendTellDecoder,
+        objective: ObjectiveConfig,
+        encoder: Encoder | None = None,
+    ) -> None:
+        super().__init__(decoder, objective, encoder)
         words = decoder.embedding.num_embeddings
         self.register_buffer("baseline", torch.tensor(-math.log(words)))
 
@@ -128,9 +133,13 @@ class SelfCriticalLoss(CaptioningLoss):
     """
 
     def __init__(
-        self, decoder: CaptionDecoder, objective: ObjectiveConfig, reward: Reward, *others: Any
+        self,
+        decoder: CaptionDecoder,
+        objective: ObjectiveConfig,
+        reward: Reward,
+        encoder: Encoder | None = None,
     ) -> None:
-        super().__init__(decoder, objective, *others)
+        super().__init__(decoder, objective, encoder)
         assert objective.self_critical is not None
         self.config = objective.self_critical
         self.reward = reward

@@ -101,10 +101,12 @@ def search_hypotheses(
     """
     beam = stepper.start()
     sources = list(range(stepper.batch_size))
-    steps = []
+    step_sources = []
+    step_choices = []
     for _ in range(maximum_length + 1):
         step = stepper.advance(beam)
-        steps.append((sources, step.choices))
+        step_sources.append(sources)
+        step_choices.append(step.choices)
         counts = step.live_counts.tolist()  # The only values that a step reads.
         if min(counts) < 0:
             raise UserError("the model's output is not a number; its weights are damaged")
@@ -119,16 +121,13 @@ def search_hypotheses(
             kept = [index for index, rows in enumerate(counts) if rows]
             beam = stepper.keep_sources(beam, kept)
             sources = [sources[index] for index in kept]
-    columns = zip(*(choices for _, choices in steps), strict=True)
-    arrays = StepChoices(*(stepper.to_numpy(list(column)) for column in columns))
-    tree = [
-        (step_sources, StepChoices(*choices))
-        for (step_sources, _), choices in zip(steps, zip(*arrays, strict=True), strict=True)
-    ]
+    columns = [stepper.to_numpy(list(column)) for column in zip(*step_choices, strict=True)]
+    arrays = map(StepChoices._make, zip(*columns, strict=True))
+    tree = list(zip(step_sources, arrays, strict=True))
     ranked: list[list[Hypothesis]] = [[] for _ in range(stepper.batch_size)]
-    for last, (step_sources, choices) in enumerate(tree):
+    for last, (sources, choices) in enumerate(tree):
         for place, row in np.argwhere(choices.is_end).tolist():
-            source = step_sources[place]
+            source = sources[place]
             source_mask = None if mask is None else mask[source]  # (L,)
             hypothesis = _path(tree[: last + 1], source, row, coverage_penalty, source_mask)
             ranked[source].append(hypothesis)
