@@ -39,6 +39,10 @@ CAPTION = ["caption", "--model", "tiny-model"]
 WORDS = ["a", "brown", "dog", "man", "on", "red", "runs", "the", "two", "water"]
 
 
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
 def some_ngrams(words: int, share: float) -> Tensor:
     """Keys of a share of the 4-grams of a vocabulary, drawn at random; few words clash."""
     chances = torch.rand((words,) * 4, generator=torch.Generator().manual_seed(0))

@@ -27,6 +27,7 @@ from captioner.caption.folder import save_model
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
 from captioner.errors import UserError
+from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.models import LANGUAGES
 from captioner.onnx.captioner import OnnxCaptioner
 from captioner.onnx.export import add_graphs, export_captioner
@@ -34,9 +35,6 @@ from captioner.onnx.translator import OnnxTranslator
 from captioner.translate.translator import save_translator
 from captioner.vision.encoder_families import encoder_config, make_encoder
 from captioner.vision.preprocessing import Preprocessing
-
-ROOT = Path(captioner.__file__).parents[1]
-DEMO = ROOT / "captioner/demo.jpg"
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +97,7 @@ def test_captions_maps_and_confidence_are_the_captioners(
 def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_path: Path) -> None:
     model = captioner.load(engine="torch")
     packaged = captioner.load(engine="graphs")
-    photos = [photo(seed, (224, 224)) for seed in range(12)] + [DEMO]
+    photos = [photo(seed, (224, 224)) for seed in range(12)] + [DEMO_PHOTO]
     pixels = np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)
     assert_same_captions(packaged.caption(photos), model.caption(photos))
     whole, sizes = packaged.encode(pixels), []
@@ -108,7 +106,7 @@ def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_pa
         export_captioner(model, folder, precision)  # type: ignore[arg-type]
         graphs = OnnxCaptioner(folder)
         sizes.append((folder / "encoder.onnx").stat().st_size)
-        assert graphs.caption(DEMO).text == "a close up of a cat"
+        assert graphs.caption(DEMO_PHOTO).text == "a close up of a cat"
         assert np.linalg.norm(whole - graphs.encode(pixels)) < error * np.linalg.norm(whole)
     assert 0.5 < sizes[1] / sizes[0] < 0.8
 
@@ -116,8 +114,7 @@ def test_the_packaged_captioner_says_the_same_in_files_of_every_precision(tmp_pa
 @pytest.mark.parametrize("name", LANGUAGES.values())
 def test_the_packaged_translators_write_the_same(name: str) -> None:
     plain = captioner.load_translator(name, engine="torch")
-    folder = ROOT / "captioner/models" / name
-    assert sum(path.stat().st_size for path in folder.glob("*.onnx")) < 300_000
+    assert sum(path.stat().st_size for path in model_folder(name).glob("*.onnx")) < 300_000
     graphs = captioner.load_translator(name)
     assert isinstance(graphs, OnnxTranslator)
     sentences = [
@@ -188,8 +185,8 @@ def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) 
     shutil.copytree(exported, tmp_path / "onnx")
     export_captioner(make_captioner(), tmp_path / "onnx")
     assert not (tmp_path / "onnx/ngrams.bin").exists()
-    found = captioner.load(tmp_path / "onnx").caption([DEMO])
-    assert_same_captions(found, make_captioner().caption([DEMO]))
+    found = captioner.load(tmp_path / "onnx").caption([DEMO_PHOTO])
+    assert_same_captions(found, make_captioner().caption([DEMO_PHOTO]))
 
 
 @pytest.mark.parametrize(
@@ -210,18 +207,7 @@ def test_damaged_folders_are_refused(
         captioner.load(folder, engine="graphs")
 
 
-def test_other_models_have_no_graphs(tmp_path: Path) -> None:
-    config = TransformerDecoderConfig(embedding_size=8, heads=2, layers=1, inner_size=8)
-    transformer = make_captioner()
-    transformer.decoder = TransformerDecoder(config, len(transformer.vocabulary))
-    with pytest.raises(UserError, match="'transformer' cannot be exported"):
-        export_captioner(transformer, tmp_path / "model")
-    save_translator(make_translator("dot"), tmp_path)
-    with pytest.raises(UserError, match="only Transformers and captioners can be exported"):
-        add_graphs(tmp_path)
-
-
-def test_what_graphs_cannot_do_is_refused(exported: Path, refused: Refused) -> None:
+def test_what_graphs_cannot_do_is_refused(exported: Path, refused: Refused, tmp_path: Path) -> None:
     graphs = captioner.load(exported)
     with pytest.raises(UserError, match="sampling needs torch"):
         graphs.caption(photo(), sample=True)
@@ -231,3 +217,11 @@ def test_what_graphs_cannot_do_is_refused(exported: Path, refused: Refused) -> N
     with pytest.raises(UserError, match="engine 'other' is not one of auto, graphs, torch"):
         captioner.load(engine="other")  # type: ignore[call-overload]
     assert "exists; --overwrite replaces it" in refused(["export", "default", str(exported)])
+    config = TransformerDecoderConfig(embedding_size=8, heads=2, layers=1, inner_size=8)
+    transformer = make_captioner()
+    transformer.decoder = TransformerDecoder(config, len(transformer.vocabulary))
+    with pytest.raises(UserError, match="'transformer' cannot be exported"):
+        export_captioner(transformer, tmp_path / "model")
+    save_translator(make_translator("dot"), tmp_path)
+    with pytest.raises(UserError, match="only Transformers and captioners can be exported"):
+        add_graphs(tmp_path)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 from safetensors.torch import load_file, save_file
-from samples import save_photo
+from samples import log_of, save_photo
 from torch import Tensor
 
 import captioner
@@ -127,10 +127,6 @@ def start(*arguments: str, processes: int = 0) -> subprocess.Popen[str]:
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     output, errors = process.communicate(timeout=300)
     return process.returncode, output, errors
-
-
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
 def assert_same_tensors(found: Path, expected: Path, name: str = "last.safetensors") -> None:

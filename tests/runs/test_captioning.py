@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from run_samples import (
-    Config,
-    assert_same_tensors,
-    log_of,
-    merged,
-    recipe_of,
-    save_encoder,
-)
+from run_samples import Config, assert_same_tensors, merged, recipe_of, save_encoder
 from safetensors.torch import load_file
-from samples import Output, Patch, save_photo, write_captions
+from samples import Output, Patch, log_of, save_photo, write_captions
 
 import captioner
 from captioner.caption.losses import SelfCriticalConfig

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from run_samples import assert_resumes, log_of
-from samples import Output, photo_bytes, save_photo, write_captions, write_tar
+from run_samples import assert_resumes
+from samples import Output, log_of, photo_bytes, save_photo, write_captions, write_tar
 from torch.nn import functional
 
 import captioner

@@ -14,14 +14,13 @@ from run_samples import (
     assert_resumes,
     assert_same_tensors,
     ended,
-    log_of,
     make_table,
     merged,
     recipe_of,
     start,
     write_config,
 )
-from samples import Output
+from samples import Output, log_of
 
 import captioner
 from captioner.runs.read_recipe import read_any_recipe

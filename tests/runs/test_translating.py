@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from run_samples import assert_resumes, log_of, numbers, translation_mapping, write_config
+from run_samples import assert_resumes, numbers, translation_mapping, write_config
 from run_samples import translation_recipe as recipe
-from samples import Output
+from samples import Output, log_of
 
 from captioner.cli.main import main
 from captioner.runs.run import train_run

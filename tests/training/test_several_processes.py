@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from samples import Patch
-from training_samples import ALL_STEPS, EPOCHS, STEPS, as_two, content_of, log_of, make_model, run
+from samples import Patch, log_of
+from training_samples import ALL_STEPS, EPOCHS, STEPS, as_two, content_of, make_model, run
 
 from captioner.errors import UserError
 from captioner.training.distributed import Engine

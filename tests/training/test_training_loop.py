@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from samples import Output
+from samples import Output, log_of
 from training_samples import (
     ALL_STEPS,
     EPOCHS,
@@ -19,7 +19,6 @@ from training_samples import (
     at,
     content_of,
     interrupt,
-    log_of,
     make_model,
     raising,
     run,

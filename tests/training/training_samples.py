@@ -156,10 +156,6 @@ def run(
     return model, validator, position
 
 
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
 def content_of(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     path = folder / "last.safetensors"
     with safe_open(path, "pt") as file:
