@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from captioner.errors import UserError
-from captioner.render import save
+from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix
 
 TABLES = ("parquet", "jsonl", "json", "csv", "html")
 PLACES = ("xmp", "text", "embed")
@@ -60,10 +60,10 @@ class OutputOptions:
         if not 0 <= self.least_confidence <= 1:
             raise UserError(f"--min-confidence {self.min_confidence} is not between 0 and 1")
         if self.html:
-            save.check_suffix(self.html, save.PAGE_SUFFIXES)
-        for path, suffixes in ((self.overlay, save.PICTURE_SUFFIXES), (self.gif, (".gif",))):
+            check_suffix(self.html, PAGE_SUFFIXES)
+        for path, suffixes in ((self.overlay, PICTURE_SUFFIXES), (self.gif, (".gif",))):
             if path and names_a_file(path):
-                save.check_suffix(path, suffixes)
+                check_suffix(path, suffixes)
 
     @property
     def least_confidence(self) -> float:

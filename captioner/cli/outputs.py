@@ -15,18 +15,11 @@ from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.cli.descriptions import Descriptions
 from captioner.cli.output_options import OutputOptions, names_a_file
-from captioner.cli.records import (
-    TYPES,
-    JsonLines,
-    Record,
-    file_state,
-    records_csv,
-    rows_of,
-)
+from captioner.cli.records import TYPES, JsonLines, Record, file_state, records_csv, rows_of
 from captioner.cli.shared_options import check_files
 from captioner.errors import UserError
 from captioner.outcomes import MOST_WORKERS, Failed
-from captioner.render import save
+from captioner.render.overlay import WORD_PICTURE, save_word_images
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table
 from captioner.vision.images import ImageSource, load_image
@@ -180,10 +173,10 @@ class Outputs:
             with files.refuse_os_errors(f"cannot replace the pictures in {path}"):
                 for picture in path.glob("*_*"):  # Those of an earlier caption.
                     is_photo = files.real_path(picture) in self._inputs
-                    if save.WORD_PICTURE.fullmatch(picture.name) and not is_photo:
+                    if WORD_PICTURE.fullmatch(picture.name) and not is_photo:
                         picture.unlink()
-            photo, words, attention, region = caption.drawn()
-            save.save_word_images(path, photo, words, attention, region, strength=strength)
+            photo, region, drawn = caption.drawn()
+            save_word_images(path, photo, region, drawn, strength)
 
     def _collect(self, record: Record) -> None:
         if self._options.json or self._options.csv:

@@ -172,7 +172,7 @@ class _AlignmentWriter:
     """
 
     def __init__(self, file: str, overwrite: bool, pieces: bool) -> None:
-        from captioner.render.save import PICTURE_SUFFIXES, check_suffix
+        from captioner.render.overlay import PICTURE_SUFFIXES, check_suffix
 
         self._path = Path(file)
         self._pieces = pieces

@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from captioner.errors import UserError
+from captioner.render.overlay import PICTURE_SUFFIXES, check_suffix, save_picture
 from captioner.render.page import escaped, web_page
-from captioner.render.save import PICTURE_SUFFIXES, check_suffix, save_picture
 from captioner.render.typography import BACKGROUND, INK, Font, font_for, missing_letters, printable
 
 _CELL, _TEXT, _MARGIN, _GAP = 48, 20, 15, 7  # Pixels: a cell's side, a font's size, two distances.

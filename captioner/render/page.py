@@ -14,32 +14,26 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from captioner.files import write_text
-from captioner.render.overlay import STYLE, Region, check_map, fit
-from captioner.render.save import PAGE_SUFFIXES, check_suffix
+from captioner.render.overlay import (
+    PAGE_SUFFIXES,
+    STYLE,
+    MappedCaption,
+    Region,
+    check_map,
+    check_suffix,
+    fit,
+)
 from captioner.render.typography import printable
 from captioner.text.languages import ENGLISH
 
 UNIT = 1e-5  # Value of 1 in the maps of the page: whole numbers keep it small.
 _LONGEST_SIDE = 1000
 DOUBTFUL = 0.5  # Words of less confidence are paler.
-
-
-@dataclass(frozen=True)
-class PageCaption:
-    """One caption of a photo: T words and their maps (T, rows, columns)."""
-
-    words: Sequence[str]
-    attention: Any
-    doubt: str = ""  # Shown below it, such as "not sure".
-    language: str = "en"
-    confidence: float | None = None  # Shown in colour.
-    word_confidence: Sequence[float | None] | None = None  # Doubtful words are paler.
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class PageItem:
 
     address: str  # The photo as a `data:` address.
     size: tuple[int, int]  # Width and height in pixels.
-    captions: Sequence[PageCaption]  # Without their maps.
+    captions: Sequence[MappedCaption]  # Without their maps.
     viewer_data: str
     name: str = ""  # The line under the photo.
     path: str = ""  # From the page's folder, for the table of edited captions; or else `name`.
@@ -60,7 +54,7 @@ class PageItem:
 
     @classmethod
     def of(
-        cls, photo: Image.Image, region: Region, captions: Sequence[PageCaption], name: str = ""
+        cls, photo: Image.Image, region: Region, captions: Sequence[MappedCaption], name: str = ""
     ) -> "PageItem":
         """Prepare a photo for the page; only its JPEG is kept.
 
@@ -145,7 +139,7 @@ def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
 """
 
 
-def _caption(caption: PageCaption, wording: SimpleNamespace) -> str:
+def _caption(caption: MappedCaption, wording: SimpleNamespace) -> str:
     scores = caption.word_confidence or [None] * len(caption.words)
     spans = " ".join(map(_word, caption.words, scores))
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
