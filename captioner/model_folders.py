@@ -30,16 +30,7 @@ WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # Of a captioner; of a translator, for both sides.
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
 NGRAMS = "ngrams.bin"  # Beside exported graphs: `Constraints.ngrams`, little-endian int64.
-FILES = (
-    WEIGHTS,
-    CONFIG,
-    VOCABULARY,
-    "source.json",
-    "target.json",
-    CARD,
-    *GRAPHS,
-    NGRAMS,
-)
+FILES = (WEIGHTS, CONFIG, VOCABULARY, "source.json", "target.json", CARD, *GRAPHS, NGRAMS)
 """No other file is downloaded or uploaded."""
 
 MODEL = "model"  # In a run's folder: the folder of the best model.
@@ -158,14 +149,8 @@ def has_graphs(folder: Path) -> bool:
     weights = folder / WEIGHTS
     if not os.path.isfile(weights):
         return True  # They hold their own, if any.
-    digest = weights_digest(weights)
+    digest: str | None = weights_header(weights)[0].get("__metadata__", {}).get("sha256")
     return digest is not None and all(digest.encode() in path.read_bytes() for path in graphs)
-
-
-def weights_digest(path: Path) -> str | None:
-    """The digest that the header of a weights file names."""
-    digest: str | None = weights_header(path)[0].get("__metadata__", {}).get("sha256")
-    return digest
 
 
 def weights_header(path: Path) -> tuple[Any, int]:

@@ -41,7 +41,7 @@ class OutputOptions:
     text: bool = False
     embed: bool = False
     format: str | None = None
-    min_confidence: float | None = None
+    min_confidence: float = 0.0
     resume: bool = False
     overwrite: bool = False
     dry_run: bool = False
@@ -57,28 +57,13 @@ class OutputOptions:
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
         if not 0 <= self.strength <= 1:
             raise UserError(f"--strength {self.strength} is not between 0 and 1")
-        if not 0 <= self.least_confidence <= 1:
+        if not 0 <= self.min_confidence <= 1:
             raise UserError(f"--min-confidence {self.min_confidence} is not between 0 and 1")
         if self.html:
             check_suffix(self.html, PAGE_SUFFIXES)
         for path, suffixes in ((self.overlay, PICTURE_SUFFIXES), (self.gif, (".gif",))):
             if path and names_a_file(path):
                 check_suffix(path, suffixes)
-
-    @property
-    def least_confidence(self) -> float:
-        """`min_confidence`, or 0."""
-        return self.min_confidence or 0.0
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether anything is drawn."""
-        return bool(self.overlay or self.gif or self.words or self.html)
-
-    @property
-    def is_described(self) -> bool:
-        """Whether anything is written beside photos or into them."""
-        return bool(self.xmp or self.text or self.embed)
 
     def tables(self) -> Iterator[tuple[str, str]]:
         """The tables and the page, with their options."""
