@@ -173,7 +173,6 @@ def merged_xmp(path: Path, description: Description, is_described: bool = False)
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise `UserError` if a file could not be written."""
     with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
         if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
             raise UserError(f"cannot write {path}: it is a folder")

@@ -16,13 +16,9 @@ PLACES = ("xmp", "text", "embed")
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where captions are written, and in which form; see `captioner caption --help`.
+    """Where captions are written, and in which form: the options of `captioner caption --help`.
 
-    model: whose captions they are, in records. language: None for English.
-    jsonl, json, csv, parquet, html: files; `-` is standard output. csv_for: "excel", for its form.
-    overlay, gif: a file, or a folder for many photos. words: a folder. strength: of overlays.
-    xmp, text, embed: beside each photo, and into it. xmp: for which program. format: of texts.
-    min_confidence: less sure captions are left out there. dry_run: say what would be written there.
+    model: whose captions they are, in records. language: None for English. xmp: for which program.
     """
 
     model: str = "default"

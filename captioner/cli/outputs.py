@@ -149,7 +149,6 @@ class Outputs:
             raise UserError("; ".join(dict.fromkeys(problems)))
 
     def _finish(self, option: str, path: Path) -> None:
-        """Write or complete a table or the page."""
         if option == "parquet":
             self._parquet.close()
         elif option == "jsonl" and self._lines is not None and self._lines.is_resumed:

@@ -100,14 +100,12 @@ class _Stream(io.TextIOWrapper):
         )
 
     def write(self, text: str) -> int:
-        """Write, escaped on a terminal."""
         shown = CONTROLS.sub(lambda match: on_a_line(match[0]), text) if self._is_escaped else text
         with self._noting():
             super().write(shown)
         return len(text)
 
     def flush(self) -> None:
-        """Flush."""
         with self._noting():
             super().flush()
 

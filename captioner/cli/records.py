@@ -130,7 +130,6 @@ class JsonLines:
             _write_lines(temporary, self._latest_records(), "w")
 
     def _check_origin(self, record: Record, options: OutputOptions) -> None:
-        """Raise `UserError` for a record of another model or language."""
         if not record.get("model"):
             raise UserError(f"--jsonl {self._path} was not written by --jsonl; give another file")
         is_same_model = os.path.normpath(record["model"]) == os.path.normpath(options.model)

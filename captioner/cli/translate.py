@@ -208,7 +208,6 @@ class _AlignmentWriter:
         self._page.append((title, alignment))
 
     def finish(self) -> None:
-        """Write the file of all lines."""
         if self._suffix == ".json":
             write_json(self._path, self._records)
         elif self._page:

@@ -141,27 +141,25 @@ def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
 
 def _caption(caption: MappedCaption, wording: SimpleNamespace) -> str:
     scores = caption.word_confidence or [None] * len(caption.words)
-    spans = " ".join(map(_word, caption.words, scores))
+    spans = []
+    for word, score in zip(caption.words, scores, strict=True):
+        kind, title = "word", ""
+        if score is not None:
+            kind = "word doubtful" if score < DOUBTFUL else kind
+            title = f' title="{round(100 * score)} %"'
+        spans.append(f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>')
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
     if (confidence := caption.confidence) is not None:
         style = f'style="--confidence:{confidence:.2f}" title="{wording.confidence}"'
         note = f'<span class="confidence" {style}>{round(100 * confidence)} %</span>{note}'
     return f"""<li class="caption">
-<p class="words" dir="auto" lang="{escaped(caption.language)}">{spans}</p>
+<p class="words" dir="auto" lang="{escaped(caption.language)}">{" ".join(spans)}</p>
 <div class="below">{_button("play", wording.play, wording.stop)}
 {_button("copy", wording.copy, wording.copied)}
 {_button("edit", wording.edit, wording.discard)}{note}</div>
 <textarea class="edited" aria-label="{wording.edit}" dir="auto" rows="2" hidden></textarea>
 </li>
 """
-
-
-def _word(word: str, confidence: float | None) -> str:
-    kind, title = "word", ""
-    if confidence is not None:
-        kind += " doubtful" * (confidence < DOUBTFUL)
-        title = f' title="{round(100 * confidence)} %"'
-    return f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>'
 
 
 def _button(name: str, label: str, pressed: str) -> str:

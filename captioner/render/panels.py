@@ -178,7 +178,12 @@ def frames(
 
 def encode_gif(drawn: Sequence[Image.Image]) -> bytes:
     """Encode `frames` as an endless GIF; all share 256 colours, so that nothing flickers."""
-    palette = _palette(drawn)
+    width, height = (side // 4 for side in drawn[0].size)
+    sheet = Image.new("RGB", (width, height * len(drawn)))
+    for number, frame in enumerate(drawn):  # Colours are chosen by every fourth row and column.
+        sample = frame.resize((width, height), Image.Resampling.NEAREST)
+        sheet.paste(sample, (0, number * height))
+    palette = sheet.quantize(256)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
     first.save(
@@ -229,13 +234,3 @@ def _frame(
         pen.text((width / 2, top), line, fill=ink, font=font, anchor="ma")
         top += line_height
     return canvas
-
-
-def _palette(drawn: Sequence[Image.Image]) -> Image.Image:
-    """Choose 256 colours for all frames together, by every fourth row and column."""
-    width, height = (side // 4 for side in drawn[0].size)
-    sheet = Image.new("RGB", (width, height * len(drawn)))
-    for number, frame in enumerate(drawn):
-        sample = frame.resize((width, height), Image.Resampling.NEAREST)
-        sheet.paste(sample, (0, number * height))
-    return sheet.quantize(256)

@@ -63,15 +63,21 @@ def feature_stores(
     with engine.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
-            if store.unreadable:
-                _report_unreadable(store, splits[name], recipe.data.on_problem)
+            if not store.unreadable:
+                continue
+            examples = splits[name]
+            photos = {row % len(examples) for row in store.unreadable}
+            first = f"{examples[min(photos)].name} the first"
+            if recipe.data.on_problem == "refuse":
+                advice = "set data.on_problem to skip, or delete it"
+                raise UserError(f"feature store {store.folder} lacks photos, {first}; {advice}")
+            print(f"left out {counted(len(photos), 'photo')} that could not be read, {first}")
     return stores
 
 
 def _record(
     recipe: CaptioningRecipe, encoder: Encoder, examples: Sequence[Example], is_mirrored: bool
 ) -> StoreRecord:
-    """The origin and contents of a split's store."""
     size = recipe.preprocessing.size
     height, width = encoder.map_shape(size, size)
     return StoreRecord(
@@ -116,16 +122,6 @@ def _fill(
             progress.update(len(rows))
 
 
-def _report_unreadable(store: FeatureStore, examples: Sequence[Example], on_problem: str) -> None:
-    """Report the photos that a store lacks, or raise `UserError`."""
-    photos = {row % len(examples) for row in store.unreadable}
-    first = examples[min(photos)].name
-    if on_problem == "refuse":
-        reason = "set data.on_problem to skip, or delete it"
-        raise UserError(f"feature store {store.folder} lacks photos, {first} the first; {reason}")
-    print(f"left out {counted(len(photos), 'photo')} that could not be read, {first} the first")
-
-
 def _state(example: Example) -> tuple[int, ...]:
     """The size and modification time of a photo's file or shard; () for a picture in memory."""
     status = source_status(example.path)
@@ -133,10 +129,7 @@ def _state(example: Example) -> tuple[int, ...]:
 
 
 def _load_for_store(
-    preprocessing: Preprocessing,
-    examples: Sequence[Example],
-    is_refused: bool,
-    rows: Sequence[int],
+    preprocessing: Preprocessing, examples: Sequence[Example], is_refused: bool, rows: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
     """Photos (B, 3, size, size), uint8, and the rows of unreadable ones, which are black.
 
