@@ -30,16 +30,7 @@ WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # Of a captioner; of a translator, for both sides.
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
 NGRAMS = "ngrams.bin"  # Beside exported graphs: `Constraints.ngrams`, little-endian int64.
-FILES = (
-    WEIGHTS,
-    CONFIG,
-    VOCABULARY,
-    "source.json",
-    "target.json",
-    CARD,
-    *GRAPHS,
-    NGRAMS,
-)
+FILES = (WEIGHTS, CONFIG, VOCABULARY, "source.json", "target.json", CARD, *GRAPHS, NGRAMS)
 """No other file is downloaded or uploaded."""
 
 MODEL = "model"  # In a run's folder: the folder of the best model.
@@ -197,16 +188,14 @@ def described(folder: Path, facts: Mapping[str, object]) -> str:
         lines += ["", f"{name:<15}{count}".rstrip()]
         fields = flat({field: value for field, value in part.items() if value is not None})
         lines += [f"  {field}: {value}" for field, value in fields.items()]
-    card = read_card(complete)
-    return "\n".join([*lines, "", _gist(card, folder)] if card else lines)
-
-
-def _gist(card: str, folder: Path) -> str:
-    """A model card up to its first section, without the fields for hubs, and where the rest is."""
-    text = re.sub(r"\A---\n.*?\n---\n", "", CONTROLS.sub("", card), flags=re.DOTALL).lstrip()
+    card = CONTROLS.sub("", read_card(complete))
+    text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()  # Fields for hubs.
     start, section, _ = text.partition("\n## ")
-    rest = f"\n\n(the whole card: {folder / CARD})" if section else ""
-    return start.rstrip() + rest
+    if card:
+        lines += ["", start.rstrip()]
+    if section:
+        lines += ["", f"(the whole card: {folder / CARD})"]
+    return "\n".join(lines)
 
 
 def is_address(name: str | os.PathLike[str]) -> bool:

@@ -16,8 +16,6 @@ class _Bar(tqdm):  # type: ignore[type-arg]
 
 
 class _Lines(_Bar):
-    """A bar as plain lines."""
-
     _printed: float = 0
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:

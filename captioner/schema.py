@@ -167,7 +167,6 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
 
 
 def _unknown_field(kind: type[Config], *place: str) -> str:
-    """Names the unknown field, and the fields that may have been meant."""
     *outer, name = place
     path = ".".join(place)
     inside = ".".join(outer)

@@ -20,7 +20,7 @@ from captioner.devices import choose_device
 from captioner.evaluation.translations import TranslationScores, score_translator
 from captioner.files import atomic_path
 from captioner.models import load_translator
-from captioner.render.save import check_suffix
+from captioner.render.overlay import check_suffix
 from captioner.translate.translator import Translator
 
 BEAM, BATCH_SIZE = 5, 100

@@ -11,10 +11,9 @@ import numpy as np
 from PIL import Image
 
 from captioner.errors import UserError
-from captioner.render.overlay import Region, scale_region
-from captioner.render.page import PageCaption, PageItem, phrases, save_html
+from captioner.render.overlay import MappedCaption, Region, save_picture, scale_region
+from captioner.render.page import PageItem, phrases, save_html
 from captioner.render.panels import frames, panels, save_gif
-from captioner.render.save import save_picture
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource, load_image, original_size
 
@@ -111,16 +110,8 @@ class Caption:
 
     def frames(self, strength: float = 0.8) -> list[Image.Image]:
         """The frames that `gif` writes."""
-        photo, words, attention, region = self.drawn()
-        return frames(
-            photo,
-            words,
-            attention,
-            region,
-            strength,
-            doubt=self.drawn_doubt,
-            probabilities=self.word_confidence,
-        )
+        photo, region, caption = self.drawn()
+        return frames(photo, region, caption, strength)
 
     def html(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Write a page on which to point at words. title: the line under the photo."""
@@ -128,45 +119,34 @@ class Caption:
 
     def panels(self, title: str = "", strength: float = 0.8) -> Image.Image:
         """The picture that `overlay` writes."""
-        photo, words, attention, region = self.drawn()
-        return panels(
-            photo,
-            words,
-            attention,
-            region,
-            title=title,
-            doubt=self.drawn_doubt,
-            probabilities=self.word_confidence,
-            strength=strength,
-            language=self.language or ENGLISH,
-        )
+        photo, region, caption = self.drawn()
+        return panels(photo, region, caption, title, strength=strength)
 
     def page_item(self, title: str = "") -> PageItem:
         """The part of a page that `html` writes."""
-        photo, _, _, region = self.drawn()
-        captions = [
-            PageCaption(
-                words=caption.words,
-                attention=caption.attention,
-                doubt=caption.drawn_doubt,
-                language=caption.language or ENGLISH,
-                confidence=caption.confidence,
-                word_confidence=caption.word_confidence,
-            )
-            for caption in (self, *self.alternatives)
-            if caption.words
-        ]
-        return PageItem.of(photo, region, captions, title)
+        photo, region, caption = self.drawn()
+        others = [other._without_photo() for other in self.alternatives if other.words]
+        return PageItem.of(photo, region, [caption, *others], title)
 
-    def drawn(self) -> tuple[Image.Image, tuple[str, ...], Any, Region]:
-        """Photo, words, maps, and region in its pixels, as `captioner.render` draws them."""
+    def drawn(self) -> tuple[Image.Image, Region, MappedCaption]:
+        """Photo, region in its pixels, and caption, as `captioner.render` draws them."""
         if self.photo is None or self.region is None or not self.words:
             raise UserError("a caption without its photo, or without words, cannot be drawn")
         photo = self.photo
         if not isinstance(photo, Image.Image):
             photo = load_image(photo, sufficient_side=DRAWN_SIDE)
         region = scale_region(self.region, original_size(photo), photo.size)
-        return photo, self.words, self.attention, region
+        return photo, region, self._without_photo()
+
+    def _without_photo(self) -> MappedCaption:
+        return MappedCaption(
+            words=self.words,
+            attention=self.attention,
+            doubt=self.drawn_doubt,
+            language=self.language or ENGLISH,
+            confidence=self.confidence,
+            word_confidence=self.word_confidence,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The plain form for JSON, without the maps."""

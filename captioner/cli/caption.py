@@ -72,7 +72,8 @@ def add_commands(commands: shared.Commands) -> None:
     add("--xmp-for", "PROGRAM", f"the same, for {', '.join(choices)}", dest="xmp", choices=choices)
     add("--text", "", "beside each photo, write the caption as photo.txt")
     add("--embed", "", "write caption and nouns into the photos as XMP and IPTC, by exiftool")
-    add("--min-confidence", "X", "leave less sure captions out of texts, sidecars and photos")
+    about = "leave less sure captions out of texts, sidecars and photos"
+    add("--min-confidence", "X", about, default=0.0)
     add("--dry-run", "", "say what --xmp, --text and --embed would write, and do not")
     shared.add_machine(parser, "photos in a batch", 16)
     about = "limit for decoding a large or slow photo (default: 20)"
@@ -86,11 +87,17 @@ def run(arguments: argparse.Namespace) -> int:
     from captioner.cli.outputs import opened_outputs
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
+    from captioner.tables import pyarrow_library
     from captioner.vision.decoding_process import DecodingPool
     from captioner.vision.shards import find_photos
 
     options = output_options(arguments)
-    _check_options(arguments, options)
+    if arguments.format:
+        formatted(arguments.format, dict.fromkeys(FIELDS))  # Refuses what is no format.
+    if arguments.translator and not options.language:
+        raise UserError("--translator needs --language, and another one than en")
+    if arguments.parquet:
+        pyarrow_library()
     DecodingPool.seconds = arguments.decoding_seconds or DecodingPool.seconds
     photos, failures = find_photos(paths)
     if standard_input is not None:
@@ -122,18 +129,6 @@ def run(arguments: argparse.Namespace) -> int:
     if failed and len(photos) > 1:
         report(f"{failed} of the items named could not be captioned or written")
     return 2 if failed else 0
-
-
-def _check_options(arguments: argparse.Namespace, options: OutputOptions) -> None:
-    """Raise `UserError` for what would fail at the first caption."""
-    if arguments.format:
-        formatted(arguments.format, dict.fromkeys(FIELDS))
-    if arguments.translator and not options.language:
-        raise UserError("--translator needs --language, and another one than en")
-    if arguments.parquet:
-        from captioner.tables import pyarrow_library
-
-        pyarrow_library()
 
 
 def _captions(

@@ -52,7 +52,7 @@ class Descriptions:
 
     def files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
         """A photo's sidecar, text and itself, with their options, if its caption is sure enough."""
-        if (confidence or 0) >= self._options.least_confidence:
+        if (confidence or 0) >= self._options.min_confidence:
             if self._options.embed:  # First: exiftool may find words of a person that we do not.
                 yield "embed", Path(photo)
             yield from self._places[photo]
@@ -68,7 +68,7 @@ class Descriptions:
         """
         if not caption.words:
             return {}, []
-        if (caption.confidence or 0) < self._options.least_confidence:
+        if (caption.confidence or 0) < self._options.min_confidence:
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
         # Keywords are English nouns; doubt is one, for photo managers to search by.
         words = dict.fromkeys((caption.original or caption).words)
@@ -134,7 +134,10 @@ class Descriptions:
             self._kept = self._kept or kept
         else:
             if option == "text":
-                content = _text_content(path, line, options.overwrite)
+                content = f"{line}\n".encode("utf-8", "backslashreplace")
+                is_kept = not options.overwrite and holds_text(path)
+                if is_kept and files.read_text(path) != f"{line}\n":
+                    raise UserError(f"{path} holds another text; --overwrite replaces it")
             else:
                 content = merged_xmp(path, description, is_described=bool(self._kept))
             if options.dry_run:
@@ -160,13 +163,6 @@ def holds_text(path: Path) -> bool:
     return os.path.lexists(path) and bool(files.read_text(path).strip())
 
 
-def _text_content(path: Path, line: str, overwrite: bool) -> bytes:
-    """The new content of a text. Raises `UserError` if it holds another."""
-    if not overwrite and holds_text(path) and files.read_text(path) != f"{line}\n":
-        raise UserError(f"{path} holds another text; --overwrite replaces it")
-    return f"{line}\n".encode("utf-8", "backslashreplace")
-
-
 def merged_xmp(path: Path, description: Description, is_described: bool = False) -> bytes:
     """The content of an XMP file with the description merged in; see `XmpPacket.merge`."""
     with files.refuse_os_errors(f"cannot read {path}"):
@@ -177,7 +173,6 @@ def merged_xmp(path: Path, description: Description, is_described: bool = False)
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise `UserError` if a file could not be written."""
     with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
         if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
             raise UserError(f"cannot write {path}: it is a folder")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from captioner.errors import UserError
-from captioner.render import save
+from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix
 
 TABLES = ("parquet", "jsonl", "json", "csv", "html")
 PLACES = ("xmp", "text", "embed")
@@ -16,13 +16,9 @@ PLACES = ("xmp", "text", "embed")
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where captions are written, and in which form; see `captioner caption --help`.
+    """Where captions are written, and in which form: the options of `captioner caption --help`.
 
-    model: whose captions they are, in records. language: None for English.
-    jsonl, json, csv, parquet, html: files; `-` is standard output. csv_for: "excel", for its form.
-    overlay, gif: a file, or a folder for many photos. words: a folder. strength: of overlays.
-    xmp, text, embed: beside each photo, and into it. xmp: for which program. format: of texts.
-    min_confidence: less sure captions are left out there. dry_run: say what would be written there.
+    model: whose captions they are, in records. language: None for English. xmp: for which program.
     """
 
     model: str = "default"
@@ -41,7 +37,7 @@ class OutputOptions:
     text: bool = False
     embed: bool = False
     format: str | None = None
-    min_confidence: float | None = None
+    min_confidence: float = 0.0
     resume: bool = False
     overwrite: bool = False
     dry_run: bool = False
@@ -57,28 +53,13 @@ class OutputOptions:
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
         if not 0 <= self.strength <= 1:
             raise UserError(f"--strength {self.strength} is not between 0 and 1")
-        if not 0 <= self.least_confidence <= 1:
+        if not 0 <= self.min_confidence <= 1:
             raise UserError(f"--min-confidence {self.min_confidence} is not between 0 and 1")
         if self.html:
-            save.check_suffix(self.html, save.PAGE_SUFFIXES)
-        for path, suffixes in ((self.overlay, save.PICTURE_SUFFIXES), (self.gif, (".gif",))):
+            check_suffix(self.html, PAGE_SUFFIXES)
+        for path, suffixes in ((self.overlay, PICTURE_SUFFIXES), (self.gif, (".gif",))):
             if path and names_a_file(path):
-                save.check_suffix(path, suffixes)
-
-    @property
-    def least_confidence(self) -> float:
-        """`min_confidence`, or 0."""
-        return self.min_confidence or 0.0
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether anything is drawn."""
-        return bool(self.overlay or self.gif or self.words or self.html)
-
-    @property
-    def is_described(self) -> bool:
-        """Whether anything is written beside photos or into them."""
-        return bool(self.xmp or self.text or self.embed)
+                check_suffix(path, suffixes)
 
     def tables(self) -> Iterator[tuple[str, str]]:
         """The tables and the page, with their options."""

@@ -15,18 +15,11 @@ from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.cli.descriptions import Descriptions
 from captioner.cli.output_options import OutputOptions, names_a_file
-from captioner.cli.records import (
-    TYPES,
-    JsonLines,
-    Record,
-    file_state,
-    records_csv,
-    rows_of,
-)
+from captioner.cli.records import TYPES, JsonLines, Record, file_state, records_csv, rows_of
 from captioner.cli.shared_options import check_files
 from captioner.errors import UserError
 from captioner.outcomes import MOST_WORKERS, Failed
-from captioner.render import save
+from captioner.render.overlay import WORD_PICTURE, save_word_images
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table
 from captioner.vision.images import ImageSource, load_image
@@ -56,8 +49,10 @@ class Outputs:
             if path and len(photos) > 1 and names_a_file(path):
                 count = len(photos)
                 raise UserError(f"{path} is one file for {count} photos; give a folder, as maps/")
+        is_drawn = options.overlay or options.gif or options.words or options.html
+        is_described = options.xmp or options.text or options.embed
         self.finished: set[str] = set()
-        self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if options.is_drawn else 0
+        self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
         self._options = options
         self._photos = photos
         self._names = output_names(photos)
@@ -67,7 +62,7 @@ class Outputs:
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
-        self._descriptions = Descriptions(options, photos) if options.is_described else None
+        self._descriptions = Descriptions(options, photos) if is_described else None
         self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
         is_resumed = self._lines is not None and self._lines.is_resumed
         tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
@@ -154,7 +149,6 @@ class Outputs:
             raise UserError("; ".join(dict.fromkeys(problems)))
 
     def _finish(self, option: str, path: Path) -> None:
-        """Write or complete a table or the page."""
         if option == "parquet":
             self._parquet.close()
         elif option == "jsonl" and self._lines is not None and self._lines.is_resumed:
@@ -180,10 +174,10 @@ class Outputs:
             with files.refuse_os_errors(f"cannot replace the pictures in {path}"):
                 for picture in path.glob("*_*"):  # Those of an earlier caption.
                     is_photo = files.real_path(picture) in self._inputs
-                    if save.WORD_PICTURE.fullmatch(picture.name) and not is_photo:
+                    if WORD_PICTURE.fullmatch(picture.name) and not is_photo:
                         picture.unlink()
-            photo, words, attention, region = caption.drawn()
-            save.save_word_images(path, photo, words, attention, region, strength=strength)
+            photo, region, drawn = caption.drawn()
+            save_word_images(path, photo, region, drawn, strength)
 
     def _collect(self, record: Record) -> None:
         if self._options.json or self._options.csv:

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import io
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -101,14 +100,12 @@ class _Stream(io.TextIOWrapper):
         )
 
     def write(self, text: str) -> int:
-        """Write, escaped on a terminal."""
-        shown = CONTROLS.sub(_escaped, text) if self._is_escaped else text
+        shown = CONTROLS.sub(lambda match: on_a_line(match[0]), text) if self._is_escaped else text
         with self._noting():
             super().write(shown)
         return len(text)
 
     def flush(self) -> None:
-        """Flush."""
         with self._noting():
             super().flush()
 
@@ -160,7 +157,3 @@ def report(sentence: str, name: str = "captioner") -> None:
 def on_a_line(text: str) -> str:
     """The text with what cannot be printed, which file names may hold, as escape sequences."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return on_a_line(match[0])

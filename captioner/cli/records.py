@@ -49,12 +49,6 @@ def file_state(photo: ImageSource) -> Record:
     return {"bytes": status.st_size, "modified": changed.isoformat()}
 
 
-def is_gone(photo: str) -> bool:
-    """Whether neither the photo nor the shard that holds it exists."""
-    places = (photo, *map(str, Path(photo).parents))
-    return photo != "-" and not os.path.lexists(photo) and not any(map(os.path.isfile, places))
-
-
 def rows_of(record: Record) -> Iterator[Record]:
     """One row a caption."""
     of_photo = {key: record.get(key) for key in ("image", *_OF_PHOTO)} | record.get("files", {})
@@ -113,7 +107,10 @@ class JsonLines:
                 continue
             self._check_origin(record, options)
             photo = record["image"]
-            if photo not in photos and is_gone(photo):
+            # Neither the photo nor a shard that holds it exists.
+            places = (photo, *map(str, Path(photo).parents))
+            is_gone = photo != "-" and not os.path.lexists(photo)
+            if photo not in photos and is_gone and not any(map(os.path.isfile, places)):
                 gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
             elif photo in photos and not is_finished(photo, record):
                 continue
@@ -133,7 +130,6 @@ class JsonLines:
             _write_lines(temporary, self._latest_records(), "w")
 
     def _check_origin(self, record: Record, options: OutputOptions) -> None:
-        """Raise `UserError` for a record of another model or language."""
         if not record.get("model"):
             raise UserError(f"--jsonl {self._path} was not written by --jsonl; give another file")
         is_same_model = os.path.normpath(record["model"]) == os.path.normpath(options.model)

@@ -91,7 +91,13 @@ def run(arguments: argparse.Namespace) -> None:
         from captioner.serve.service import Service
     from captioner import load, load_translator
 
-    limits = _limits(arguments)
+    given = {}
+    for _, name, unit, _ in _LIMITS:
+        value = getattr(arguments, name)
+        if value is not None:
+            whole = Limits.model_fields[name].annotation is int
+            given[name] = int(value * unit) if whole else value * unit
+    limits = Limits(**given)
     token = _token(arguments.token_file)
     machine = shared.machine(arguments)
     chosen = LANGUAGES.items() if arguments.translator is None else arguments.translator
@@ -121,16 +127,6 @@ def run(arguments: argparse.Namespace) -> None:
             webbrowser.open(here)
         serve(app, listener, limits, arguments.access_log)
     print("captioner: ended", flush=True)
-
-
-def _limits(arguments: argparse.Namespace) -> Limits:
-    defaults = Limits().model_dump()
-    limits = {}
-    for _, name, unit, _ in _LIMITS:
-        value = getattr(arguments, name)
-        if value is not None:
-            limits[name] = type(defaults[name])(value * unit)
-    return Limits(**limits)
 
 
 def _token(file: str | None) -> str | None:

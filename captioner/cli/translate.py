@@ -172,7 +172,7 @@ class _AlignmentWriter:
     """
 
     def __init__(self, file: str, overwrite: bool, pieces: bool) -> None:
-        from captioner.render.save import PICTURE_SUFFIXES, check_suffix
+        from captioner.render.overlay import PICTURE_SUFFIXES, check_suffix
 
         self._path = Path(file)
         self._pieces = pieces
@@ -194,14 +194,20 @@ class _AlignmentWriter:
             return
         alignment = translation.by_token() if self._pieces else translation.by_word()
         if self._suffix not in _ONE_FILE:
-            self._draw(number, alignment, error)
+            from captioner.render.alignment import save_heat_map
+
+            picture = self._picture(number)
+            if not alignment.target:
+                reason = error or "its translation is empty"
+                report(f"there is no picture {picture} of line {number}: {reason}")
+            elif missing := " ".join(save_heat_map(picture, alignment)):
+                report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
             return
         doubt = f"  ({translation.doubt})" if translation.doubt else ""
         title = f"({error})" if error else f"{translation.text}{doubt}"
         self._page.append((title, alignment))
 
     def finish(self) -> None:
-        """Write the file of all lines."""
         if self._suffix == ".json":
             write_json(self._path, self._records)
         elif self._page:
@@ -212,17 +218,6 @@ class _AlignmentWriter:
     def _picture(self, number: int) -> Path:
         """The picture of a line: "map.png", "map-2.png", ..."""
         return self._path.with_stem(f"{self._path.stem}-{number}") if number > 1 else self._path
-
-    def _draw(self, number: int, alignment: Alignment, error: str) -> None:
-        """Draw the alignment of a line, and report what the picture lacks."""
-        from captioner.render.alignment import save_heat_map
-
-        picture = self._picture(number)
-        if not alignment.target:
-            reason = error or "its translation is empty"
-            report(f"there is no picture {picture} of line {number}: {reason}")
-        elif missing := " ".join(save_heat_map(picture, alignment)):
-            report(f"{picture} has boxes in place of letters that its fonts lack: {missing}")
 
 
 def run_score(arguments: argparse.Namespace) -> int:

@@ -246,7 +246,6 @@ class CocoInstances:
         raise UserError(f"image {image_id!r} is not in {self}")
 
     def _mask(self, thing: _Thing, width: int, height: int) -> NDArray[np.bool_]:
-        """The mask (height, width) of one object."""
         outline: Any = thing.get("segmentation") or []
         drawn = None
         if isinstance(outline, dict) and outline.get("size") == [height, width]:

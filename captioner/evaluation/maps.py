@@ -179,26 +179,22 @@ def word_maps(
     maps = np.asarray(attention, dtype=np.float64)
     rows, columns = maps.shape[1:]
     centre = centre_prior(rows, columns)
-    targets = targets or [None] * len(words)
-    cells = [
-        None if target is None else target_cells(target, photo_size, region, (rows, columns))
-        for target in targets
-    ]
+    triples = zip(words, entropy(maps).tolist(), targets or [None] * len(words), strict=True)
     records = []
-    for place, (word, nats) in enumerate(zip(words, entropy(maps).tolist(), strict=True)):
+    for place, (word, nats, target) in enumerate(triples):
         measures: dict[str, Any] = {}
-        if (word_cells := cells[place]) is not None:
-            measures = {
-                "target": "inside",
-                "mass": float(mass_inside(maps[place], word_cells.coverage)),
-                "share": float(word_cells.coverage.mean()),
-                "mass_centre_prior": float(mass_inside(centre, word_cells.coverage)),
-                "pointing": float(pointing(maps[place], word_cells.centres)),
-                "pointing_uniform": float(word_cells.centres.mean()),
-                "pointing_centre_prior": float(pointing(centre, word_cells.centres)),
-            }
-        elif targets[place] is not None:
+        if target is not None:
             measures = {"target": "outside"}
+            if cells := target_cells(target, photo_size, region, (rows, columns)):
+                measures = {
+                    "target": "inside",
+                    "mass": float(mass_inside(maps[place], cells.coverage)),
+                    "share": float(cells.coverage.mean()),
+                    "mass_centre_prior": float(mass_inside(centre, cells.coverage)),
+                    "pointing": float(pointing(maps[place], cells.centres)),
+                    "pointing_uniform": float(cells.centres.mean()),
+                    "pointing_centre_prior": float(pointing(centre, cells.centres)),
+                }
         records.append(WordMap(image, place, word, nats, **measures))
     return records
 

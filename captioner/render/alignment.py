@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from captioner.errors import UserError
+from captioner.render.overlay import PICTURE_SUFFIXES, check_suffix, save_picture
 from captioner.render.page import escaped, web_page
-from captioner.render.save import PICTURE_SUFFIXES, check_suffix, save_picture
 from captioner.render.typography import BACKGROUND, INK, Font, font_for, missing_letters, printable
 
 _CELL, _TEXT, _MARGIN, _GAP = 48, 20, 15, 7  # Pixels: a cell's side, a font's size, two distances.
@@ -96,22 +96,16 @@ def _label(word: str, font: Font) -> Image.Image:
 
 def alignment_page(alignments: Sequence[tuple[str, Alignment]]) -> str:
     """A standalone page with a heat map for each item; a tooltip shows a cell's weight."""
-    sections = [
-        _section(number, heading, alignment)
-        for number, (heading, alignment) in enumerate(alignments, start=1)
-    ]
-    return web_page("Alignments", ("alignment_page.css",), "\n".join(sections) + "\n")
-
-
-def _section(number: int, heading: str, alignment: Alignment) -> str:
-    source, target, weights = alignment
-    heads = "".join(f"<th scope=col><span>{escaped(word)}</span></th>" for word in source)
-    rows = ""
-    for written, row in zip(map(escaped, target), np.asarray(weights, dtype=float), strict=True):
-        rows += f"<tr><th scope=row>{written}</th>"
-        for word, weight in zip(map(escaped, source), row, strict=True):
-            title = f"{written} - {word}: {weight:.3f}"
-            rows += f'<td style="--w:{min(1.0, weight):.3f}" title="{title}"></td>'
-        rows += "</tr>"
-    table = f"<table><tr><td></td>{heads}</tr>{rows}</table>" if rows else ""
-    return f"<section><h2>{number}. {escaped(heading)}</h2>{table}</section>"
+    body = ""
+    for number, (heading, (source, target, weights)) in enumerate(alignments, start=1):
+        heads = "".join(f"<th scope=col><span>{escaped(word)}</span></th>" for word in source)
+        rows = ""
+        for written, row in zip(map(escaped, target), np.asarray(weights, float), strict=True):
+            rows += f"<tr><th scope=row>{written}</th>"
+            for word, weight in zip(map(escaped, source), row, strict=True):
+                title = f"{written} - {word}: {weight:.3f}"
+                rows += f'<td style="--w:{min(1.0, weight):.3f}" title="{title}"></td>'
+            rows += "</tr>"
+        table = f"<table><tr><td></td>{heads}</tr>{rows}</table>" if rows else ""
+        body += f"<section><h2>{number}. {escaped(heading)}</h2>{table}</section>\n"
+    return web_page("Alignments", ("alignment_page.css",), body)

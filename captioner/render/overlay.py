@@ -1,15 +1,23 @@
 """One attention map over its photo: bright where the model looked, dimmed elsewhere.
 
-Maps of another shape raise `ValueError`: a mistake of the calling program.
+Maps of another shape raise `ValueError`: a mistake of the calling program. Also writes pictures.
 """
 
 import math
+import os
+import re
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+
+from captioner.errors import UserError
+from captioner.files import atomic_path
 
 Region: TypeAlias = tuple[float, float, float, float]
 """left, top, right, bottom in pixels from the top left corner of the photo, or fractions of them.
@@ -18,6 +26,27 @@ Region: TypeAlias = tuple[float, float, float, float]
 """
 
 Floats = npt.NDArray[np.float32]
+
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".pdf")
+PAGE_SUFFIXES = (".html", ".htm")
+"""File name endings of pictures and of web pages."""
+
+WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.(?:jpg|png)")
+"""The file names of `save_word_images`; in earlier versions they ended in .png."""
+
+_LONGEST_NAME, _LONGEST_SIDE = 40, 1024
+
+
+@dataclass(frozen=True)
+class MappedCaption:
+    """A caption as it is drawn: T words and their maps (T, rows, columns)."""
+
+    words: Sequence[str]
+    attention: Any
+    doubt: str = ""  # Shown below it, such as "not sure".
+    language: str = "en"  # A tag: which words are function words; of the legend.
+    confidence: float | None = None  # Of the whole, shown on pages.
+    word_confidence: Sequence[float | None] | None = None  # Shown with the words, but for None.
 
 
 @dataclass(frozen=True)
@@ -195,3 +224,45 @@ def scale_region(region: Region, before: tuple[int, int], after: tuple[int, int]
     left, top, right, bottom = region
     across, down = after[0] / before[0], after[1] / before[1]
     return left * across, top * down, right * across, bottom * down
+
+
+def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
+    """Write a picture in the format of the file name's ending."""
+    check_suffix(path, PICTURE_SUFFIXES)
+    with atomic_path(path) as temporary:
+        picture.save(temporary, quality=90)
+
+
+def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> None:
+    """Raise `UserError` unless a file name ends in one of the suffixes."""
+    if Path(path).suffix.lower() not in suffixes:
+        raise UserError(f"cannot write {path}: its name must end in {' or '.join(suffixes)}")
+
+
+def save_word_images(
+    folder: str | os.PathLike[str],
+    photo: Image.Image,
+    region: Region,
+    caption: MappedCaption,
+    strength: float = 0.8,
+) -> list[Path]:
+    """Write the overlay of each word as a JPEG in `folder`; return the paths in order.
+
+    File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Files of other names
+    in the folder stay.
+    """
+    drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
+    words = caption.words
+    digits = max(2, len(str(len(words))))
+    names = (f"{number:0{digits}}_{safe_name(word)}.jpg" for number, word in enumerate(words, 1))
+    paths = [Path(folder) / name for name in names]
+    for path, weights in zip(paths, caption.attention, strict=True):
+        save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))
+    return paths
+
+
+def safe_name(word: str) -> str:
+    """A word in lower-case ASCII letters, digits and hyphens; "word" if none remain."""
+    plain = unicodedata.normalize("NFKD", word).encode("ascii", errors="ignore").decode("ascii")
+    name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    return name or "word"

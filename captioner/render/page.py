@@ -14,32 +14,26 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from captioner.files import write_text
-from captioner.render.overlay import STYLE, Region, check_map, fit
-from captioner.render.save import PAGE_SUFFIXES, check_suffix
+from captioner.render.overlay import (
+    PAGE_SUFFIXES,
+    STYLE,
+    MappedCaption,
+    Region,
+    check_map,
+    check_suffix,
+    fit,
+)
 from captioner.render.typography import printable
 from captioner.text.languages import ENGLISH
 
 UNIT = 1e-5  # Value of 1 in the maps of the page: whole numbers keep it small.
 _LONGEST_SIDE = 1000
 DOUBTFUL = 0.5  # Words of less confidence are paler.
-
-
-@dataclass(frozen=True)
-class PageCaption:
-    """One caption of a photo: T words and their maps (T, rows, columns)."""
-
-    words: Sequence[str]
-    attention: Any
-    doubt: str = ""  # Shown below it, such as "not sure".
-    language: str = "en"
-    confidence: float | None = None  # Shown in colour.
-    word_confidence: Sequence[float | None] | None = None  # Doubtful words are paler.
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class PageItem:
 
     address: str  # The photo as a `data:` address.
     size: tuple[int, int]  # Width and height in pixels.
-    captions: Sequence[PageCaption]  # Without their maps.
+    captions: Sequence[MappedCaption]  # Without their maps.
     viewer_data: str
     name: str = ""  # The line under the photo.
     path: str = ""  # From the page's folder, for the table of edited captions; or else `name`.
@@ -60,7 +54,7 @@ class PageItem:
 
     @classmethod
     def of(
-        cls, photo: Image.Image, region: Region, captions: Sequence[PageCaption], name: str = ""
+        cls, photo: Image.Image, region: Region, captions: Sequence[MappedCaption], name: str = ""
     ) -> "PageItem":
         """Prepare a photo for the page; only its JPEG is kept.
 
@@ -145,29 +139,27 @@ def _article(item: PageItem, position: int, wording: SimpleNamespace) -> str:
 """
 
 
-def _caption(caption: PageCaption, wording: SimpleNamespace) -> str:
+def _caption(caption: MappedCaption, wording: SimpleNamespace) -> str:
     scores = caption.word_confidence or [None] * len(caption.words)
-    spans = " ".join(map(_word, caption.words, scores))
+    spans = []
+    for word, score in zip(caption.words, scores, strict=True):
+        kind, title = "word", ""
+        if score is not None:
+            kind = "word doubtful" if score < DOUBTFUL else kind
+            title = f' title="{round(100 * score)} %"'
+        spans.append(f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>')
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
     if (confidence := caption.confidence) is not None:
         style = f'style="--confidence:{confidence:.2f}" title="{wording.confidence}"'
         note = f'<span class="confidence" {style}>{round(100 * confidence)} %</span>{note}'
     return f"""<li class="caption">
-<p class="words" dir="auto" lang="{escaped(caption.language)}">{spans}</p>
+<p class="words" dir="auto" lang="{escaped(caption.language)}">{" ".join(spans)}</p>
 <div class="below">{_button("play", wording.play, wording.stop)}
 {_button("copy", wording.copy, wording.copied)}
 {_button("edit", wording.edit, wording.discard)}{note}</div>
 <textarea class="edited" aria-label="{wording.edit}" dir="auto" rows="2" hidden></textarea>
 </li>
 """
-
-
-def _word(word: str, confidence: float | None) -> str:
-    kind, title = "word", ""
-    if confidence is not None:
-        kind += " doubtful" * (confidence < DOUBTFUL)
-        title = f' title="{round(100 * confidence)} %"'
-    return f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>'
 
 
 def _button(name: str, label: str, pressed: str) -> str:

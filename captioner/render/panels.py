@@ -4,14 +4,13 @@ import io
 import os
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 
 from captioner.files import write_bytes
-from captioner.render.overlay import Region, fit, overlay
+from captioner.render.overlay import MappedCaption, Region, check_suffix, fit, overlay
 from captioner.render.page import DOUBTFUL, phrases
-from captioner.render.save import check_suffix
 from captioner.render.typography import (
     BACKGROUND,
     DOUBT_INK,
@@ -52,37 +51,30 @@ class _Cell(NamedTuple):
 
 def panels(
     photo: Image.Image,
-    words: Sequence[str],
-    attention: Any,
     region: Region,
+    caption: MappedCaption,
     title: str = "",
-    doubt: str = "",
-    probabilities: Sequence[float | None] | None = None,
     panel_size: int = 260,
     strength: float = 0.8,
-    language: str = "en",
 ) -> Image.Image:
     """Draw the photo and, for each word, where the model looked; returns an RGB image.
 
-    Function words have panels of half the size. A sheet is as wide as five panels at most.
+    Function words have panels of half the size. A sheet is as wide as five panels at most. With
+    `word_confidence` there is a legend, and words below `DOUBTFUL` are paler.
 
-    words: the T words of the caption, which is also the line on top.
-    attention: (T, rows, columns), the map of each word over the region.
-    title: a small line above the caption. doubt: a line below it, such as "not sure".
-    probabilities: that each word is true, shown under the words, with a legend; those below
-        `DOUBTFUL` are paler, and words of None have none.
+    region: the part of the photo that the maps cover. title: a small line above the caption.
     panel_size: longer side of the photo in a panel, in pixels. strength: see `overlay`.
-    language: of the words, a tag such as "de": which of them are function words, and the legend.
     """
+    words, confidences = caption.words, caption.word_confidence
     large = fit(photo, region, panel_size)
     half = max((large[0].width - GAP) // 2, NARROWEST_CELL // 2)  # Two of them and a gap: a cell.
     small = fit(photo, region, max(1, panel_size * half // (2 * half + GAP)))
     cells = [_Cell(large[0], 2)]
-    for position, (word, weights) in enumerate(zip(words, attention, strict=True)):
-        is_small = is_function_word(word, language)
+    for position, (word, weights) in enumerate(zip(words, caption.attention, strict=True)):
+        is_small = is_function_word(word, caption.language)
         drawn, drawn_region = small if is_small else large
         picture = overlay(drawn, weights, drawn_region, strength)
-        share = probabilities[position] if probabilities else None
+        share = confidences[position] if confidences else None
         note = "" if share is None else f"{share:.0%}"
         ink = PALE_INK if share is not None and share < DOUBTFUL else INK
         cells.append(_Cell(picture, 1 if is_small else 2, printable(word), note, ink))
@@ -91,13 +83,13 @@ def panels(
     width = 2 * MARGIN + units * half + (units - 1) * GAP
     sizes = range(WORD_SIZE, SMALLEST_WORD_SIZE - 1, -2)
     fonts = [font_for(printable("".join(words)), size) for size in sizes]  # One for all words.
-    label_height = round(WORD_SIZE * 1.5) + (0 if probabilities is None else NOTE_SIZE + 5)
+    label_height = round(WORD_SIZE * 1.5) + (0 if confidences is None else NOTE_SIZE + 5)
     header = [
         *_lines(title, NOTE_SIZE, PALE_INK, width, below=4),
         *_lines(" ".join(words), CAPTION_SIZE, INK, width),
-        *_lines(doubt, DOUBT_SIZE, DOUBT_INK, width),
+        *_lines(caption.doubt, DOUBT_SIZE, DOUBT_INK, width),
     ]
-    legend = "" if probabilities is None else phrases(language).legend
+    legend = "" if confidences is None else phrases(caption.language).legend
     parts = [
         *([_stack(header)] if header else []),
         *(_row(row, half, fonts, label_height, width) for row in rows),
@@ -163,35 +155,35 @@ def _stack(pictures: Sequence[Image.Image], gap: int = 0) -> Image.Image:
 
 
 def frames(
-    photo: Image.Image,
-    words: Sequence[str],
-    attention: Any,
-    region: Region,
-    strength: float = 0.8,
-    doubt: str = "",
-    probabilities: Sequence[float | None] | None = None,
+    photo: Image.Image, region: Region, caption: MappedCaption, strength: float = 0.8
 ) -> list[Image.Image]:
     """Draw one RGB frame a word, all of one size: the overlay, and the caption with the word lit.
 
-    Arguments are those of `panels`; a word's probability stands below the caption.
+    Arguments are those of `panels`; a word's confidence stands below the caption.
     """
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE)
     width = max(drawn_photo.width, _NARROWEST_FRAME)
-    caption = lay_out(words, _FRAME_CAPTION, width - 2 * FRAME_MARGIN, centred=True)
+    paragraph = lay_out(caption.words, _FRAME_CAPTION, width - 2 * FRAME_MARGIN, centred=True)
     drawn = []
-    for current, (word, weights) in enumerate(zip(words, attention, strict=True)):
-        lines = [(doubt, DOUBT_INK)] if doubt else []
-        if probabilities:
-            share = probabilities[current]
+    pairs = zip(caption.words, caption.attention, strict=True)
+    for current, (word, weights) in enumerate(pairs):
+        lines = [(caption.doubt, DOUBT_INK)] if caption.doubt else []
+        if caption.word_confidence:
+            share = caption.word_confidence[current]
             lines.append(("" if share is None else f"{word}: {share:.0%}", PALE_INK))
         picture = overlay(drawn_photo, weights, drawn_region, strength)
-        drawn.append(_frame(picture, width, caption, lines, current))
+        drawn.append(_frame(picture, width, paragraph, lines, current))
     return drawn
 
 
 def encode_gif(drawn: Sequence[Image.Image]) -> bytes:
     """Encode `frames` as an endless GIF; all share 256 colours, so that nothing flickers."""
-    palette = _palette(drawn)
+    width, height = (side // 4 for side in drawn[0].size)
+    sheet = Image.new("RGB", (width, height * len(drawn)))
+    for number, frame in enumerate(drawn):  # Colours are chosen by every fourth row and column.
+        sample = frame.resize((width, height), Image.Resampling.NEAREST)
+        sheet.paste(sample, (0, number * height))
+    palette = sheet.quantize(256)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
     first.save(
@@ -242,13 +234,3 @@ def _frame(
         pen.text((width / 2, top), line, fill=ink, font=font, anchor="ma")
         top += line_height
     return canvas
-
-
-def _palette(drawn: Sequence[Image.Image]) -> Image.Image:
-    """Choose 256 colours for all frames together, by every fourth row and column."""
-    width, height = (side // 4 for side in drawn[0].size)
-    sheet = Image.new("RGB", (width, height * len(drawn)))
-    for number, frame in enumerate(drawn):
-        sample = frame.resize((width, height), Image.Resampling.NEAREST)
-        sheet.paste(sample, (0, number * height))
-    return sheet.quantize(256)

@@ -246,10 +246,8 @@ def encode_pairs(
     for pair in pairs:
         sources = source.split(pair.source)
         targets = target.split(pair.target)
-        example = PairExample(
-            source.indices(sources[:maximum_length]), target.indices(targets[:maximum_length])
-        )
-        examples.append(example)
+        indices = source.indices(sources[:maximum_length])
+        examples.append(PairExample(indices, target.indices(targets[:maximum_length])))
         if max(len(sources), len(targets)) > maximum_length:
             cut.append(pair.line)
     return examples, cut

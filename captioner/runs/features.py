@@ -50,8 +50,11 @@ def feature_stores(
     }
     folder = recipe.features.folder
     if folder is None:
+        record = records["train"]  # Its origin tells other encoders and preprocessing apart.
+        origin = {"encoder": record.encoder, "preprocessing": record.preprocessing}
+        digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
         prefix = f"{recipe.encoder.name.replace('/', '-')}-{recipe.preprocessing.size}"
-        folder = run / "features" / f"{prefix}-{_origin_digest(records['train'])}"
+        folder = run / "features" / f"{prefix}-{digest}"
     encoder = encoder.for_inference(getattr(torch, recipe.features.precision))
     with engine.fail_together():
         for name, record in records.items():
@@ -60,15 +63,21 @@ def feature_stores(
     with engine.fail_together():
         stores = {name: FeatureStore(folder / name, record) for name, record in records.items()}
         for name, store in stores.items():
-            if store.unreadable:
-                _report_unreadable(store, splits[name], recipe.data.on_problem)
+            if not store.unreadable:
+                continue
+            examples = splits[name]
+            photos = {row % len(examples) for row in store.unreadable}
+            first = f"{examples[min(photos)].name} the first"
+            if recipe.data.on_problem == "refuse":
+                advice = "set data.on_problem to skip, or delete it"
+                raise UserError(f"feature store {store.folder} lacks photos, {first}; {advice}")
+            print(f"left out {counted(len(photos), 'photo')} that could not be read, {first}")
     return stores
 
 
 def _record(
     recipe: CaptioningRecipe, encoder: Encoder, examples: Sequence[Example], is_mirrored: bool
 ) -> StoreRecord:
-    """The origin and contents of a split's store."""
     size = recipe.preprocessing.size
     height, width = encoder.map_shape(size, size)
     return StoreRecord(
@@ -82,12 +91,6 @@ def _record(
         shape=(height * width, encoder.annotation_size),
         mirrored=recipe.features.mirror and is_mirrored,
     )
-
-
-def _origin_digest(record: StoreRecord) -> str:
-    """Tells stores of other encoders and preprocessing apart."""
-    origin = {"encoder": record.encoder, "preprocessing": record.preprocessing}
-    return hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _fill(
@@ -119,16 +122,6 @@ def _fill(
             progress.update(len(rows))
 
 
-def _report_unreadable(store: FeatureStore, examples: Sequence[Example], on_problem: str) -> None:
-    """Report the photos that a store lacks, or raise `UserError`."""
-    photos = {row % len(examples) for row in store.unreadable}
-    first = examples[min(photos)].name
-    if on_problem == "refuse":
-        reason = "set data.on_problem to skip, or delete it"
-        raise UserError(f"feature store {store.folder} lacks photos, {first} the first; {reason}")
-    print(f"left out {counted(len(photos), 'photo')} that could not be read, {first} the first")
-
-
 def _state(example: Example) -> tuple[int, ...]:
     """The size and modification time of a photo's file or shard; () for a picture in memory."""
     status = source_status(example.path)
@@ -136,10 +129,7 @@ def _state(example: Example) -> tuple[int, ...]:
 
 
 def _load_for_store(
-    preprocessing: Preprocessing,
-    examples: Sequence[Example],
-    is_refused: bool,
-    rows: Sequence[int],
+    preprocessing: Preprocessing, examples: Sequence[Example], is_refused: bool, rows: Sequence[int]
 ) -> tuple[Tensor, list[int]]:
     """Photos (B, 3, size, size), uint8, and the rows of unreadable ones, which are black.
 

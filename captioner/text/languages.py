@@ -83,7 +83,7 @@ _OF_WORD = {
 }
 # After these, "of" and "to" are prepositions of place: "in front of", "next to".
 _ENDED = {"of": _PARTS | {"front", "inside", "outside", "edge", "corner"}, "to": {"next", "close"}}
-_ARTICLES = ("a", "an", "the")
+ARTICLES = ("a", "an", "the")
 
 
 def word_kinds(words: Sequence[str]) -> list[str | None]:
@@ -97,7 +97,7 @@ def word_kinds(words: Sequence[str]) -> list[str | None]:
             kinds.append(None)
             continue
         kind = _OF_WORD.get(word)
-        if kind == "action" and position and words[position - 1] in _ARTICLES:
+        if kind == "action" and position and words[position - 1] in ARTICLES:
             kind = None  # "A boy goes down a slide".
         if kind is None:
             kind = "place" if place and word not in _GARMENTS else "thing"  # "In a red shirt".

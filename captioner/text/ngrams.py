@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 
-from captioner.text.languages import FUNCTION_WORDS, MODIFIERS, is_noun
+from captioner.text.languages import ARTICLES, FUNCTION_WORDS, MODIFIERS, is_noun
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 _, START, END, _ = SPECIAL_WORDS  # Before the first word, and after the last.
@@ -14,7 +14,6 @@ DISCOUNT = 0.75  # Subtracted from counts, for n-grams not seen (Chen and Goodma
 LEAST_COUNT, LEAST_SHARE = 20, 0.03
 # A preposition is a slip in less than this share of an article and noun's: "in the beach".
 RARE_SHARE = 0.02
-_ARTICLES = ("a", "an", "the")
 _QUANTITIES = {"few", "lot", "bunch", "variety", "pair", "couple", "half", "dozen"}
 Ngram = tuple[str, ...]
 
@@ -80,7 +79,7 @@ class PeoplesNgrams:
             first, second, third = triple
             if first == "and" and second in MODIFIERS:
                 return third.endswith("s") and (third, False) in self._plurals
-            is_preposition = first in FUNCTION_WORDS and second in _ARTICLES
+            is_preposition = first in FUNCTION_WORDS and second in ARTICLES
             least = RARE_SHARE * after_prepositions[second, third]
             return is_preposition and self.counts[3][triple] < least
 

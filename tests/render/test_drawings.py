@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from render_samples import PHOTO, REGION, attention
 
 from captioner.render import typography
 from captioner.render.alignment import Alignment, alignment_page, heat_map, save_heat_map
-from captioner.render.overlay import fit, overlay
+from captioner.render.overlay import MappedCaption, fit, overlay
 from captioner.render.panels import FRAME_MARGIN, HIGHLIGHT, frames, panels, save_gif
 from captioner.render.typography import DOUBT_INK
 
@@ -33,7 +34,8 @@ def _find(picture: Image.Image, part: Image.Image) -> list[tuple[int, int]]:
 
 def test_photo_comes_first_then_a_panel_a_word_in_order() -> None:
     maps = attention(7)
-    drawn = panels(PHOTO, ["dogs", "runs", "fast", "dogs", "runs", "dogs", "runs"], maps, REGION)
+    words = ["dogs", "runs", "fast", "dogs", "runs", "dogs", "runs"]
+    drawn = panels(PHOTO, REGION, MappedCaption(words, maps))
     large, region = fit(PHOTO, REGION, 260)
     assert large.size == (260, 173)
     places = [_find(drawn, large)] + [_find(drawn, overlay(large, m, region)) for m in maps]
@@ -49,7 +51,8 @@ def test_function_words_of_the_language_have_small_panels() -> None:
     large, small = fit(PHOTO, REGION, 260), fit(PHOTO, REGION, half)
     counts = []
     for language in ("en", "de", "fr"):
-        drawn = panels(PHOTO, ["der", "Hund", "d'une"], maps, REGION, language=language)
+        caption = MappedCaption(["der", "Hund", "d'une"], maps, language=language)
+        drawn = panels(PHOTO, REGION, caption)
         places = [_find(drawn, overlay(large[0], each, large[1])) for each in maps]
         counts.append([len(found) for found in places])
         if language == "de":  # Of half the size, with a gap before the next.
@@ -61,25 +64,28 @@ def test_function_words_of_the_language_have_small_panels() -> None:
 
 @pytest.mark.parametrize(("count", "columns"), [(3, 4), (5, 3), (10, 4), (14, 5)])
 def test_rows_are_evenly_filled(count: int, columns: int) -> None:
-    drawn = panels(PHOTO, ["word"] * count, attention(count), REGION)
+    drawn = panels(PHOTO, REGION, MappedCaption(["word"] * count, attention(count)))
     assert drawn.width == 2 * 24 + columns * 260 + (columns - 1) * 16
 
 
 def test_words_no_font_has_and_very_long_ones_do_not_stop_it() -> None:
     words = ["犬", "\u200b", "x" * 200, "naïve\udc80", "two words", "🐕", "\x07bell"]
-    drawn = panels(PHOTO, words, attention(7), REGION, title="\udcff\n", panel_size=100)
+    caption = MappedCaption(words, attention(7))
+    drawn = panels(PHOTO, REGION, caption, title="\udcff\n", panel_size=100)
     assert drawn.width == 4 * 136 + 3 * 16 + 2 * 24  # cells are no narrower than a short word
 
 
 def test_probabilities_title_and_doubt_are_written() -> None:
-    drawing = PHOTO, WORDS, attention(3), REGION
-    noted, german = (
-        panels(*drawing, probabilities=[None, 1, 0], language=each) for each in ("en", "de")
-    )
-    titled, doubted = panels(*drawing, title="dog.jpg"), panels(*drawing, doubt="not sure")
-    assert panels(*drawing).height < min(each.height for each in (titled, noted, doubted))
+    plain = MappedCaption(WORDS, attention(3))
+    unlikely = replace(plain, word_confidence=[None, 1, 0])
+    noted = panels(PHOTO, REGION, unlikely)
+    german = panels(PHOTO, REGION, replace(unlikely, language="de"))
+    titled = panels(PHOTO, REGION, plain, title="dog.jpg")
+    doubted = panels(PHOTO, REGION, replace(plain, doubt="not sure"))
+    least = min(each.height for each in (titled, noted, doubted))
+    assert panels(PHOTO, REGION, plain).height < least
     assert (np.asarray(doubted) == DOUBT_INK).all(axis=2).any()
-    sure = panels(*drawing, probabilities=[None, 1, 0.5])
+    sure = panels(PHOTO, REGION, replace(plain, word_confidence=[None, 1, 0.5]))
     dark = [int((np.asarray(each)[:, :, 0] < 40).sum()) for each in (noted, sure)]
     assert dark[0] < dark[1]  # The doubtful last word is paler.
     legend = np.asarray(noted)[-44:]  # Below the panels.
@@ -108,7 +114,7 @@ def _highlighted_columns(frame: Image.Image) -> npt.NDArray[np.int64]:
 def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "a.gif"
     maps = attention(6)[[0, 0, 1, 2, 3, 4]]  # The same word and map twice keeps its two frames.
-    drawn = frames(PHOTO, ["a", *SIX[:5]], maps, REGION)
+    drawn = frames(PHOTO, REGION, MappedCaption(["a", *SIX[:5]], maps))
     save_gif(path, drawn)
     with Image.open(path) as written:
         assert (written.format, written.info["loop"]) == ("GIF", 0)
@@ -120,18 +126,18 @@ def test_one_frame_a_word_for_the_given_time_for_ever(tmp_path: Path) -> None:
 
 
 def test_highlight_walks_through_the_words() -> None:
-    drawn = frames(PHOTO, SIX, attention(6), REGION)
+    caption = MappedCaption(SIX, attention(6))
+    drawn = frames(PHOTO, REGION, caption)
     assert len({frame.size for frame in drawn}) == 1
     spans = [_highlighted_columns(frame) for frame in drawn]
     for before, after in itertools.pairwise(spans):
         assert (before.min() < after.min(), before.max() < after.max()) == (True, True)
     sure = [0.5, None, 0.9, 0.1, None, 1.0]
-    likely = [
-        np.asarray(each) for each in frames(PHOTO, SIX, attention(6), REGION, probabilities=sure)
-    ]
+    confident = replace(caption, word_confidence=sure)
+    likely = [np.asarray(each) for each in frames(PHOTO, REGION, confident)]
     below = [each[drawn[0].height - FRAME_MARGIN :] for each in likely]
     assert [(each < 200).any() for each in below] == [share is not None for share in sure]
-    unsure = np.asarray(frames(PHOTO, SIX, attention(6), REGION, doubt="not sure")[0])
+    unsure = np.asarray(frames(PHOTO, REGION, replace(caption, doubt="not sure"))[0])
     above = drawn[0].height - FRAME_MARGIN
     assert (np.asarray(drawn[0])[:above] == unsure[:above]).all()
     assert (unsure[above:] == DOUBT_INK).all(axis=2).any()

@@ -13,7 +13,8 @@ from lxml import html
 from PIL import Image
 from render_samples import PHOTO, REGION, attention
 
-from captioner.render.page import PageCaption, PageItem, html_page, phrases, save_html
+from captioner.render.overlay import MappedCaption
+from captioner.render.page import PageItem, html_page, phrases, save_html
 
 
 def texts(page: Any, name: str) -> list[str]:
@@ -30,12 +31,12 @@ def _data(page: Any) -> Any:
 
 
 def _item(words: list[str], name: str = "") -> PageItem:
-    return PageItem.of(PHOTO, REGION, [PageCaption(words, attention(len(words)))], name)
+    return PageItem.of(PHOTO, REGION, [MappedCaption(words, attention(len(words)))], name)
 
 
 def test_holds_photo_words_maps_and_region() -> None:
     words, maps = ["a", "dog", "runs"], attention(3)
-    item = PageItem.of(PHOTO, REGION, [PageCaption(words, maps)], "dog.jpg")
+    item = PageItem.of(PHOTO, REGION, [MappedCaption(words, maps)], "dog.jpg")
     page = html.fromstring(html_page([item]))
     assert texts(page, "word") == words
     assert texts(page, "figcaption")[0] == "dog.jpg"
@@ -65,8 +66,8 @@ def test_folders_are_headings_above_their_photos() -> None:
 
 
 def test_alternatives_with_doubt_and_confidence_of_a_large_photo() -> None:
-    sure = PageCaption(["a", "dog"], attention(2), "not sure", confidence=0.46)
-    captions, photo = [sure, PageCaption(["cat"], attention(1))], Image.new("RGB", (3000, 1500))
+    sure = MappedCaption(["a", "dog"], attention(2), "not sure", confidence=0.46)
+    captions, photo = [sure, MappedCaption(["cat"], attention(1))], Image.new("RGB", (3000, 1500))
     text = html_page([PageItem.of(photo, (750, 0, 2250, 1500), captions), _item(["sea"])])
     page = html.fromstring(text)
     assert texts(page, "word") == ["a", "dog", "cat", "sea"]
@@ -82,7 +83,7 @@ def test_alternatives_with_doubt_and_confidence_of_a_large_photo() -> None:
 
 def test_a_page_is_in_the_language_of_its_first_caption() -> None:
     def page(language: str) -> str:
-        caption = PageCaption(["chat"], attention(1), language=language, confidence=0.5)
+        caption = MappedCaption(["chat"], attention(1), language=language, confidence=0.5)
         return html_page([PageItem.of(PHOTO, REGION, [caption])])
 
     english, french = page("en"), page("fr-CA")
@@ -125,7 +126,7 @@ def test_loads_nothing_and_forbids_itself_to() -> None:
 
 def test_doubtful_words_are_paler_and_all_show_their_confidence() -> None:
     scores = (None, 0.5, 0.494)
-    caption = PageCaption(("a", "dog", "runs"), np.full((3, 2, 2), 0.25), word_confidence=scores)
+    caption = MappedCaption(("a", "dog", "runs"), np.full((3, 2, 2), 0.25), word_confidence=scores)
     page = html_page([PageItem.of(PHOTO, (0, 0, *PHOTO.size), [caption])])
     assert '<span class="word">a</span>' in page
     assert '<span class="word" title="50 %">dog</span>' in page

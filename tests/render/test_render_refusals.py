@@ -11,15 +11,14 @@ from render_samples import PHOTO, REGION, attention
 
 from captioner.errors import UserError
 from captioner.render.alignment import Alignment, save_heat_map
-from captioner.render.overlay import overlay
-from captioner.render.page import PageCaption, PageItem, save_html
+from captioner.render.overlay import MappedCaption, overlay, save_picture
+from captioner.render.page import PageItem, save_html
 from captioner.render.panels import frames, panels, save_gif
-from captioner.render.save import save_picture
 
 ITEM, EMPTY = Alignment(["a"], ["ein"], [[1.0]]), Alignment(["a"], [], np.empty((0, 1)))
 WEIGHTS = "of weights >= 0 that sum to 1"
 COUNTS = "argument 2 is longer"
-CAPTION = PageCaption(["dog"], attention(2))
+CAPTION = MappedCaption(["dog"], attention(2))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +47,8 @@ def test_files_of_other_names_and_of_nothing_are_not_written(
         (overlay, [[[3.0, 4.0]], REGION], WEIGHTS),
         (overlay, [[0.5, 0.5], REGION], r"a map \(2,\) is not \(rows, columns\)"),
         (overlay, [np.zeros((0, 4)), REGION], WEIGHTS),
-        (frames, [["dog"], attention(2), REGION], COUNTS),
-        (panels, [["dog"], attention(2), REGION], COUNTS),
+        (frames, [REGION, CAPTION], COUNTS),
+        (panels, [REGION, CAPTION], COUNTS),
         (PageItem.of, [REGION, [CAPTION]], COUNTS),
     ],
 )
@@ -62,4 +61,5 @@ def test_maps_that_do_not_fit_the_photo_or_the_words_are_mistakes(
 
 def test_a_region_of_less_than_a_pixel_is_drawn() -> None:
     crop = (2997.3, 0, 3003.3, 6)  # Less than a pixel wide in a panel.
-    assert panels(Image.new("RGB", (6000, 6)), ["dog"], attention(1), crop).width > 500
+    caption = MappedCaption(["dog"], attention(1))
+    assert panels(Image.new("RGB", (6000, 6)), crop, caption).width > 500

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from render_samples import PHOTO, REGION, attention
 
-from captioner.render.overlay import overlay
-from captioner.render.save import safe_name, save_picture, save_word_images
+from captioner.render.overlay import (
+    MappedCaption,
+    overlay,
+    safe_name,
+    save_picture,
+    save_word_images,
+)
 from captioner.render.typography import font_for, lay_out, printable, shortened
 
 
@@ -51,14 +56,15 @@ def test_layout_keeps_order_and_width(words: list[str], width: int) -> None:
 def test_one_picture_a_word_in_order(tmp_path: Path) -> None:
     maps = attention(3)
     folder = tmp_path / "new" / "folder"
-    paths = save_word_images(folder, PHOTO, ["a", "Dog/..", "a"], maps, REGION)
+    paths = save_word_images(folder, PHOTO, REGION, MappedCaption(["a", "Dog/..", "a"], maps))
     assert [path.name for path in paths] == ["01_a.jpg", "02_dog.jpg", "03_a.jpg"]
     assert sorted(folder.iterdir()) == paths  # nothing else, no temporary file
     for path, weights in zip(paths, maps, strict=True):
         with Image.open(path) as written:
             expected = np.asarray(overlay(PHOTO, weights, REGION), float)
             assert np.abs(np.asarray(written) - expected).mean() < 5
-    (path,) = save_word_images(folder, Image.new("RGB", (2000, 1000)), ["a"], maps[:1], REGION)
+    large = Image.new("RGB", (2000, 1000))
+    (path,) = save_word_images(folder, large, REGION, MappedCaption(["a"], maps[:1]))
     assert Image.open(path).size == (1024, 512)
     for name, kind in (("a.png", "PNG"), ("a.JPG", "JPEG"), ("a.webp", "WEBP")):
         save_picture(tmp_path / name, Image.new("RGB", (5, 4), "red"))

@@ -27,7 +27,8 @@ from serve_samples import (
 
 from captioner.caption.caption import Caption
 from captioner.decoding.options import SAMPLING
-from captioner.render.page import PageCaption, PageItem, html_page
+from captioner.render.overlay import MappedCaption
+from captioner.render.page import PageItem, html_page
 from captioner.render.panels import frames
 from captioner.serve import UNDETERMINED
 from captioner.serve.messages import DrawnCaption, confidence_in_words
@@ -197,7 +198,7 @@ def test_an_animation_has_a_frame_for_each_word(client: httpx.Client) -> None:
     best = caption(client, files(2))[0]["captions"][0]
     shown = drawn(client, 2, format="gif", captions=json.dumps([best]))
     assert shown.n_frames == len(best["words"])
-    first = frames(picture(2), best["words"], np.array(best["maps"]), REGION)[0]
+    first = frames(picture(2), REGION, MappedCaption(best["words"], np.array(best["maps"])))[0]
     assert far(shown, first) < 6  # Of 256 colours.
 
 
@@ -209,7 +210,7 @@ def test_a_page_holds_all_photos_and_captions(client: httpx.Client) -> None:
         PageItem.of(
             picture(seed),
             REGION,
-            [PageCaption(each["words"], np.array(each["maps"])) for each in of_photo],
+            [MappedCaption(each["words"], np.array(each["maps"])) for each in of_photo],
             f"{seed}.png",
         )
         for seed, of_photo in zip((1, 2), given, strict=True)
