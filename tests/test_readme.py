@@ -26,8 +26,8 @@ from captioner.runs.read_recipe import read_any_recipe
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
-    *("installation", "captioning", "drawing", "descriptions", "shards", "training"),
-    *("translation", "serving", "onnx", "scale", "evaluation"),
+    *("installation", "captioning", "drawing", "descriptions", "shards", "fine_tuning"),
+    *("training", "translation", "serving", "onnx", "scale", "evaluation"),
     *("extending", "how_it_works", "questions", "results/index"),
 )
 """Of docs/, in the order in which their commands can be run."""
