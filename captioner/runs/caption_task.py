@@ -43,11 +43,7 @@ STANDARDISED_BY = 256
 
 @dataclass(eq=False)
 class CaptionTask:
-    """Trains a captioner. Made by `make_caption_task`.
-
-    kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
-    order: the rows to validate on.
-    """
+    """Trains a captioner; see `captioner.runs.run.Task`. Made by `make_caption_task`."""
 
     recipe: CaptioningRecipe
     train: list[Example]

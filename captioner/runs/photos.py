@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from captioner.data.example import IN_TRAINING, Example, Problems
 from captioner.data.readers import read_splits
@@ -106,7 +106,7 @@ class Loader(Generic[Key, Item]):
 
     def __init__(self, load: Callable[[Key], Item], workers: int = 0) -> None:
         workers = workers if hasattr(os, "fork") else 0
-        self._keys: list[Key] = []  # Of the next epoch; a persistent loader reads them again.
+        self._keys = _Keys()
         self._loader = DataLoader(
             _Items(load),
             batch_size=None,
@@ -121,11 +121,20 @@ class Loader(Generic[Key, Item]):
 
     def __call__(self, keys: Iterable[Key]) -> Generator[Item, None, None]:
         """The items of the keys, in order; one call at a time."""
-        self._keys[:] = keys
+        self._keys.next = keys
         for item in self._loader:
             if isinstance(item, UserError):
                 raise item
             yield item
+
+
+class _Keys(Sampler[Any]):
+    """The keys of the next epoch; a persistent loader iterates over them again."""
+
+    next: Iterable[Any] = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.next)
 
 
 class _Items(Dataset[Any]):
