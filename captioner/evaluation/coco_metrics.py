@@ -206,12 +206,16 @@ def meteor(corpus: Corpus) -> Metric:
 
     Denkowski and Lavie 2014, *Meteor Universal*.
     """
-    from unittest.mock import patch
-
     from pycocoevalcap.meteor.meteor import Meteor
 
-    with patch.dict(os.environ, JAVA_TOOL_OPTIONS=_JAVA_OPTIONS):
+    options = os.environ.get("JAVA_TOOL_OPTIONS")
+    os.environ["JAVA_TOOL_OPTIONS"] = _JAVA_OPTIONS
+    try:
         scorer = Meteor()  # Starts the program.
+    finally:
+        del os.environ["JAVA_TOOL_OPTIONS"]
+        if options is not None:
+            os.environ["JAVA_TOOL_OPTIONS"] = options
     try:
         score, per_image = _score("METEOR", scorer, corpus)
     finally:
