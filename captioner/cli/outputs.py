@@ -56,7 +56,7 @@ class Outputs:
         self._options = options
         self._photos = photos
         self._names = output_names(photos)
-        self._inputs = {files.real_path(photo) for photo in photos} if options.words else set()
+        self._inputs = {files.real_path(photo) for photo in photos}
         self._records: list[Record] = []
         self._drawn: dict[str, _Drawings] = {}  # Until `add` takes it.
         self._page: list[PageItem] = []
@@ -68,6 +68,9 @@ class Outputs:
         tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
         drawings = chain.from_iterable(map(options.drawings, self._names.values()))
         written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
+        for option, path in written:
+            if files.real_path(path) in self._inputs:
+                raise UserError(f"{option} {path} is a photo to caption; name another file")
         check_files(written, options.overwrite or is_resumed, folders=("--words",))
         if self._lines is not None and is_resumed:
             for record in self._lines.resume(photos, options, self._is_finished):

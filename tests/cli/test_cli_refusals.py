@@ -68,6 +68,7 @@ CAPTION = [
     ("a.png --resume --jsonl german.jsonl", "captions of the model tiny-model in the language de;"),
     ("a.png --json kept.json", "--json kept.json exists; --overwrite replaces it"),
     ("a.png --words words", "--words words/a exists"),
+    ("many --overlay many/ --overwrite", "a photo to caption; name another file"),
     ("- --xmp-for digikam", "--xmp, --text and --embed need photo files, not -, --demo or shards"),
     ("--demo --text", "need photo files, not -, --demo or shards"),
     ("a.png --text --min-confidence 53", "--min-confidence 53.0 is not between 0 and 1"),
