@@ -156,7 +156,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_translations(number: int, translation: Translation, error: str, n_best: int) -> None:
-    """Print a line's translation, or for --n-best a row for each."""
     for rank, version in enumerate((translation, *translation.alternatives), start=1):
         row = version.text
         if n_best > 1:

@@ -48,7 +48,7 @@ def format_of(path: Path) -> str | None:
     if isinstance(document, dict) and isinstance(document.get("images"), list):
         return "coco" if "annotations" in document else "karpathy"
     is_json = isinstance(document, list) or table.is_captions_by_photo(document)
-    return "table" if is_json or table.is_json_lines(text) or table.has_header(text) else None
+    return "table" if is_json or table.is_json_lines(text) or table.header(text)[0] else None
 
 
 def read_splits(

@@ -198,16 +198,12 @@ def is_captions_by_photo(document: Any) -> bool:
     return are_rows or any(Path(name).suffix.lower() in PHOTO_SUFFIXES for name in document)
 
 
-def has_header(text: str) -> bool:
-    """Whether the first line names a column of photos and one of captions."""
-    return {"image", "caption"} <= _columns(tuple(_header(text)[0])).keys()
-
-
-def _header(text: str) -> tuple[list[str], str]:
-    """The names in the first line, and what separates them."""
+def header(text: str) -> tuple[bool, str]:
+    """Whether the first line names columns of photos and of captions; and what separates names."""
     names = text.partition("\n")[0].replace('"', "")
-    separator = max(",;\t|", key=lambda sign: len(_columns(tuple(names.split(sign)))))
-    return names.split(separator), separator
+    by_sign = {sign: _columns(tuple(names.split(sign))) for sign in ",;\t|"}
+    separator = max(by_sign, key=lambda sign: len(by_sign[sign]))
+    return {"image", "caption"} <= by_sign[separator].keys(), separator
 
 
 def numbered_lines(text: str) -> list[tuple[int, str]]:
@@ -277,7 +273,7 @@ def _columns(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tuple[str, Any]]:
-    _, separator = _header(text)
+    _, separator = header(text)
     csv_file = io.StringIO(text, newline="")
     table = csv.DictReader(csv_file, strict=True, delimiter=separator)
     if separator == "|":  # Flickr30k's has quotation marks in its captions.
