@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from captioner.errors import INSTALL, UserError
-from captioner.model_folders import has_graphs, model_folder
+from captioner.model_folders import has_graphs, kind_of, model_folder
 
 if TYPE_CHECKING:
     import torch
@@ -132,6 +132,8 @@ def _takes_graphs(folder: Path, device: object, precision: str, engine: EngineNa
     if find_spec("torch") is None:
         if not is_plain:
             raise UserError(f"device {device} in {precision} needs torch: {INSTALL}")
+        if kind_of(folder) is None:
+            raise UserError(f"folder {folder} holds no model")
         if not has_graphs(folder):
             raise UserError(
                 f"the model {folder} has no graphs of its weights and needs torch: {INSTALL}"

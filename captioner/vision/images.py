@@ -155,8 +155,8 @@ def _image_of_array(array: Any, name: str) -> Image.Image:
     if values.dtype.kind == "f" and values.size and values.min() >= 0 and values.max() <= 1:
         values = (values * 255 + 0.5).astype(np.uint8)
     if values.dtype != np.uint8 or values.shape[2:] != (3,) or not values.size:
-        layout = "of a tensor (3, H, W), of uint8 or of floats in 0 to 1"
-        raise UserError(f"{described}, not (H, W, 3), {layout}")
+        layout = "(H, W, 3), for a tensor (3, H, W), of uint8 or of floats in 0 to 1"
+        raise UserError(f"{described}, not {layout}")
     return Image.fromarray(values)
 
 
