@@ -190,7 +190,7 @@ def _identify(
         if not _HEIF_SIGNATURE.match(head):
             kinds = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
             fault = f"is not an image that can be read ({kinds}), or is damaged"
-            raise UserError(f"{name} {fault}") from None
+            raise UserError(f"{name} {fault if head else 'is empty'}") from None
     with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
         from pillow_heif import register_heif_opener
     register_heif_opener()

@@ -190,7 +190,7 @@ PNG = encoded(smooth_photo(200, 200), "PNG")
         ("https://x.org/a.jpg", "https://x.org/a.jpg is an address; photos are not fetched, only"),
         (io.StringIO("words"), "cannot read the image: a bytes-like object is required"),
         (None, "the image is of the type NoneType, not a path, bytes, "),
-        (b"", "the image is not an image that can be read (JPEG, PNG, "),
+        (b"", "the image is empty"),
         # Pillow would start another program for an EPS file.
         (encoded(smooth_photo(), "EPS"), "the image is not an image that can be read"),
         (Image.new("RGB", (0, 5)), "the image has no pixels"),
