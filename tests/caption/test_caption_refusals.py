@@ -51,7 +51,7 @@ SMALL = Preprocessing(size=15, resize="squash")
         (MODEL.caption, {"photos": [], "batch_size": 0}, "batch size 0 is not at least 1"),
         (MODEL.caption, {"photos": [], "on_error": "ignore"}, "on_error 'ignore' is neither"),
         (MODEL.caption, {"photos": photo(), "cautious": True}, "captioner calibrate"),
-        (MODEL.caption, {"photos": torch.zeros(9, 9, 3)}, "shape (9, 9, 3), not (H, W, 3), of a"),
+        (MODEL.caption, {"photos": torch.zeros(9, 9, 3)}, "not (H, W, 3), for a tensor (3, H, W)"),
         (MODEL.caption, {"photos": np.zeros((9, 9, 3), int)}, "array of int64 and shape (9, 9, 3)"),
         (MODEL.caption, {"photos": torch.full((3, 9, 9), torch.nan)}, "and shape (3, 9, 9), not"),
         (partial(replace, MODEL), {"decoder": NARROW}, "9 is not 512"),
