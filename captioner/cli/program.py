@@ -28,21 +28,25 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
     The exit code is the result of `main`, or 0, or one of these. 2: `UserError`, printed after the
     program's `name`, too little memory, a path that cannot be used, or standard output that cannot
     be written, which does not stop `main`. 130: Ctrl-C or SIGTERM, both raised as
-    `KeyboardInterrupt`; a second SIGTERM kills the process. 141: a broken pipe.
+    `KeyboardInterrupt`, also if a library turns that into another error, as safetensors does; a
+    second SIGTERM kills the process. 141: a broken pipe.
     """
+    is_interrupted = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        nonlocal is_interrupted
+        is_interrupted = True
+        if number == signal.SIGTERM:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt)}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # `nohup` may ignore it.
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     with _usable_streams() as problems:
         try:
             code = main() or 0
             sys.stdout.flush()
-        except UserError as error:
-            report(str(error), name)
-            code = 2
         except KeyboardInterrupt as error:  # Training says how to resume.
             report(str(error) or "interrupted", name)
             code = 128 + signal.SIGINT
@@ -54,13 +58,14 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
         except Exception as error:
             if isinstance(error, BrokenPipeError) and error in problems:
                 return 128 + 13  # The code of a program that SIGPIPE kills.
-            sentence = _sentence(error)
+            sentence = "interrupted" if is_interrupted else _sentence(error)
             if not sentence:
                 raise
             report(sentence, name)
-            code = 2
+            code = 128 + signal.SIGINT if is_interrupted else 2
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         if problems:
             report(f"cannot write standard output: {problems[0].strerror}", name)
             code = code or 2
@@ -68,7 +73,9 @@ def run_program(main: Callable[[], int | None], name: str = "captioner") -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """The sentence for an error of memory or of a path; "" for another error."""
+    """The sentence for an error that a person can mend; "" for another error."""
+    if isinstance(error, UserError):
+        return str(error)
     if is_memory_error(error):
         return memory_sentence(error)
     if isinstance(error, ModuleNotFoundError) and error.name in TRAINING:

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,23 @@ def test_an_error_is_a_sentence(error: BaseException, code: int, said: str, caps
     assert capsys.readouterr().err.startswith(said)
     with pytest.raises(OSError, match="of its own"):
         run_program(Mock(side_effect=OSError("of its own")))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("error", [ValueError, UserError])
+def test_an_interrupt_that_a_library_turns_into_an_error(
+    number: signal.Signals, error: type[Exception], capsys: Output
+) -> None:
+    def load_weights() -> None:
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise error("could not determine the shape") from None
+
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    assert run_program(load_weights, "name") == 130
+    assert capsys.readouterr().err == "name: interrupted\n"
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
 
 
 def test_output_to_a_file_is_utf_8() -> None:
