@@ -201,7 +201,8 @@ class PhotoCaptioner(ABC):
 
         photos: one gives one caption, a collection a list, and an iterator an iterator, which reads
             it batch by batch. A photo is a path, the content of a file, a binary file, a Pillow
-            image, a NumPy array (H, W, 3) or a tensor (3, H, W) of uint8 or floats in [0, 1].
+            image, a NumPy array (H, W, 3) or a tensor (3, H, W) of uint8 or floats in [0, 1];
+            a grey one is (H, W).
         on_error: `raise` raises `UserError` for a photo that cannot be read; `skip` gives a
             `Failed` with the reason in place of its caption.
         language: of the captions, such as "de" or "fr"; by default English.

@@ -192,6 +192,9 @@ FIELDS = ("path", "caption", "rank", "score", "log_probability", "confidence", "
 
 
 class _Formatter(Formatter):
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        return kwargs[field_name], field_name  # Neither attributes nor items of a value.
+
     def format_field(self, value: Any, form: str) -> Any:
         return "" if value is None else super().format_field(value, form)
 

@@ -56,6 +56,7 @@ signatures; with --source also BLEU against the length of the source.
 NO_SCORES = "\t"
 """In place of the score and the log-probability of a line that cannot be read."""
 
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ONE_FILE = (".json", ".html", ".htm")
 """Suffixes of alignments in one file; the others are of pictures, one a line."""
 
@@ -256,13 +257,16 @@ def _open(path: str) -> BinaryIO:
         return sys.stdin.buffer
     if not os.path.lexists(path):
         raise UserError(f"text file {path} does not exist; sentences come from standard input")
-    return io.BytesIO(text_bytes(path))
+    content = text_bytes(path)
+    if b"\0" in content[:16] and not content.startswith(_UTF_16):  # A photo, or an archive.
+        raise UserError(f"text file {path} is not UTF-8 text: it has NUL bytes")
+    return io.BytesIO(content)
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """The lines, without their ends, each with the reason why it cannot be read, if so."""
     first = file.readline()
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if first.startswith(_UTF_16):
         file = io.BytesIO(as_utf8(first + file.read(), "the text"))
         first = b""
     for number, line in enumerate(chain([first] if first else [], file), start=1):

@@ -28,7 +28,9 @@ ImageSource: TypeAlias = (
     "str | os.PathLike[str] | bytes | BinaryIO | Image.Image | np.ndarray[Any, Any] | Tensor "
     "| ShardMember"
 )
-"""Path, content, binary file, image, array (H, W, 3), tensor (3, H, W), or photo of a shard."""
+"""Path, content, binary file, image, array (H, W, 3), tensor (3, H, W), or photo of a shard.
+
+A grey array or tensor is (H, W)."""
 
 MAXIMUM_PIXELS = 250_000_000
 """Default limit on width times height; telephones take up to 200 million."""
@@ -146,16 +148,18 @@ def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
 
 
 def _image_of_array(array: Any, name: str) -> Image.Image:
-    """An array (H, W, 3) or a tensor (3, H, W), red first, of uint8 or floats in [0, 1]."""
+    """An array (H, W, 3), red first, a tensor (3, H, W), or a grey one (H, W): see `load_image`."""
     described = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
-    if hasattr(array, "detach") and array.ndim == 3:  # A tensor; asked so, it needs no torch.
-        array = array.detach().permute(1, 2, 0).cpu()
+    if hasattr(array, "detach"):  # A tensor; asked so, it needs no torch.
+        array = array.detach().cpu()
         array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
+        array = array.permute(1, 2, 0) if array.ndim == 3 else array  # (H, W, 3)
     values = np.asarray(array)
     if values.dtype.kind == "f" and values.size and values.min() >= 0 and values.max() <= 1:
         values = (values * 255 + 0.5).astype(np.uint8)
-    if values.dtype != np.uint8 or values.shape[2:] != (3,) or not values.size:
-        layout = "(H, W, 3), for a tensor (3, H, W), of uint8 or of floats in 0 to 1"
+    is_photo = values.ndim == 2 or values.shape[2:] == (3,)
+    if values.dtype != np.uint8 or not is_photo or not values.size:
+        layout = "(H, W, 3), for a tensor (3, H, W), or grey (H, W), of uint8 or floats in 0 to 1"
         raise UserError(f"{described}, not {layout}")
     return Image.fromarray(values)
 

@@ -48,6 +48,9 @@ def test_a_path_bytes_a_file_and_an_image_are_the_same_photo(tmp_path: Path) -> 
         sources += [file, file, pipe, smooth_photo(), array, tensor]  # The file is wound back.
         for source in sources:
             assert (pixels(load_image(source)) == pixels(smooth_photo())).all(), type(source)
+    grey = smooth_photo().convert("L")
+    for source in (np.asarray(grey), torch.from_numpy(np.asarray(grey) / 255)):
+        assert (pixels(load_image(source)) == pixels(grey.convert("RGB"))).all(), type(source)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -194,7 +197,8 @@ PNG = encoded(smooth_photo(200, 200), "PNG")
         # Pillow would start another program for an EPS file.
         (encoded(smooth_photo(), "EPS"), "the image is not an image that can be read"),
         (Image.new("RGB", (0, 5)), "the image has no pixels"),
-        (np.ones((2, 2)), "the image is an array of float64 and shape (2, 2), not (H, W, 3)"),
+        (np.ones(4), "the image is an array of float64 and shape (4,), not (H, W, 3)"),
+        (np.ones((2, 2, 4)), "the image is an array of float64 and shape (2, 2, 4), not (H, W, 3)"),
         # As a download leaves it whose room was taken at the start: decoded, it would be black.
         (PNG[: len(PNG) // 2].ljust(len(PNG), b"\0"), "cannot read the image: "),
     ],
