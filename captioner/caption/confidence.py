@@ -35,6 +35,10 @@ WORD_RIDGE = 3.0
 """Ridge on the offsets of words, which a rare word hardly leaves 0."""
 
 
+LEAST_TRUE = 0.4
+"""Confidence from which on a word raises the rank of its caption."""
+
+
 class ConfidenceWeights(Config):
     """By how much each regressor raises the logit of the confidence."""
 
@@ -82,6 +86,12 @@ class Confidence(Config):
         assert self.words is not None
         scores = iter(word_confidences([caption], self.words).tolist())
         return tuple(None if word in FUNCTION_WORDS else next(scores) for word in caption.words)
+
+
+def likely_truth(caption: Caption) -> float:
+    """The sum of the word confidences above `LEAST_TRUE`; 0 without word confidences."""
+    scores = [score for score in caption.word_confidence or () if score is not None]
+    return sum(score - LEAST_TRUE for score in scores)
 
 
 def regressors(captions: Sequence[Caption]) -> Array:

@@ -15,8 +15,9 @@ from PIL import Image
 
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
-from captioner.caption.confidence import Confidence
+from captioner.caption.confidence import Confidence, likely_truth
 from captioner.decoding.options import ORDER, SearchOptions
+from captioner.decoding.search import Hypothesis
 from captioner.errors import UserError
 from captioner.outcomes import (
     MOST_WORKERS,
@@ -106,16 +107,31 @@ class PhotoCaptioner(ABC):
             return []
         captions = []
         for hypotheses in self.find_hypotheses(annotations, search, generator):
-            best = []
-            for hypothesis in hypotheses if search.cautious else hypotheses[: search.n_best]:
-                words = [self.vocabulary.words[token] for token in hypothesis.tokens]
-                terms = hypothesis.token_log_probabilities
-                best.append(self._caption(words, terms, hypothesis.attention, hypothesis.score))
-            if self.confidence is not None:
-                best = self.confidence.judge(best)
-            if search.cautious:
-                best = self._cautious(best)[: search.n_best]
+            best = self._ranked(hypotheses, search)[: search.n_best]
             captions.append(replace(best[0], alternatives=tuple(best[1:])))
+        return captions
+
+    def _ranked(self, hypotheses: Sequence[Hypothesis], search: SearchOptions) -> list[Caption]:
+        """The captions of a photo's hypotheses, best first but cut ones last; at least `n_best`."""
+        if not (search.cautious or search.truth_weight):
+            hypotheses = hypotheses[: search.n_best]
+        captions = []
+        for hypothesis in hypotheses:
+            words = [self.vocabulary.words[token] for token in hypothesis.tokens]
+            terms = hypothesis.token_log_probabilities
+            captions.append(self._caption(words, terms, hypothesis.attention, hypothesis.score))
+        if self.confidence is not None:
+            captions = self.confidence.judge(captions)
+        if search.truth_weight:
+            scores = [
+                hypothesis.score + search.truth_weight * likely_truth(caption)
+                for hypothesis, caption in zip(hypotheses, captions, strict=True)
+            ]
+            rows = range(len(captions))
+            order = sorted(rows, key=lambda row: (hypotheses[row].cut, -scores[row]))
+            captions = [replace(captions[row], score=scores[row]) for row in order]
+        if search.cautious:
+            captions = self._cautious(captions)
         return captions
 
     def _cautious(self, captions: list[Caption]) -> list[Caption]:

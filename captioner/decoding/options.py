@@ -120,6 +120,12 @@ class AnySearch(Config):
 class SearchOptions(AnySearch):
     """How captions are searched for."""
 
+    truth_weight: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="weight of the word confidences in the ranking of the beam's captions",
+    )
     cautious: bool = Field(
         False,
         description="prefer shorter captions that are more likely true",

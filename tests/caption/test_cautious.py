@@ -90,6 +90,25 @@ def test_a_model_is_cautious_alike_in_batches_and_saved(tmp_path: Path) -> None:
     assert both.alternatives[0].text != both.text
 
 
+def test_likely_words_raise_the_rank_of_a_caption() -> None:
+    model = make_captioner()
+    likely_two = WORDS.replace(offsets={"two": 6.0})
+    model.confidence = Confidence(weights=WEIGHTS, words=likely_two)
+    plain = model.caption(PHOTOS[0], n_best=5)
+    weighed = model.caption(PHOTOS[0], n_best=5, truth_weight=9.0)
+    expected = {
+        one.text: one.score + 9 * sum(p - 0.4 for p in one.word_confidence if p is not None)
+        for one in (plain, *plain.alternatives)
+    }
+    scores = {one.text: one.score for one in (weighed, *weighed.alternatives)}
+    assert scores == pytest.approx(expected)
+    assert [*scores] == sorted(expected, key=expected.__getitem__, reverse=True)
+    assert weighed.text != plain.text
+    assert model.caption(PHOTOS[0], beam=5, truth_weight=9.0).text == weighed.text
+    model.confidence = None
+    assert model.caption(PHOTOS[0], beam=5, truth_weight=9.0).text == plain.text
+
+
 def test_sentences_are_of_known_ngrams() -> None:
     model = cautious_model()
     assert not model.is_sentence(("a", "dog"))  # It has no n-grams.

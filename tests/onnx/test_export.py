@@ -82,6 +82,7 @@ def test_captions_maps_and_confidence_are_the_captioners(
         {"n_best": 5, "beam": 5, "maximum_length": 3},
         {"beam": 1},
         {"cautious": True, "n_best": 2},
+        {"truth_weight": 3.0, "n_best": 2},
         {"n_best": 3, "block_ngrams": 2, "repeat_distance": 3},
         {"block_ngrams": 1, "minimum_length": 4},
     ):

@@ -60,6 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1, offsets={"cat": -9}
     )
     model.confidence = model.confidence.replace(words=words)
+    model.search = model.search.replace(truth_weight=2.0)
     export_captioner(model, folder, "int8")
     write_page(folder)
     return folder

@@ -3,6 +3,7 @@
 // Tokens 0 to 3 are padding, start, end and unknown. K rows (hypotheses), V words, L places.
 
 const [PAD, START, END, UNKNOWN] = [0, 1, 2, 3];
+const LEAST_TRUE = 0.4; // As in captioner/caption/confidence.py.
 const CLITICS = new Set(["'s", "'m", "'d", "'ll", "'re", "'ve", "n't"]);
 
 // ort: the module of onnxruntime-web. description: captioner.json. sessions: encoder, start, step.
@@ -66,12 +67,14 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     const ends = steps.flatMap(({ is_end, is_cut, scores }, last) => Array.from(is_end.data)
       .map((isEnd, row) => ({ isEnd, last, row, isCut: is_cut.data[row], score: scores.data[row] }))
       .filter(({ isEnd }) => isEnd));
-    ends.sort((one, other) => one.isCut - other.isCut || other.score - one.score);
-    return pathOf(steps, ends[0]);
+    const byScore = (one, other) => one.isCut - other.isCut || other.score - one.score;
+    ends.sort(byScore);
+    const captions = (search.truth_weight ? ends : ends.slice(0, 1)).map((end) => pathOf(steps, end));
+    return captions.sort(byScore)[0];
   };
 
   // The hypothesis that ends in a row of a step, followed to the start.
-  const pathOf = (steps, { last, row, score }) => {
+  const pathOf = (steps, { last, row, isCut, score }) => {
     const tokens = [], terms = [], maps = [];
     for (let number = last; number >= 0; number--) {
       const { parents, tokens: { data }, terms: { data: logarithms }, weights } = steps[number];
@@ -83,9 +86,12 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     }
     const ofCaption = tokens.slice(0, -1), spoken = ofCaption.map((token) => words[token]);
     const isContent = ofCaption.map((token) => !isRepeatable.has(token));
+    const judged = confidenceOf(description.confidence, spoken, terms, isContent);
+    const likely = (judged.wordConfidence ?? []).filter((value) => value !== null);
+    const truth = sum(likely.map((value) => value - LEAST_TRUE));
     return {
-      words: spoken, text: sentence(spoken), maps: maps.slice(0, -1), score,
-      ...confidenceOf(description.confidence, spoken, terms, isContent),
+      words: spoken, text: sentence(spoken), maps: maps.slice(0, -1), isCut,
+      score: score + search.truth_weight * truth, ...judged,
     };
   };
 
