@@ -86,8 +86,12 @@ def calibrate(
         if shared:
             photos = f"{counted(len(shared), 'photo')} with training, {min(shared)!r} among them"
             raise UserError(f"{name} shares {photos}")
-    groups = [_observe(captioner, photos, name, batch_size) for name, photos in validation.items()]
-    groups.append(_observe_nothing(captioner, next(iter(validation.values()))))
+    groups = _observe_all(captioner, validation, batch_size)
+    has_words = captioner.confidence is not None and captioner.confidence.words is not None
+    if captioner.search.truth_weight and not has_words:
+        # Word confidences choose the captions that a confidence is fitted to.
+        captioner.confidence = _fit(groups, unsure_below)
+        groups = _observe_all(captioner, validation, batch_size)
     generator = np.random.default_rng(0)
     shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
     of_first = _fit([group[::2] for group in shuffled], unsure_below)
@@ -97,6 +101,14 @@ def calibrate(
     ]
     captioner.confidence = _fit(groups, unsure_below)
     return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
+
+
+def _observe_all(
+    captioner: Captioner, validation: Mapping[str, Sequence[Example]], batch_size: int
+) -> list[Observed]:
+    """Captions of each split, and of pictures of nothing, the last group."""
+    groups = [_observe(captioner, photos, name, batch_size) for name, photos in validation.items()]
+    return [*groups, _observe_nothing(captioner, next(iter(validation.values())))]
 
 
 def _observe(

@@ -2,7 +2,7 @@
 
 Each step is a program, whose command is printed, and has a folder in OUT. A finished step is not
 run again; an interrupted one goes on where it stopped; one that was begun with another command is
-refused. OUT/split/model is packaged, with the card in captioner/models/default.
+refused. OUT/last_mean/model is packaged, with the card in captioner/models/default.
 
   python scripts/default_model/build.py --flickr data/flickr8k --everyday data/everyday \\
       --teachers data/teachers --out runs/m
@@ -62,8 +62,8 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
     """The arguments of Python of each step, in order."""
     out = inputs.out
-    names = ("tables", "teacher_maps", "eyes", "mean", "split")
-    tables, maps, eyes, mean, split = (out / name for name in names)
+    names = ("tables", "teacher_maps", "eyes", "mean", "split", "last_block", "last_mean")
+    tables, maps, eyes, mean, split, last_block, last_mean = (out / name for name in names)
     people = tables / "people.jsonl"
     teachers = ["--teachers", inputs.teachers]
     data = ["--flickr", inputs.flickr, "--everyday", inputs.everyday, *teachers]
@@ -73,7 +73,7 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
     def script(name: str, *options: object) -> list[str]:
         return [str(SCRIPTS / name), *map(str, options)]
 
-    def changes(weights: Path, features: Path, *more: str) -> list[str]:
+    def changes(weights: Path, features: object, *more: str) -> list[str]:
         return [
             f"data.annotations={people}",
             f"data.validation_annotations={tables / 'validation.jsonl'}",
@@ -93,11 +93,8 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
 
     of_teachers = changes(maps / "stand_in.safetensors", maps / "store")
     start = inputs.go_on or out / "fine_tuning" / "model"
-    rewarded = [
-        f"data.annotations={tables / 'rewarded.jsonl'}",
-        f"data.texts={tables / 'texts.txt'}",
-        f"start_from={start}",
-    ]
+    texts = f"data.texts={tables / 'texts.txt'}"
+    of_people = ["--people", people, "--texts", tables / "texts.txt"]
     steps = {
         "tables": script("tables.py", *data, *held_out, "--out", tables),
         "teacher_maps": script(
@@ -116,16 +113,31 @@ def commands(inputs: argparse.Namespace) -> dict[str, list[str]]:
         ),
         "self_critical": train(
             *("self_critical", "default_model_self_critical"),
-            changes(start, out / "features", *rewarded),
+            changes(
+                *(start, out / "features", f"start_from={start}", texts),
+                f"data.annotations={tables / 'rewarded.jsonl'}",
+            ),
         ),
         "mean": script(
-            *("mean.py", start, start, out / "self_critical" / "model"),
-            *("--people", people, "--texts", tables / "texts.txt"),
+            *("mean.py", start, start, out / "self_critical" / "model", *of_people),
             *("--length-normalisation", 1.8, "--out", mean / "model"),
         ),
         "split": script("split.py", mean / "model", *data, "--epochs", 2, "--out", split),
+        "last_block": train(
+            *("last_block", "default_model_last_block"),
+            changes(split / "model", "null", f"start_from={split / 'model'}"),
+        ),
+        "last_rewarded": train(
+            *("last_rewarded", "default_model_last_rewarded"),
+            changes(last_block / "model", "null", f"start_from={last_block / 'model'}", texts),
+        ),
+        "last_mean": script(
+            *("mean.py", split / "model", split / "model", out / "last_rewarded" / "model"),
+            *(*of_people, "--length-normalisation", 2.0, "--truth-weight", 0.5),
+            *("--out", last_mean / "model"),
+        ),
         "confidence": [
-            *("-m", "captioner", "calibrate", str(split / "model")),
+            *("-m", "captioner", "calibrate", str(last_mean / "model")),
             *("--format", "table", "--annotations", str(people)),
             *("--split", "flickr", "everyday", "--unsure-below", "0.60"),
             *("--json", str(out / "confidence" / "calibration.json"), "--overwrite"),
@@ -163,7 +175,7 @@ def main() -> None:
     inputs = parsed()
     for name, command in commands(inputs).items():
         run_step(name, command, inputs.out / name)
-    print(f"the model is in {inputs.out / 'split' / 'model'}")
+    print(f"the model is in {inputs.out / 'last_mean' / 'model'}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import sys
 from collections import Counter
 from collections.abc import Container, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -52,19 +51,21 @@ _KINDS = {"person": "", "motorcycle": "bicycle"}
 
 
 def average(models: Sequence[Captioner]) -> Captioner:
-    """The mean of models of one encoder whose vocabularies begin alike; it has the largest one.
+    """The mean of models of the same sizes whose vocabularies begin alike; it has the largest one.
 
     It searches as the last model does.
     """
-    largest = max(models, key=lambda model: len(model.vocabulary))
-    states = []
+    mean = deepcopy(max(models, key=lambda model: len(model.vocabulary)))
+    mean.search = models[-1].search
+    copies = []
     for model in models:
-        whole = deepcopy(largest)
-        copy_weights(model, whole, with_encoder=False)
-        states.append(whole.decoder.state_dict())
-    mean = replace(deepcopy(largest), search=models[-1].search)
-    means = {name: torch.stack([each[name] for each in states]).mean(dim=0) for name in states[0]}
-    mean.decoder.load_state_dict(means)
+        copies.append(deepcopy(mean))
+        copy_weights(model, copies[-1], with_encoder=True)
+    for part in ("encoder", "decoder"):
+        states = [getattr(copy, part).state_dict() for copy in copies]
+        means = {name: torch.stack([state[name] for state in states]) for name in states[0]}
+        means = {name: stack.double().mean(dim=0) for name, stack in means.items()}
+        getattr(mean, part).load_state_dict(means)
     return mean
 
 
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--people", type=Path, required=True, help="table of people's captions")
     parser.add_argument("--texts", type=Path, required=True, help="captions without photos")
     parser.add_argument("--length-normalisation", type=float, required=True, help="of the search")
+    parser.add_argument("--truth-weight", type=float, default=0.0, help="of the search")
     parser.add_argument("--out", type=Path, required=True, help="the model folder to write")
     arguments = parser.parse_args()
     rows = map(json.loads, read_text(arguments.people, "table").splitlines())
@@ -131,7 +133,9 @@ def main() -> None:
     apart = clashes(list({tuple(words) for words in captions}), model.vocabulary)  # (M, 4)
     columns = torch.cat([ngrams, apart]).unbind(dim=1)  # (N + M,) each
     model.ngrams = ngram_keys(columns, len(model.vocabulary)).sort().values
-    model.search = model.search.override(length_normalisation=arguments.length_normalisation)
+    model.search = model.search.replace(
+        length_normalisation=arguments.length_normalisation, truth_weight=arguments.truth_weight
+    )
     save_model(model, arguments.out)
     print(
         f"{len(model.vocabulary):,} words, {len(ngrams):,} 4-grams of them, {len(apart):,} clashes"

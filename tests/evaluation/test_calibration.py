@@ -45,6 +45,24 @@ def test_a_model_gets_its_confidence() -> None:
         assert (score is None) == (word in FUNCTION_WORDS)
 
 
+def test_word_confidences_that_choose_captions_are_fitted_first(monkeypatch: Patch) -> None:
+    model = make_captioner()
+    model.search = model.search.replace(truth_weight=9.0)
+    confidences: list[Confidence | None] = []
+    observe = calibration._observe_all
+
+    def record(*inputs: Any) -> Any:
+        confidences.append(model.confidence)
+        return observe(*inputs)
+
+    monkeypatch.setattr(calibration, "_observe_all", record)
+    for _ in range(2):
+        calibrate(model, examples(0, 24), {"all": examples(100, 20)})
+    first, *others = confidences
+    assert (first, len(others)) == (None, 2)
+    assert all(confidence is not None and confidence.words for confidence in others)
+
+
 def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: Patch) -> None:
     fitted: dict[int, set[int]] = {}
     judged: list[tuple[int, set[int]]] = []

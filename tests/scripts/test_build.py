@@ -53,7 +53,7 @@ def test_steps_are_done_in_order_and_go_on_where_one_stopped(
     script.main()
     names = [command[3] if command[1] == "-m" else Path(command[1]).stem for command in begun]
     steps = ["tables", "teacher_features", "train", "train", "distill", "train"]
-    assert names == [*steps, "train", "mean", "split", "calibrate"]
+    assert names == [*steps, "train", "mean", "split", "train", "train", "mean", "calibrate"]
     assert begun[3] == [*begun[2], "--resume"]
     script.main()
     monkeypatch.setattr("sys.argv", [*sys.argv, "--everyday", "nowhere"])
@@ -79,7 +79,8 @@ def test_steps_go_on_from_what_earlier_ones_leave(script: ModuleType, monkeypatc
             plain = read_recipe(arguments.config)
             assert (plain.start_from, plain.data) == (recipe.start_from, recipe.data)
     names = script.commands(script.parsed([*options, "--go-on", "default"]))
-    assert list(names) == ["tables", "self_critical", "mean", "split", "confidence"]
+    last = ["last_block", "last_rewarded", "last_mean", "confidence"]
+    assert list(names) == ["tables", "self_critical", "mean", "split", *last]
 
 
 def test_words_that_people_keep_apart() -> None:
