@@ -155,7 +155,7 @@ def with_results(
 
 
 def shape_as_given(items: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
-    """Outcomes in the form of what was given: one, an iterator, or for other collections a list.
+    """Outcomes in the form of the input: one, an iterator, or a list for a collection.
 
     on_error: `raise` the reason of the first `Failed` as `UserError`, or `skip`: it is an outcome.
     """

@@ -80,7 +80,7 @@ def pyarrow_library() -> Any:
 
 @contextmanager
 def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
-    """Yields a function that adds rows to a file, which replaces `path`. types: pyarrow's names."""
+    """Yields a function that adds rows; the file is complete at the end. types: pyarrow's."""
     arrow = pyarrow_library()
     schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in types.items()])
     rows: list[Mapping[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Context vectors from scores: soft selection (a weighted sum) and hard selection (a draw)."""
+"""Context vectors from scores: soft selection (a weighted sum) and hard (a draw)."""
 
 from typing import NamedTuple
 
@@ -93,7 +93,7 @@ class SoftSelection(nn.Module):
 
 
 class HardSelection(nn.Module):
-    """Draws a position: z = a_s with s ~ Categorical(alpha). Xu et al. 2015, equations 8 and 9.
+    """Draws a position: z = a_s, s ~ Categorical(alpha). Xu et al. 2015, equations 8, 9.
 
     Draws in training mode. Takes the most probable position in evaluation mode, where the authors'
     code takes the expected value by default. The draw has no gradient; REINFORCE uses that of

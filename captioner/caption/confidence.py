@@ -95,7 +95,7 @@ def likely_truth(caption: Caption) -> float:
 
 
 def regressors(captions: Sequence[Caption]) -> Array:
-    """N captions -> (N, R), float64, with the R columns of `ConfidenceWeights` but the intercept.
+    """N captions -> (N, R), float64: the terms of `ConfidenceWeights` but the intercept.
 
     The mean includes the ending. A caption without content words has its mean in their place.
     """

@@ -1,4 +1,4 @@
-"""The training objective: its options and batches, and cross-entropy with its regularisers."""
+"""The training objective: options, batches, and cross-entropy with its regularisers."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ _SAMPLING_SEED = 0x5343484544
 
 
 def doubly_stochastic_penalty(weights: Tensor, mask: Tensor) -> Tensor:
-    """Sum over positions of (1 - sum_t alpha)^2: (B,). Xu et al. 2015, equation 14, second term.
+    """Sum over positions of (1 - sum_t alpha)^2: (B,). Xu et al. 2015, equation 14.
 
     weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
     """
@@ -238,7 +238,7 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
-    """Minus the logarithm of the attention inside what each word names, summed over words: (B,).
+    """Minus the log of the attention inside what each word names, over words: (B,).
 
     weights (B, T, L). places (B, T, L): the share of each place inside; 0 everywhere for a word
     that names nothing, which is left out. After Liu et al. 2017, *Attention Correctness in Neural

@@ -25,7 +25,7 @@ from captioner.vision.images import ImageSource
 
 
 class Descriptions:
-    """Writes captions as --xmp, --text and --embed say, unless --min-confidence leaves them out."""
+    """Writes captions as --xmp, --text and --embed say; --min-confidence leaves some out."""
 
     def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
         are_files = all(isinstance(source, str) for source in photos.values())

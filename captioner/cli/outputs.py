@@ -1,4 +1,4 @@
-"""Writes the captions of photos as tables, drawings and a page, and resumes from JSON lines."""
+"""Writes captions as tables, drawings and a page, and resumes from JSON lines."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Records of captioned photos: as JSON lines, from which a run resumes, and as rows of tables."""
+"""Records of captioned photos: JSON lines, from which a run resumes, and table rows."""
 
 import json
 import os
@@ -41,7 +41,7 @@ TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS
 
 
 def file_state(photo: ImageSource) -> Record:
-    """Size and time of change of a photo's file, or shard; empty for standard input, or if gone."""
+    """Size and time of change of a photo's file or shard; empty without one."""
     status = source_status(photo)
     if status is None:
         return {}

@@ -1,4 +1,4 @@
-"""Computations written out for CPUs: the same results as the plain torch code, in less time.
+"""Computations written out for CPUs: the results of plain torch code in less time.
 
 `enabled` is the only switch; with it off every model runs plain torch code. A computation belongs
 here if it takes at least a tenth off a user's work. Without this room the captioner's training step

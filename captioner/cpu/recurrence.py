@@ -1,4 +1,4 @@
-"""Additive attention and the captioner's recurrence over given words, with gradients by hand.
+"""Additive attention and the recurrence over known words, with gradients by hand.
 
 Scores, attention weights, gates and cells are float32 at least; products are computed in the type
 of the given weights. An autocast region changes nothing.

@@ -1,4 +1,4 @@
-"""Photos with their captions, as every reader yields them, and the rules common to all sources."""
+"""Photos with captions, as every reader yields them, and rules common to all sources."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def read_splits(
     problems: Problems | None = None,
     check_files: bool = True,
 ) -> list[list[Example]]:
-    """Read splits of a data set on disk, each of one photo at least; one error has all problems.
+    """Read splits of a data set on disk, none of them empty; one error has all problems.
 
     format: None for that of `format_of`, else coco. images: the folder of the photos; by default
         that of the annotations. check_files: whether the photos must exist.

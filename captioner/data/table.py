@@ -1,4 +1,4 @@
-"""A table of photos and captions: CSV, TSV, JSONL, JSON, Parquet, WebDataset's tars, a folder."""
+"""Tables of photos and captions: CSV, TSV, JSON, JSONL, Parquet, tars, a folder."""
 
 import csv
 import io
@@ -199,7 +199,7 @@ def is_captions_by_photo(document: Any) -> bool:
 
 
 def header(text: str) -> tuple[bool, str]:
-    """Whether the first line names columns of photos and of captions; and what separates names."""
+    """Whether the first line names columns of photos and captions; and the separator."""
     names = text.partition("\n")[0].replace('"', "")
     by_sign = {sign: _columns(tuple(names.split(sign))) for sign in ",;\t|"}
     separator = max(by_sign, key=lambda sign: len(by_sign[sign]))

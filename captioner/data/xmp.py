@@ -1,4 +1,4 @@
-"""Descriptions of a photo, inside and beside it: who wrote them; captions and keywords into XMP.
+"""Descriptions in and beside a photo: who wrote them; captions and keywords in XMP.
 
 XMP (Adobe, *Specification Part 1*, ISO 16684-1), IPTC (*Information Interchange Model 4.2*, 2:120)
 and EXIF (*2.32*).

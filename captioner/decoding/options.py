@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from captioner.decoding.constraints import Constraints
     from captioner.decoding.loop import BeamSearch, Sampling
 
-Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # Of a result.
+Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # A result's length.
 
 ORDER = 4
 """The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":

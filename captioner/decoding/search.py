@@ -37,7 +37,7 @@ class Hypothesis:
 
 
 class StepChoices(NamedTuple):
-    """What a step chose for K rows of B sources, (B, K) each: arrays, or tensors on any device.
+    """A step's choices for K rows of B sources, (B, K) each: arrays, or tensors.
 
     parents: the row of the step before that each continues. tokens: the next ones. terms: their
     log-probabilities. weights: (B, K, L), their attention; (B, K, 0) if none is kept. is_end:

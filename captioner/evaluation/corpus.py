@@ -1,4 +1,4 @@
-"""Captions with their references as numbers, scores of them, and the evidence for a difference.
+"""Captions and references as numbers, their scores, the evidence for a difference.
 
 Confidence intervals: the percentile bootstrap (Efron 1979, *Bootstrap Methods: Another Look at the
 Jackknife*), which draws images with replacement. Comparisons: the paired bootstrap (Koehn 2004,
@@ -27,7 +27,7 @@ MAXIMUM_ORDER = 4  # The longest n-gram that BLEU and CIDEr count.
 RESAMPLES = 1000  # Times that the images are drawn, with one seed: intervals are reproducible.
 # A comparison counts scores below this as 0. The COCO evaluation adds 1e-15 to the matches of BLEU,
 # so that captions without a match of four words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
-NOTHING = 2e-4
+NO_DIFFERENCE = 2e-4
 
 # Fewest images for intervals and p values to be evidence: if one system is better on all of n
 # images, an exact test gives p = 2 / 2^n, the paired bootstrap 0.
@@ -154,7 +154,7 @@ class Ngrams:
 
 
 def _sorted(code: IntArray, places: IntArray) -> tuple[IntArray, IntArray]:
-    """Sort codes and ascending places by both: as one number if it has the bits, twice as fast."""
+    """Sort codes and ascending places by both; as one number, if it fits: twice as fast."""
     bits = int(places.max(initial=0)).bit_length()
     if int(code.max(initial=0)).bit_length() + bits >= 64:
         order = np.argsort(code, kind="stable")
@@ -184,8 +184,8 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Compare two systems by every score, by name, of the same metrics and images.
 
-    first, second: their scores. difference: first less second, where scores below `NOTHING` count
-    as 0, with its interval by the paired bootstrap. p_bootstrap: two-sided: twice Koehn's share of
+    first, second: their scores. difference: first less second, where scores below `NO_DIFFERENCE`
+    are 0, with its interval by the paired bootstrap. p_bootstrap: two-sided: twice Koehn's share of
     the resamples in which the better system is not better, with one added to both; at most 1.
     """
     comparisons = {}
@@ -193,7 +193,7 @@ def compare(
         theirs = _resampled(other)
         for name, ours in _resampled(one).items():
             pair = np.stack((ours, theirs[name]))  # (2, 1 + R)
-            counted = np.where(np.abs(pair) < NOTHING, 0.0, pair)
+            counted = np.where(np.abs(pair) < NO_DIFFERENCE, 0.0, pair)
             differences = counted[0] - counted[1]
             drawn = differences[1:]
             not_better = min(np.sum(drawn <= _TIE), np.sum(drawn >= -_TIE))

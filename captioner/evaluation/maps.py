@@ -1,4 +1,4 @@
-"""Scores attention maps: how wide they are, whether they move, whether they lie on what words name.
+"""Scores attention maps: how wide they are, whether they move, whether they hit.
 
 Mass inside: Liu, Mao, Sha and Yuille 2017, *Attention Correctness in Neural Image Captioning*,
 section 3.2. Pointing game: Zhang, Lin, Brandt, Shen and Sclaroff 2016, *Top-down Neural Attention
@@ -42,7 +42,7 @@ def entropy(attention: ArrayLike) -> Floats:
 
 
 def divergences(attention: ArrayLike) -> Floats:
-    """The Jensen-Shannon divergence of the maps (T, rows, columns) of every two words, in bits.
+    """The Jensen-Shannon divergence in bits of every two maps of (T, rows, columns).
 
     (T * (T - 1) / 2,): 0 for equal maps, 1 for maps without a common place (Lin 1991, *Divergence
     Measures Based on the Shannon Entropy*).

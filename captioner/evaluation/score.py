@@ -120,7 +120,7 @@ def evaluate_captions(
     metrics: Sequence[str] = DEFAULT_METRICS,
     images: Sequence[ImageId] | None = None,
 ) -> CaptionScores:
-    """Score one caption an image, which may be empty, against the image's references, in order.
+    """Score one caption an image, which may be empty, against the image's references.
 
     document_frequency: of CIDEr-D; by default counted over the references of these images.
     metrics: some of `METRICS`. images: names, by default numbers from 0.

@@ -49,7 +49,7 @@ Sizes = list[dict[int, str]]
 
 OPSET = 18
 
-_MOST_BITS = 22  # Of the number of n-grams.
+_MOST_BITS = 22  # An export holds at most 2^22 n-grams.
 
 
 def add_graphs(folder: Path) -> None:
@@ -77,7 +77,7 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
     """Write a captioner as a model folder of graphs that hold their weights."""
     graphs = _of_captioner(model)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / NGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
+    (folder / NGRAMS).unlink(missing_ok=True)  # Another model may have left them.
     for name, graph in graphs.items():
         if precision != "float32":
             store_weights(graph.graph, precision)
@@ -370,7 +370,7 @@ def _add_metadata(graph: Any, name: str, value: str) -> None:
 
 @contextmanager
 def _plain_and_quiet() -> Iterator[None]:
-    """Export plain torch code (`captioner.cpu` chooses by the number of rows), without warnings."""
+    """Export plain torch code, without warnings: `captioner.cpu` chooses by rows."""
     before = os.environ.get(cpu.SWITCH)
     os.environ[cpu.SWITCH] = "0"
     disabled = logging.root.manager.disable

@@ -45,7 +45,7 @@ class MappedCaption:
     attention: Any
     doubt: str = ""  # Shown below it, such as "not sure".
     language: str = "en"  # A tag: which words are function words; of the legend.
-    confidence: float | None = None  # Of the whole, shown on pages.
+    confidence: float | None = None  # The caption's, shown on pages.
     word_confidence: Sequence[float | None] | None = None  # Shown with the words, but for None.
 
 
@@ -110,7 +110,7 @@ def overlay(
 
 
 def brightness(placed: npt.NDArray[np.float64], cells: int) -> Floats:
-    """Scale an upsampled map (height, width) of `cells` cells to [0, 1], as `overlay` shows it."""
+    """Scale a map (height, width), upsampled from `cells`, to [0, 1] for `overlay`."""
     scale = max(float(placed.max()), STYLE.flat_peak / cells)
     return (placed / scale).astype(np.float32)
 
@@ -230,7 +230,7 @@ def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
     """Write a picture in the format of the file name's ending."""
     check_suffix(path, PICTURE_SUFFIXES)
     with atomic_path(path) as temporary:
-        # Of PNG, this level takes a third of the default's time, for 2 % more bytes.
+        # This level of PNG takes a third of the default's time, for 2 % more bytes.
         picture.save(temporary, quality=90, compress_level=4)
 
 

@@ -181,7 +181,7 @@ def viewer_script() -> str:
 def web_page(
     title: str, styles: tuple[str, ...], body: str, script: str = "", language: str = "en"
 ) -> str:
-    """An HTML document whose Content-Security-Policy forbids loading anything and other scripts.
+    """An HTML document whose Content-Security-Policy forbids loads and other scripts.
 
     styles: names of style sheets. body: HTML. script: a JavaScript module that runs after it.
     """

@@ -269,17 +269,17 @@ def batches_by_photo(
         of_photo.setdefault(row, []).append(example)
     examples = list(chain(*_shuffled(list(of_photo.values()), generator)))
     batches: list[list[int]] = []
-    for bucket in cut(examples, batch_size * _BATCHES_SORTED_TOGETHER):
+    for bucket in chunks(examples, batch_size * _BATCHES_SORTED_TOGETHER):
         if lengths is not None:  # Shuffled first: sorting leaves a photo's captions side by side.
             bucket = sorted(_shuffled(bucket, generator), key=lengths.__getitem__)
-        batches += _shuffled(cut(bucket, batch_size), generator)
+        batches += _shuffled(chunks(bucket, batch_size), generator)
     return batches
 
 
 def batches_by_tokens(
     lengths: Sequence[int], tokens: int, generator: torch.Generator
 ) -> list[list[int]]:
-    """One epoch's batches of at most `tokens` tokens with padding, in random order: their indices.
+    """An epoch's batches of at most `tokens` tokens with padding, shuffled: indices.
 
     lengths: tokens of each example; a longer one gets its own batch. Every epoch has as many.
     """
@@ -296,6 +296,6 @@ def _shuffled(items: Sequence[Item], generator: torch.Generator) -> list[Item]:
     return [items[place] for place in torch.randperm(len(items), generator=generator).tolist()]
 
 
-def cut(items: list[Item], size: int) -> list[list[Item]]:
+def chunks(items: list[Item], size: int) -> list[list[Item]]:
     """Cut into lists of `size` items; the last may have fewer."""
     return [items[start : start + size] for start in range(0, len(items), size)]

@@ -157,7 +157,7 @@ def _load_for_store(
 def extract_features(
     recipe: CaptioningRecipe, engine: Engine, encoder: Encoder | None = None
 ) -> dict[str, FeatureStore]:
-    """Fill the stores in `features.folder`; prints what is left out and how many images are in.
+    """Fill the stores in `features.folder`; prints what is left out, and counts.
 
     encoder: in place of the recipe's.
     """

@@ -74,7 +74,7 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
 
 
 class GuardedRoute(APIRoute):
-    """A route that checks who asks, how many wait, how much comes and how long the answer takes.
+    """A route that checks who asks, how many wait, the body's size and the answer's time.
 
     `app.state` holds the service, the token, the allowed `origins` besides the server's own, how
     many POST requests are `waiting`, and how many bytes of theirs are `held`.

@@ -1,4 +1,4 @@
-"""N-grams that people wrote, in any language; misplaced articles and slips of English captions."""
+"""N-grams that people wrote, in any language; misplaced articles and English slips."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Vocabularies: a captioner's words, and a translator's words or subwords, which restore text."""
+"""Vocabularies: a captioner's words; a translator's words or subwords."""
 
 import base64
 import io
@@ -200,7 +200,7 @@ def _token() -> re.Pattern[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a `plain_text` into words and signs; `WordVocabulary.join` restores the text exactly.
+    """Split a `plain_text` into words and signs; `WordVocabulary.join` restores it.
 
     Words are runs of letters, marks and digits. Elided articles ("l'") and clitics ("'s") are
     separate tokens. `JOINER` marks where no space stands between two tokens.

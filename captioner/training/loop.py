@@ -257,7 +257,7 @@ class _Run:
 
 
 class RunLog:
-    """Appends records to `log.jsonl` and TensorBoard, each with the `step` it was written after.
+    """Appends records to `log.jsonl` and TensorBoard, each with its `step`.
 
     resume_at: later records, which will be written again, are removed, and hidden in TensorBoard.
     """

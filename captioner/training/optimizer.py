@@ -50,7 +50,7 @@ def make_optimizer(
 def learning_rate_factor(
     config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
 ) -> float:
-    """The factor of the learning rate at `step` (from 0), in [0, 1], after validations' scores."""
+    """The learning rate's factor, in [0, 1], at `step` (from 0), after `scores`."""
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     if config.schedule == "cosine":

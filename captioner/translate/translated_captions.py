@@ -140,7 +140,7 @@ def _alignment(of_words: Array, weights: Array, of_source: Array) -> Array:
 
 
 def _overlap(rows: Sequence[str], columns: Sequence[str]) -> Array:
-    """Share of the letters of each of R words in each of C words, two tokenisations of one text.
+    """Share of the letters of R words in each of C words, two tokenisations of a text.
 
     A translator splits "man's" where a caption does not, and adds punctuation, which has no
     letters. Digits count as letters. Rows of (R, C) sum to one, or to zero without letters.

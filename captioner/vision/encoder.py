@@ -1,4 +1,4 @@
-"""Encoders, pixels in, annotation vectors out: their protocol, VGGs, the reading of weights."""
+"""Encoders from pixels to annotation vectors: protocol, VGGs, reading of weights."""
 
 import hashlib
 import os
@@ -163,7 +163,7 @@ class VGGConfig(EncoderConfig):
 
 
 class VGGEncoder(Encoder):
-    """A VGG without its last pooling and classifier, as in Xu et al. 2015, sections 3.1.1 and 4.3.
+    """A VGG without last pooling and classifier. Xu et al. 2015, sections 3.1.1, 4.3.
 
     Simonyan and Zisserman 2015, *Very Deep Convolutional Networks for Large-Scale Image
     Recognition*, table 1; the layers have torchvision's names, so its weights load. The dilated

@@ -183,7 +183,7 @@ def _create_store(folder: Path, record: StoreRecord) -> None:
 
 
 def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
-    """The record of a store. Raises `UserError` naming the things in which it is not as wanted."""
+    """The record of a store. Raises `UserError` that names what differs from `wanted`."""
     path = folder / RECORD
     record = from_mapping(StoreRecord, files.read_json(path, "feature store record"), str(path))
     stored = flat(to_mapping(record))

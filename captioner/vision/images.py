@@ -148,7 +148,7 @@ def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
 
 
 def _image_of_array(array: Any, name: str) -> Image.Image:
-    """An array (H, W, 3), red first, a tensor (3, H, W), or a grey one (H, W): see `load_image`."""
+    """An RGB array (H, W, 3), a tensor (3, H, W), or a grey one (H, W): `load_image`."""
     described = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
     if hasattr(array, "detach"):  # A tensor; asked so, it needs no torch.
         array = array.detach().cpu()
@@ -242,7 +242,7 @@ def is_leftover(path: str | os.PathLike[str]) -> bool:
 
 
 def photo_files(paths: Iterable[str | os.PathLike[str]], report: Report = refuse) -> list[Path]:
-    """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
+    """The image files that files, folders and patterns (`**/*.jpg`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
     in `PHOTO_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.

@@ -1,4 +1,4 @@
-"""Photos in shards: tars as WebDataset's, and Parquet files as those of Hugging Face's datasets.
+"""Photos in shards: WebDataset's tars, and Parquet files as of Hugging Face's datasets.
 
 A photo is read by its place in its file, so training may draw any; webdataset reads streams.
 """
