@@ -45,8 +45,11 @@ def text_table(rows: Sequence[Row]) -> str:
     cells = [[_cell(cell) for cell in row] for row in rows]
     columns = zip_longest(*(row[:-1] for row in cells), fillvalue="")
     widths = [max(map(len, column)) for column in columns]
-    lines = ("  ".join((*map(str.ljust, row[:-1], widths), row[-1])) for row in cells)
-    return "\n".join(line.rstrip() for line in lines)
+    lines = []
+    for *first, last in cells:
+        padded = [cell.ljust(width) for cell, width in zip(first, widths, strict=False)]
+        lines.append("  ".join([*padded, last]).rstrip())
+    return "\n".join(lines)
 
 
 def figures_table(figures: Mapping[str, object], notes: Mapping[str, object] | None = None) -> str:

@@ -231,4 +231,5 @@ def output_names(photos: Iterable[str]) -> dict[str, str]:
     whole |= {"-": "standard_input"} if "-" in whole else {}
     names = {photo: os.path.splitext(name)[0] for photo, name in whole.items()}
     taken = Counter(name.casefold() for name in chain(whole.values(), names.values()))
-    return {photo: whole[photo] if taken[n.casefold()] > 1 else n for photo, n in names.items()}
+    ambiguous = [photo for photo, name in names.items() if taken[name.casefold()] > 1]
+    return names | {photo: whole[photo] for photo in ambiguous}

@@ -144,10 +144,12 @@ class JsonLines:
         """Find the records of these photos under other spellings of their paths."""
         recorded = {record["image"] for record in self._records()}
         unknown = recorded - photos.keys()
-        if unknown and (new := photos.keys() - recorded):
+        new = photos.keys() - recorded
+        if unknown and new:
             name_of = {files.real_path(photo): photo for photo in new}
-            names = {photo: name_of.get(files.real_path(photo)) for photo in sorted(unknown)}
-            self._renamed = {photo: name for photo, name in names.items() if name}
+            for photo in unknown:
+                if name := name_of.get(files.real_path(photo)):
+                    self._renamed[photo] = name
 
     def _latest_records(self) -> Iterator[Record]:
         latest = {record["image"]: number for number, record in enumerate(self._records())}

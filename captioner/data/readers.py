@@ -36,19 +36,25 @@ Splits = Sequence[str | None]
 
 def format_of(path: Path) -> str | None:
     """The format of captions by their content, of `READERS`; None of what is none of `KNOWN`."""
-    suffix, text, document = path.suffix.lower(), "", None
+    suffix = path.suffix.lower()
     if os.path.isdir(path) or suffix in (".csv", ".tsv", ".jsonl", *SHARD_SUFFIXES):
         return "table"
-    with suppress(UserError):  # Its reader says what is wrong.
-        text = read_text(path).lstrip() if suffix not in (".yaml", ".yml") else ""
+    if suffix in (".yaml", ".yml"):
+        return None
+    try:
+        text = read_text(path).lstrip()
+    except UserError:  # The format's reader says what is wrong.
+        return None
     if _LINE.fullmatch(text.partition("\n")[0]):
         return "flickr8k"
+    document = None
     with suppress(ValueError, RecursionError):
         document = json.loads(text)
     if isinstance(document, dict) and isinstance(document.get("images"), list):
         return "coco" if "annotations" in document else "karpathy"
     is_json = isinstance(document, list) or table.is_captions_by_photo(document)
-    return "table" if is_json or table.is_json_lines(text) or table.header(text)[0] else None
+    is_table = is_json or table.is_json_lines(text) or table.header(text)[0]
+    return "table" if is_table else None
 
 
 def read_splits(

@@ -171,21 +171,35 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
     scores = np.array([caption.confidence for caption in judged])  # (N,)
     shares = np.array([one.share for one in seen])  # (N,)
     sure = np.array([bool(caption.sure) for caption in judged])  # (N,)
-    word_judged = chain.from_iterable(caption.word_confidence or () for caption in judged)
-    word_scores = np.array([score for score in word_judged if score is not None])  # (W,)
-    truth = np.array([is_true for one in seen for is_true in one.truth])  # (W,)
-    all_kinds = chain.from_iterable(word_kinds(caption.words) for caption in judged)
-    kinds = np.array(list(filter(None, all_kinds)))  # (W,)
-    groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(word_scores), 1)}
-    groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
-    groups["all words"] = np.arange(len(truth))
-    named = [(name, rows) for name, rows in groups.items() if len(rows)]
     return {
         **_means(scores, shares, np.arange(len(seen)), "photos"),
         "fifths": [_means(scores, shares, fifth, "photos") for fifth in _fifths(scores)],
-        "words": {name: _means(word_scores, truth, rows, "words") for name, rows in named},
+        "words": _word_reliability(judged, [is_true for one in seen for is_true in one.truth]),
         "unsure": float((~sure).mean()),
         "sure_without": float((sure & (shares == 0)).mean()),
+    }
+
+
+def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> dict[str, Any]:
+    """Confidences of the content words (W,) of captions held against their `truth`, by group."""
+    kinds = []
+    scores = []
+    for caption in captions:
+        pairs = zip(word_kinds(caption.words), caption.word_confidence or (), strict=True)
+        for kind, score in pairs:
+            if kind is not None and score is not None:
+                kinds.append(kind)
+                scores.append(score)
+    confidence = np.array(scores)
+    fifths = enumerate(_fifths(confidence), start=1)
+    groups = {f"words, fifth {number}": rows for number, rows in fifths}
+    groups |= {kind: np.flatnonzero(np.array(kinds) == kind) for kind in KINDS}
+    groups["all words"] = np.arange(len(truth))
+    observed = np.array(truth)
+    return {
+        name: _means(confidence, observed, rows, "words")
+        for name, rows in groups.items()
+        if len(rows)
     }
 
 

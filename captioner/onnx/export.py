@@ -321,9 +321,11 @@ def _graph(
         None if tensor is None else {axis: dimensions[name] for axis, name in axes.items()}
         for tensor, axes in zip(inputs.values(), sizes, strict=True)
     ]
-    fixed = signature(module.forward).parameters
-    count = sum(item.kind is not item.VAR_POSITIONAL for item in fixed.values())
-    shapes = tuple(dynamic) if count == len(fixed) else (*dynamic[:count], tuple(dynamic[count:]))
+    parameters = signature(module.forward).parameters.values()
+    count = sum(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters)
+    shapes: tuple[Any, ...] = tuple(dynamic)
+    if count < len(parameters):  # The tensors of `*state` are one argument.
+        shapes = (*dynamic[:count], tuple(dynamic[count:]))
     program = torch.onnx.export(
         module.eval(),
         tuple(inputs.values()),

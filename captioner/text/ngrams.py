@@ -136,7 +136,8 @@ def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
         while first and (words[first - 1] in MODIFIERS or words[first - 1] == "and"):
             first -= 1
         is_counted = first < position and words[first] in ("and", *_QUANTITIES)
-        yield word, at_end, first > 0 and words[first - 1] in ("a", "an") and not is_counted
+        has_article = first > 0 and words[first - 1] in ("a", "an")
+        yield word, at_end, has_article and not is_counted
 
 
 def _plurals(captions: Iterable[Sequence[str]]) -> set[tuple[str, bool]]:

@@ -119,9 +119,11 @@ class _Run:
                 self.position = checkpoint.load_checkpoint(
                     self.path, self.model, self.optimizer, average, rank, world_size
                 )
-                logged_step, epoch = self.position.step, self.position.epoch
+                logged_step = self.position.step
+                epoch = self.position.epoch
                 if self.position.step_in_epoch:  # A record of this step is logged again.
-                    logged_step, epoch = logged_step - 1, epoch + 1
+                    logged_step -= 1
+                    epoch += 1
                 print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
             if engine.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
