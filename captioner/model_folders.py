@@ -100,8 +100,7 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     """The folder of a packaged model, by name, or of another, by its path or that of its run.
 
     A name wins over a path; write `./default` for a folder of that name. A model on the hub, by
-    `hf://user/name` or `hf://user/name@revision` (a branch, tag or commit), is downloaded unless it
-    is cached.
+    `hf://user/name` or `hf://user/name@revision` (a branch, tag or commit), is downloaded once.
     """
     packaged = packaged_models()
     if str(name_or_path) in packaged:

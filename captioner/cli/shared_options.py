@@ -151,8 +151,7 @@ def add_machine(
 def machine(arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `load` that the options of `add_machine` give.
 
-    Sampling and other alignments take torch, if it is there. A GPU, which only torch has, is set to
-    its fast kernels.
+    Sampling and other alignments take torch, if it is there. A GPU is set to its fast kernels.
     """
     device = arguments.device
     engine = arguments.engine

@@ -126,10 +126,7 @@ class SearchOptions(AnySearch):
         le=100,
         description="weight of the word confidences in the ranking of the beam's captions",
     )
-    cautious: bool = Field(
-        False,
-        description="prefer shorter captions that are more likely true",
-    )
+    cautious: bool = Field(False, description="prefer shorter captions that are more likely true")
 
 
 class TranslationSearch(AnySearch):

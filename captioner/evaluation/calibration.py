@@ -1,8 +1,7 @@
 """Calibrates a model's confidence on its own captions and measures it by cross-fitting.
 
 Each half of the validation photos is judged by a confidence fitted to the other half. So are
-pictures of nothing, photos with their pixels shuffled, with a share of 0: their captions get a low
-confidence.
+pictures of nothing, photos with shuffled pixels, whose captions have a share of 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -136,8 +135,7 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
 def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     """Fit to splits, which count alike, and to pictures of nothing, the last group.
 
-    Words are fitted to the splits alone: words of captions of nothing, always false, would lose all
-    confidence.
+    Words are fitted to the splits alone: pictures of nothing, whose words are false, outweigh them.
     """
     *splits, nothing = groups
     size = sum(map(len, splits)) / len(splits)  # How much each split counts.
@@ -161,8 +159,7 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
 
     expected, observed: means over all photos. fifths: the same of a fifth of the photos, the least
     confident first. words: of the content words by fifths, kinds and all. unsure: share of photos
-    whose caption is unsure. sure_without: of those with a sure caption that has no content word of
-    a reference.
+    with an unsure caption. sure_without: with a sure one that has no content word of a reference.
     """
     seen = list(chain.from_iterable(part for _, part in parts))
     judged: list[Caption] = []

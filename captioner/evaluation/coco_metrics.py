@@ -153,8 +153,7 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     """CIDEr-D of a corpus, from 0 to 10 as in COCO's evaluation: 1.0 is 100 in papers.
 
     Vedantam, Zitnick and Parikh 2015, *CIDEr: Consensus-based Image Description Evaluation*,
-    section 8. The COCO evaluation calls it "CIDEr", but clips counts and penalises a difference in
-    length, as CIDEr-D does.
+    section 8. The COCO evaluation calls it "CIDEr", but clips counts and penalises length.
 
     document_frequency: by default counted over these references, as the COCO evaluation does.
     """

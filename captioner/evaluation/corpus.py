@@ -1,9 +1,8 @@
 """Captions and references as numbers, their scores, the evidence for a difference.
 
 Confidence intervals: the percentile bootstrap (Efron 1979, *Bootstrap Methods: Another Look at the
-Jackknife*), which draws images with replacement. Comparisons: the paired bootstrap (Koehn 2004,
-*Statistical Significance Tests for Machine Translation Evaluation*, section 4), which scores both
-systems on the same drawn images.
+Jackknife*), which draws images with replacement. Comparisons: the paired bootstrap on the same
+draws (Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*, section 4).
 """
 
 from collections import defaultdict

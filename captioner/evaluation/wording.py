@@ -74,8 +74,7 @@ def words_by_kind(
 ) -> dict[str, dict[str, float | None]]:
     """The content words of captions by kind, and of `all`: their number and shares.
 
-    said: the share that a reference says, by stem. true: those and words that say the same. None
-    of no words.
+    said: the share that a reference says, by stem. true: with its synonyms. None without words.
     """
     counts = Counter[tuple[str, str]]()
     for words, of_image in zip(captions, references, strict=True):
@@ -211,8 +210,7 @@ def fluency(
 
     fluent: the share of captions all of whose bigrams and trigrams people wrote. log_probability:
     the mean of `PeoplesNgrams.log_probability` over captions, in nats a word. misplaced_articles:
-    the share of captions with "a" before a plural or a mass noun. people_fluent and so on: of
-    references.
+    the share of captions with "a" before a plural or a mass noun. people_fluent: of references.
     """
 
     def scores(sentences: Sequence[Tokens], leave_out: bool) -> dict[str, float]:

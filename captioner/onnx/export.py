@@ -56,8 +56,7 @@ def add_graphs(folder: Path) -> None:
     """Write graphs beside the weights of a saved model: some KB, which read that file.
 
     Each weight is ONNX *external data* at its offset in `model.safetensors`, restored to float32
-    at loading. A graph names the digest of its weights, so that it never reads those of another
-    model.
+    at loading. A graph names the digest of its weights, so that it reads no other model's.
     """
     weights = StoredWeights(folder / WEIGHTS)
     try:
@@ -179,8 +178,7 @@ class _Start(nn.Module):
 class _Step(nn.Module):
     """`step.onnx`.
 
-    state: an example; `forward` takes tensors of the same form. is_changed: whether a step changes
-    each of them.
+    state: an example; `forward` takes tensors of its form. is_changed: whether a step changes each.
     """
 
     def __init__(self, decoder: nn.Module, state: Any, is_changed: list[bool]) -> None:

@@ -249,8 +249,7 @@ def save_word_images(
 ) -> list[Path]:
     """Write the overlay of each word as a JPEG in `folder`; return the paths in order.
 
-    File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Files of other names
-    in the folder stay.
+    File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Other files stay.
     """
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
     words = caption.words

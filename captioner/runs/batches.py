@@ -209,8 +209,7 @@ class TranslationBatches(DividedBatches[PairExample, TranslationBatch]):
 
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
 
-    Counts target tokens as examples, since the loss is a mean over tokens: the gradient does not
-    depend on how a batch is divided.
+    Counts target tokens as examples: the gradient does not depend on how a batch is divided.
     """
 
     examples: list[PairExample]

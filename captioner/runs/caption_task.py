@@ -57,8 +57,7 @@ class CaptionTask:
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Compute annotation vectors and make the batches.
 
-        Drops photos that could not be read; with photos in the step all are taken, and an
-        unreadable one ends the run.
+        Drops photos that could not be read; with photos in the step such a photo ends the run.
         """
         recipe = self.recipe
         captioner = self.captioner.to(engine.device)

@@ -34,8 +34,7 @@ WORDS = "vocabulary.json"
 class Start:
     """The start of a captioner: nothing, another model, or the words of a resumed run.
 
-    name: of the model, as in `start_from`. run: the folder of the resumed run, whose checkpoint
-    has the weights.
+    name: of the model, as in `start_from`. run: the resumed run, whose checkpoint has the weights.
     """
 
     name: str | None

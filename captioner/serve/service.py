@@ -38,12 +38,6 @@ class _Job(NamedTuple):
     results: Future[list[Any]]
 
 
-def give_back_memory() -> None:
-    """Return to the system what the C library keeps for later; of glibc only."""
-    with suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 class Batcher:
     """A queue of photos or sentences for one thread, which takes all jobs that fit together.
 
@@ -64,8 +58,7 @@ class Batcher:
     def submit(self, items: Sequence[Any], search: AnySearch, language: str) -> Future[list[Any]]:
         """Queue items; returns the future of their results, which may be cancelled.
 
-        Jobs of one search and language share batches, except for sampling: there the same seed
-        gives the same samples.
+        Jobs of one search and language share batches, but samples do not: a seed gives the same.
         """
         results: Future[list[Any]] = Future()
         self.jobs.append(_Job(items, (search, language, search.sample and object()), results))
@@ -94,7 +87,8 @@ class Batcher:
             results = iter(self._work(items, search, language))
             for job in batch:
                 job.results.set_result(list(islice(results, len(job.items))))
-            give_back_memory()
+            with suppress(OSError, AttributeError, TypeError):  # Only glibc keeps freed memory.
+                ctypes.CDLL(None).malloc_trim(0)
         except Exception as error:
             for job in batch:
                 job.results.set_exception(error)

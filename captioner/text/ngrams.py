@@ -122,8 +122,7 @@ class PeoplesNgrams:
 def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
     """Find the nouns that end a phrase, each with `at_end` and `has_article`.
 
-    at_end: whether the next word is a function word or the end, not a verb. has_article: whether
-    "a" or "an" begins the phrase.
+    at_end: whether a function word or the end follows, not a verb. has_article: "a" or "an" begins.
     """
     for position, (word, following) in enumerate(pairwise((*words, END))):
         if word in FUNCTION_WORDS or word in MODIFIERS:

@@ -26,9 +26,8 @@ _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
 class Batches(Protocol):
     """A training set in batches, which depend on the epoch only and can be divided.
 
-    A part is the argument of the model's `loss`, and has `to(device)`. Its `share` is the share of
-    the batch's examples in it: 0 for a fully masked dummy, so that every process takes part. A part
-    without `share` is a whole batch.
+    A part is the argument of the model's `loss`, and has `to(device)`. `share`: of the batch's
+    examples, 0 for a fully masked dummy, so that every process takes part; 1 if it has none.
     """
 
     def __len__(self) -> int:

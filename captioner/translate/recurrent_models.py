@@ -229,8 +229,7 @@ class Luong(RecurrentModel):
     """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) predicts the word. Section 3.
 
     Each layer starts from the encoder's final state, and h~ from 0. A state has the memory, the
-    recurrent states (B, K, layers, H) each, h~ of the last step (B, K, H) and the number of steps
-    so far, (B, K).
+    recurrent states (B, K, layers, H) each, the last h~ (B, K, H) and the number of steps (B, K).
     """
 
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:

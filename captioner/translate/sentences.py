@@ -158,11 +158,7 @@ class SentenceTranslator(ABC):
         return _Source(tokens[:longest], lost, is_upper)
 
     def _translate(
-        self,
-        batch_size: int,
-        search: TranslationSearch,
-        generator: Any,
-        sources: list[_Source],
+        self, batch_size: int, search: TranslationSearch, generator: Any, sources: list[_Source]
     ) -> list[Translation]:
         """Translate batches of similar length; returns translations in the given order."""
         unknown = () if search.copy_unknown else (Vocabulary.unknown,)

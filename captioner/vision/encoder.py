@@ -208,8 +208,7 @@ class VGGEncoder(Encoder):
     def forward(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, 512).
 
-        L = (height // 16) * (width // 16), row by row: 196 for 224x224. Xu et al. 2015, equation
-        before (1).
+        L = (height // 16) * (width // 16), row by row: 196 for 224x224. Xu et al. 2015, 3.1.1.
         """
         vectors: Tensor = self.context(self.features(images))  # (B, 512, height / 16, width / 16)
         return vectors.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)

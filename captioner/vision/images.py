@@ -80,8 +80,7 @@ def load_image(
     Puts transparent images on white, scales greys of more than 8 bits and floats to 8 bits (see
     `_scaled`), and takes the first frame of an animation (the current one of a Pillow image).
 
-    A photo that is large, or slow to decode, is decoded in another process, with limits of time
-    and memory (`DecodingPool`).
+    Large or slow photos are decoded in another process, limited in time and memory: `DecodingPool`.
 
     maximum_pixels: limit on width times height, checked before decoding. name: for errors.
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
@@ -204,8 +203,7 @@ def _identify(
 def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
     """Note the bits of each channel of JPEG 2000; refuse colour of more than 8.
 
-    Pillow reads greys of any depth, but rounds a colour of 16 bits to (value + 128) >> 8 in 8 bits:
-    65,408 and more become black.
+    Pillow rounds colours of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 becomes black.
     """
     place = file.tell()
     file.seek(0)
