@@ -198,7 +198,9 @@ class Outputs:
         wanted = self._options.drawings(self._names[photo])
         if self._descriptions:
             wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))
-        return bool(state and state.items() <= record.items()) and all(
+        if not state or not state.items() <= record.items():
+            return False
+        return all(
             option in written
             and files.real_path(written[option]) == files.real_path(path)
             and os.path.exists(path)

@@ -268,10 +268,9 @@ class Recurrence(torch.autograd.Function):
     @autocast_disabled()
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the states, contexts and log-weights -> of the tensors of `forward`."""
-        recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells = (
-            ctx.saved_tensors[:8]
-        )
-        key_exponentials, values, keys, query, v, recurrent, gate = ctx.saved_tensors[8:]
+        saved = ctx.saved_tensors
+        recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells = saved[:8]
+        key_exponentials, values, keys, query, v, recurrent, gate = saved[8:]
         steps, batch_size, rows, _ = log_alphas.shape
         memory_size = values.shape[-1]
         size = cells.shape[-1]

@@ -179,7 +179,8 @@ class CocoInstances:
             categories = {str(category["id"]): category["name"] for category in file.categories}
             self._categories |= categories
             for image in file.images:
-                name, size = str(image["id"]), (image["width"], image["height"])
+                name = str(image["id"])
+                size = (image["width"], image["height"])
                 photo = self._photos.setdefault(name, _AnnotatedPhoto(size, []))
                 self._photos[image.get("file_name", name)] = photo
             for place, thing in enumerate(file.annotations):

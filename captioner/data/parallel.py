@@ -100,9 +100,12 @@ def number_in_words(number: int) -> str:
     if number < 20:
         return _BELOW_TWENTY[number]
     if number < 100:
-        words, rest, link = _TENS[number // 10 - 2], number % 10, " "
+        words = _TENS[number // 10 - 2]
+        rest = number % 10
+        link = " "
     else:
         size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
         many, rest = divmod(number, size)
-        words, link = f"{number_in_words(many)} {name}", " and " if rest < 100 else " "
+        words = f"{number_in_words(many)} {name}"
+        link = " and " if rest < 100 else " "
     return f"{words}{link}{number_in_words(rest)}" if rest else words

@@ -113,7 +113,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
     folder_of = cache(partial(_image_folder, images))
     for split in splits if is_folder else [_split_of(annotations, splits)]:
-        file, name = annotations, f"captions_{split}.json"
+        file = annotations
+        name = f"captions_{split}.json"
         if is_folder:
             file = _first_file(annotations, name, f"annotations/{name}")
         content = read_json(file, "caption file")
@@ -133,7 +134,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
 
 def _split_of(file: Path, splits: Splits) -> str | None:
     """The split of all photos in a file of COCO; None if splits are drawn or none is wanted."""
-    named, (split, *others) = _SPLIT.findall(file.name), splits
+    named = _SPLIT.findall(file.name)
+    split, *others = splits
     if others or split is None or (not named and split in (TRAIN, VALIDATION)):
         return None
     if named and not any(name.startswith(split) or split.startswith(name) for name in named):

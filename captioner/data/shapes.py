@@ -170,7 +170,8 @@ def _draft(
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
     for first, second in itertools.combinations(objects, 2):
-        (left, top, right, bottom), other = first.box, second.box
+        left, top, right, bottom = first.box
+        other = second.box
         gap = max(other[0] - right, left - other[2], other[1] - bottom, top - other[3])
         if gap < GAP * config.image_size:
             return False

@@ -66,7 +66,8 @@ def read_table(
             images = _folder_of(images, row.image)
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
-            record, path = f"image {row.image} ({row.record})", row.photo or images / row.image
+            record = f"image {row.image} ({row.record})"
+            path = row.photo or images / row.image
             path = _with_suffix(path) if isinstance(path, Path) else path
             is_added[key] = collector.add_image(row.image, path, record, row.split)
         for caption in row.captions if is_added[key] else ():

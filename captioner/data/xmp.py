@@ -140,7 +140,8 @@ class XmpPacket:
 
     def _describe(self, description: Description) -> None:
         """Set the description; replaces those in its language and those without a language."""
-        caption, languages = description.caption, ("x-default", description.language)
+        caption = description.caption
+        languages = ("x-default", description.language)
         lowered = [tag.lower() for tag in languages]
         copies = self._items(f"{_OWN}description")
         own_texts = {caption, *_texts(copies)}
@@ -252,7 +253,8 @@ def _described(
 
 def _read_inside(photo: Path) -> tuple[bytes | None, list[str]]:
     """The XMP packet in a photo, and its texts in IPTC, EXIF and PNG; damage is left out."""
-    block, texts = None, []
+    block = None
+    texts = []
     with suppress(Exception), opened(photo) as image:
         xmp = image.info.get("xmp")
         block = xmp.rstrip(b"\0 ") if isinstance(xmp, bytes) and xmp.strip(b"\0 ") else None

@@ -42,12 +42,8 @@ class AnySearch(Config):
         0.0, ge=0, le=10, description="divide scores by ((5 + length) / 6) to this power"
     )
     minimum_length: Tokens = Field(1, description="fewest tokens of a result")
-    maximum_length: Length = Field(
-        40, description="most tokens of a result, which is cut off there"
-    )
-    block_ngrams: Tokens = Field(
-        0, description="no sequence of so many tokens twice; 0 for no rule"
-    )
+    maximum_length: Length = Field(40, description="most tokens of a result, cut off there")
+    block_ngrams: Tokens = Field(0, description="no sequence of so many tokens twice; 0: no rule")
     repeat_distance: Tokens = Field(
         0, description="do not repeat a token within so many, function words aside; 0: off"
     )
@@ -55,12 +51,8 @@ class AnySearch(Config):
     temperature: float = Field(
         1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
     )
-    top_k: int = Field(
-        0, ge=0, le=1_000_000, description="sample from the K likeliest tokens; 0 for all"
-    )
-    top_p: float = Field(
-        1.0, gt=0, le=1, description="sample the likeliest that hold this probability"
-    )
+    top_k: int = Field(0, ge=0, le=1_000_000, description="sample from the K likeliest; 0 for all")
+    top_p: float = Field(1.0, gt=0, le=1, description="sample the likeliest that hold this share")
     seed: Seed = Field(0, description="seed of sampling")
 
     @model_validator(mode="after")
@@ -132,9 +124,7 @@ class SearchOptions(AnySearch):
 class TranslationSearch(AnySearch):
     """How translations are searched for."""
 
-    maximum_length: Length = Field(
-        100, description="most tokens of a result, which is cut off there"
-    )
+    maximum_length: Length = Field(100, description="most tokens of a result, cut off there")
     coverage_penalty: float = Field(
         0.0, ge=0, le=10, description="rank lower if source is left out (GNMT's beta)"
     )

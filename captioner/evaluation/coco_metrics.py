@@ -160,7 +160,8 @@ def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None)
     if document_frequency is None and corpus.images == 1:
         advice = "give captioner score --document-frequency FILE, or other --metrics"
         raise UserError(f"CIDEr-D of a single image needs the frequency of more captions: {advice}")
-    sentences, captions = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)
+    sentences = len(corpus.lengths)
+    captions = corpus.firsts[corpus.image_of]  # (S,)
     similarity = np.zeros(sentences)  # of each reference to its image's caption
     for ngrams in corpus.ngrams:
         if document_frequency is None:

@@ -103,11 +103,11 @@ class Corpus:
         for order in range(1, MAXIMUM_ORDER + 1):
             places: IntArray = np.flatnonzero(left >= order)
             # An n-gram is its first n - 1 words, as one number, and its last word.
-            code: IntArray = (
-                ngram_at[places] * len(self.vocabulary) + self.words[places + (order - 1)]
-            )
+            last = self.words[places + (order - 1)]
+            code: IntArray = ngram_at[places] * len(self.vocabulary) + last
             code, places = _sorted(code, places)
-            is_new, sentence = _changes(code), sentence_of[places]
+            is_new = _changes(code)
+            sentence = sentence_of[places]
             ngram = np.cumsum(is_new, dtype=np.int32) - 1
             ngram_at[places] = ngram
             entry = np.flatnonzero(is_new | _changes(sentence))  # (E,)
@@ -211,7 +211,8 @@ def _resampled(metric: Metric) -> dict[str, FloatArray]:
 
     None of METEOR, which has no terms.
     """
-    images, generator = len(metric.terms), np.random.default_rng(0)
+    images = len(metric.terms)
+    generator = np.random.default_rng(0)
     if images < 2:
         raise UserError("a single image has no confidence interval")
     if not metric.terms.size:

@@ -109,7 +109,9 @@ def target_cells(
     region: the part of the photo that the map covers, in its pixels, as `Caption.region`.
     map_shape: rows and columns of the map.
     """
-    shares, middles, centres = [], [], []
+    shares = []
+    middles = []
+    centres = []
     for axis in (0, 1):  # x and y
         # Edges of the cells, in the target's pixels; between two cuts nothing changes.
         edges = np.linspace(region[axis], region[axis + 2], map_shape[1 - axis] + 1)
@@ -311,7 +313,9 @@ def score_maps(
     words: list[WordMap] = []
     maps, unknown = [], 0
     for example, caption in caption_examples(captioner, examples, **options):
-        image, targets, size = example.image_id, None, (1, 1)
+        image = example.image_id
+        targets = None
+        size = (1, 1)
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
             unknown += image not in grounding.images

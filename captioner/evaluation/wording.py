@@ -139,10 +139,9 @@ def chair(
     def named(words: Tokens) -> frozenset[str]:
         return known & {category for _, _, category in synonyms.mentions(words)}
 
-    present = [
-        (known & frozenset(annotated)).union(*map(named, of_image))
-        for annotated, of_image in zip(categories, references, strict=True)
-    ]
+    present = []
+    for annotated, of_image in zip(categories, references, strict=True):
+        present.append((known & frozenset(annotated)).union(*map(named, of_image)))
     mentioned = list(map(named, captions))
     absent = [said - there for said, there in zip(mentioned, present, strict=True)]
     mentions, wrong, things = (sum(map(len, sets)) for sets in (mentioned, absent, present))
@@ -184,7 +183,8 @@ def text_diversity(
         seen["seen_in_training"] = sum(words in known for words in sentences) / count
     distinct = set(sentences)
     doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
-    repeated, left = {"doubled_word": doubled / count}, sentences
+    repeated = {"doubled_word": doubled / count}
+    left = sentences
     for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
         ngrams = [list(zip(*(words[first:] for first in range(n)), strict=False)) for words in left]
         pairs = zip(left, ngrams, strict=True)

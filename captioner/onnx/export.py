@@ -261,9 +261,8 @@ def _search_graphs(
             for axis, size in enumerate(leaf.tensor.shape):
                 if other.tensor.shape[axis] != size:
                     axes[axis] = name
-    names = [
-        f"{MEMORY if leaf.is_memory else 'rows'}.{number}" for number, leaf in enumerate(leaves)
-    ]
+    kinds = [MEMORY if leaf.is_memory else "rows" for leaf in leaves]
+    names = [f"{kind}.{number}" for number, kind in enumerate(kinds)]
     inputs = examples(base["batch"], base["source"])
     start_module = _Start(decoder, remember)
     start = _graph(start_module, inputs, names[: len(start_module(*inputs.values()))], start_sizes)

@@ -71,9 +71,8 @@ class DividedBatches(ABC, Generic[Item, Batch]):
     ) -> Generator[list[Batch], None, None]:
         """See `captioner.training.step.Batches`."""
         plan = self._plan(epoch)
-        keys = (
-            (parts, part_count, plan[number], (epoch, number)) for number in range(first, len(plan))
-        )
+        numbers = range(first, len(plan))
+        keys = ((parts, part_count, plan[number], (epoch, number)) for number in numbers)
         for loaded in self._loader(keys):
             yield [self._loaded(part) for part in loaded]
 

@@ -61,9 +61,7 @@ class DataConfig(Config):
     texts: FilePath | None = Field(
         None, description="captions, one a line, .gz or not, for self_critical.fluency_weight"
     )
-    maximum_length: Length = Field(
-        50, description="words; longer training captions are cut, and counted"
-    )
+    maximum_length: Length = Field(50, description="words; longer training captions are cut")
     instances: FilePath | None = Field(
         None, description="COCO's boxes and segments of training photos, for objective.grounding"
     )

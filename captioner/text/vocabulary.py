@@ -142,7 +142,8 @@ class WordVocabulary:
         """Split a text into tokens."""
         words = split_words(plain_text(text, self.case))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
-            unknown, small = Vocabulary.unknown, words[0].lower()
+            unknown = Vocabulary.unknown
+            small = words[0].lower()
             small_rank, rank = self.vocabulary.encode([small, words[0]])
             if small_rank != unknown and (rank == unknown or small_rank < rank):
                 words[0] = small

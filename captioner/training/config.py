@@ -17,9 +17,7 @@ class TrainingConfig(Config):
 
     epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")
     batch_size: Size = Field(64, description="examples a step, over all processes")
-    accumulate: Size = Field(
-        1, description="smaller batches of a step in each process, for less memory"
-    )
+    accumulate: Size = Field(1, description="smaller batches a step and process, for less memory")
     optimizer: Literal["adam", "rmsprop"] = Field(
         "adam", description="rmsprop (Graves 2013) as the authors of Xu et al. 2015 used it"
     )

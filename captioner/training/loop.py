@@ -136,7 +136,8 @@ class _Run:
         config, position = self.config, self.position
         self.model.train()
         epoch, done = position.epoch + 1, position.step_in_epoch
-        name, is_shown = f"epoch {epoch}/{config.epochs}", self.engine.is_main
+        name = f"epoch {epoch}/{config.epochs}"
+        is_shown = self.engine.is_main
         bar = progress_bar(name, len(self.data), "steps", done, is_shown)
         with bar as progress, closing(self._batches()) as batches:
             for parts in batches:
@@ -265,7 +266,8 @@ class RunLog:
     """
 
     def __init__(self, folder: Path, resume_at: int | None = None, tensorboard: bool = False):
-        self._path, self._board = folder / LOG, None
+        self._path = folder / LOG
+        self._board = None
         if tensorboard:
             purged = resume_at + 1 if resume_at else None
             with refuse_os_errors(f"cannot write {folder / BOARD}"):

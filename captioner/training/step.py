@@ -100,7 +100,9 @@ class TrainingStepper:
         """
         try:
             self.optimizer.zero_grad(set_to_none=True)
-            processes, scaler, step = self.engine.world_size, self.scaler, self.position.step
+            processes = self.engine.world_size
+            scaler = self.scaler
+            step = self.position.step
             for number, part in enumerate(parts, 1):
                 is_last = processes == 1 or number == len(parts)
                 share = getattr(part, "share", 1.0)
@@ -159,7 +161,8 @@ class TrainingStepper:
 
     def explained(self, error: Exception) -> Exception:
         """The sentence for an error of memory or of NaN; else the error."""
-        is_ours, step = isinstance(error, UserError), self.position.step
+        is_ours = isinstance(error, UserError)
+        step = self.position.step
         if not is_ours and is_memory_error(error):
             return UserError(
                 f"there is not enough memory on {self._device} for {self._place(step)}: lower "

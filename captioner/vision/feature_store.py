@@ -171,7 +171,8 @@ class FeatureStore:
 def _create_store(folder: Path, record: StoreRecord) -> None:
     """Create an empty store, whose record is written last."""
     shape = (record.rows, *record.shape)
-    size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
+    size = 2 * math.prod(shape)
+    free = shutil.disk_usage(folder).free
     if free < size:
         raise UserError(f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}")
     files.remove_temporaries(folder, age=0)  # Only who holds the lock writes them.

@@ -45,9 +45,7 @@ class Preprocessing(Config):
     standard_deviation: tuple[Deviation, Deviation, Deviation] = Field(
         IMAGENET_STANDARD_DEVIATION, strict=False, description="per-channel standard deviation, > 0"
     )
-    interpolation: Literal["bilinear", "bicubic"] = Field(
-        "bicubic", description="both with antialiasing"
-    )
+    interpolation: Literal["bilinear", "bicubic"] = Field("bicubic", description="antialiased")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
