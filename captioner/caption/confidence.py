@@ -47,7 +47,7 @@ class ConfidenceWeights(Config):
         description="weight of the mean over the caption's words and its ending, in nats"
     )
     content_log_probability: float = Field(
-        0.0, description="weight of the mean over the content words, in nats"
+        0.0, description="of the mean over content words, in nats"
     )
     lowest_log_probability: float = Field(description="weight of the least probable word, in nats")
     words: float = Field(description="weight of the number of words")

@@ -65,13 +65,7 @@ class Outputs:
         self._descriptions = Descriptions(options, photos) if is_described else None
         self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
         is_resumed = self._lines is not None and self._lines.is_resumed
-        tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
-        drawings = chain.from_iterable(map(options.drawings, self._names.values()))
-        written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
-        for option, path in written:
-            if files.real_path(path) in self._inputs:
-                raise UserError(f"{option} {path} is a photo to caption; name another file")
-        check_files(written, options.overwrite or is_resumed, folders=("--words",))
+        self._check_paths(options.overwrite or is_resumed)
         if self._lines is not None and is_resumed:
             for record in self._lines.resume(photos, options, self._is_finished):
                 if record["image"] in photos:
@@ -81,6 +75,17 @@ class Outputs:
             self.finished = {photo for photo in photos if self._descriptions.has_text(photo)}
         done = () if options.html else self.finished
         self.remaining = {name: photos[name] for name in photos if name not in done}
+
+    def _check_paths(self, overwrite: bool) -> None:
+        paths = [(option, path) for option, path in self._options.tables() if path != "-"]
+        for name in self._names.values():
+            drawings = self._options.drawings(name)
+            paths += [(option, os.fspath(path)) for option, path in drawings]
+        written = [(f"--{option}", path) for option, path in paths]
+        for option, path in written:
+            if files.real_path(path) in self._inputs:
+                raise UserError(f"{option} {path} is a photo to caption; name another file")
+        check_files(written, overwrite, folders=("--words",))
 
     def draw(self, item: Caption | Failed) -> Caption | Failed:
         """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread."""

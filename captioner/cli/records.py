@@ -107,13 +107,13 @@ class JsonLines:
                 continue
             self._check_origin(record, options)
             photo = record["image"]
-            # Neither the photo nor a shard that holds it exists.
-            places = (photo, *map(str, Path(photo).parents))
-            is_gone = photo != "-" and not os.path.lexists(photo)
-            if photo not in photos and is_gone and not any(map(os.path.isfile, places)):
-                gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
-            elif photo in photos and not is_finished(photo, record):
+            if photo in photos:
+                if is_finished(photo, record):
+                    yield record
                 continue
+            is_in_shard = any(map(os.path.isfile, Path(photo).parents))
+            if photo != "-" and not os.path.lexists(photo) and not is_in_shard:
+                gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
             yield record
         if gone:
             count = counted(len(gone), "record")

@@ -153,7 +153,8 @@ def _draft(
 ) -> tuple[ShapesObject, Points]:
     """A randomly placed object and its outline; `kind` counts in order of mention."""
     colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
-    share = random.uniform(*config.object_size)
+    smallest, largest = config.object_size
+    share = random.uniform(smallest, largest)
     angle = math.radians(random.uniform(-TILT, TILT))
     x, y = np.array(_CORNERS[shape], dtype=np.float64).T  # (N,) each
     cosine, sine = math.cos(angle), math.sin(angle)

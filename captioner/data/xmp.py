@@ -245,9 +245,8 @@ def _described(
 ) -> Iterator[tuple[str, str, bool]]:
     own_texts = packet.own_texts("description")
     for text in map(str.strip, (*packet.descriptions, *others)):
-        if text and not any(
-            fnmatchcase(text.lower(), pattern) for pattern in _camera_descriptions()
-        ):
+        patterns = _camera_descriptions()
+        if text and not any(fnmatchcase(text.lower(), pattern) for pattern in patterns):
             yield place, text, text in own_texts
 
 

@@ -48,9 +48,7 @@ class AnySearch(Config):
         0, description="do not repeat a token within so many, function words aside; 0: off"
     )
     sample: bool = Field(False, description="draw results instead of searching; needs torch")
-    temperature: float = Field(
-        1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
-    )
+    temperature: float = Field(1.0, gt=0, le=1_000, description="of sampling; below 1 is safer")
     top_k: int = Field(0, ge=0, le=1_000_000, description="sample from the K likeliest; 0 for all")
     top_p: float = Field(1.0, gt=0, le=1, description="sample the likeliest that hold this share")
     seed: Seed = Field(0, description="seed of sampling")
@@ -125,9 +123,7 @@ class TranslationSearch(AnySearch):
     """How translations are searched for."""
 
     maximum_length: Length = Field(100, description="most tokens of a result, cut off there")
-    coverage_penalty: float = Field(
-        0.0, ge=0, le=10, description="rank lower if source is left out (GNMT's beta)"
-    )
+    coverage_penalty: float = Field(0.0, ge=0, le=10, description="ranks omissions lower (GNMT)")
     copy_unknown: bool = Field(
         False,
         description="copy the most attended source word for unknown ones; needs attention "

@@ -121,9 +121,9 @@ def search_hypotheses(
             kept = [index for index, rows in enumerate(counts) if rows]
             beam = stepper.keep_sources(beam, kept)
             sources = [sources[index] for index in kept]
-    columns = [stepper.to_numpy(list(column)) for column in zip(*step_choices, strict=True)]
-    arrays = map(StepChoices._make, zip(*columns, strict=True))
-    tree = list(zip(step_sources, arrays, strict=True))
+    fields = [stepper.to_numpy(list(field)) for field in zip(*step_choices, strict=True)]
+    steps = [StepChoices(*arrays) for arrays in zip(*fields, strict=True)]
+    tree = list(zip(step_sources, steps, strict=True))
     ranked: list[list[Hypothesis]] = [[] for _ in range(stepper.batch_size)]
     for last, (sources, choices) in enumerate(tree):
         for place, row in np.argwhere(choices.is_end).tolist():

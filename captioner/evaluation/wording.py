@@ -143,8 +143,10 @@ def chair(
     for annotated, of_image in zip(categories, references, strict=True):
         present.append((known & frozenset(annotated)).union(*map(named, of_image)))
     mentioned = list(map(named, captions))
-    absent = [said - there for said, there in zip(mentioned, present, strict=True)]
-    mentions, wrong, things = (sum(map(len, sets)) for sets in (mentioned, absent, present))
+    absent = [things - there for things, there in zip(mentioned, present, strict=True)]
+    mentions = sum(map(len, mentioned))
+    wrong = sum(map(len, absent))
+    things = sum(map(len, present))
     wrong_captions = sum(map(bool, absent))
     by_category = Counter(sorted(chain.from_iterable(absent)))
     return {
@@ -160,6 +162,11 @@ def chair(
         "categories": len(known),
         "dropped_categories": [name for name in synonyms.categories if name not in known],
     }
+
+
+def _repeats_phrase(words: tuple[str, ...], length: int) -> bool:
+    phrases = [words[first : first + length] for first in range(len(words) - length + 1)]
+    return len(set(phrases)) < len(phrases)
 
 
 def text_diversity(
@@ -186,9 +193,7 @@ def text_diversity(
     repeated = {"doubled_word": doubled / count}
     left = sentences
     for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
-        ngrams = [list(zip(*(words[first:] for first in range(n)), strict=False)) for words in left]
-        pairs = zip(left, ngrams, strict=True)
-        left = [words for words, phrases in pairs if len(set(phrases)) < len(phrases)]
+        left = [words for words in left if _repeats_phrase(words, n)]
         repeated[f"repeated_{n}_words"] = len(left) / count
     return {
         "distinct_captions": len(distinct),

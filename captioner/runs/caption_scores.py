@@ -124,8 +124,8 @@ def content_words_reward(
     known = [{s for words in captions for s in content_stems(words)} for captions in references]
 
     def reward(row: int, caption: Sequence[int]) -> float:
-        said = {stem for token in caption for stem in stem_of[token]}
-        return 2.0 * len(said & known[row]) - len(said)
+        stems = {stem for token in caption for stem in stem_of[token]}
+        return 2.0 * len(stems & known[row]) - len(stems)
 
     return reward
 

@@ -100,7 +100,7 @@ class TextConfig(Config):
         "sentence as it is written elsewhere",
     )
     capitals: Capitals = Field(
-        "keep", description="lines all in capitals are read as they are, or as sentences"
+        "keep", description="lines in capitals: as they are, or as sentences"
     )
     minimum_count: Count = Field(2, description="occurrences of a word that enters the vocabulary")
     size: int = Field(8000, ge=1, le=1_000_000, description="subwords, of both sides where joint")
@@ -126,9 +126,7 @@ class TranslationValidation(Config):
 class TranslationRecipe(Config):
     """A whole translation run."""
 
-    task: Literal["translate"] = Field(
-        description="tells this config from that of a captioner, which has no task"
-    )
+    task: Literal["translate"] = Field(description="tells this config from a captioner's")
     data: ParallelData
     model: TranslationModelConfig
     start_from: str | None = Field(

@@ -47,9 +47,7 @@ class TrainingConfig(Config):
         description="float32 (TF32 on CUDA), or autocast to bfloat16, slow on a CPU without "
         "instructions for it, or float16, with scaled gradients, for GPUs without bfloat16",
     )
-    average: Fraction = Field(
-        0.0, description="decay of the moving average of weights; 0: none, 0.999: good"
-    )
+    average: Fraction = Field(0.0, description="decay of averaged weights; 0: none, 0.999: good")
     seed: Seed = Field(0, description="for initial weights, batches and dropout")
     checkpoint_seconds: float = Field(300.0, ge=0, le=1e9, description="between two checkpoints")
     tensorboard: bool = Field(

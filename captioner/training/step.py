@@ -116,8 +116,7 @@ class TrainingStepper:
             scaler.unscale_(self.optimizer)
             norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
             self._unseen.append((step, {NORM: norm}, 1 / processes))  # All have the same norm.
-            first_unseen, *_ = self._unseen[0]
-            is_due = step - first_unseen >= self.most_unseen
+            is_due = step - self._unseen[0][0] >= self.most_unseen
             if is_due and (failure := self._see_reports()):
                 with self.engine.fail_together():
                     raise failure
