@@ -55,9 +55,8 @@ def text_table(rows: Sequence[Row]) -> str:
 def figures_table(figures: Mapping[str, object], notes: Mapping[str, object] | None = None) -> str:
     """Figures by name, underscores as spaces, as `text_table`. notes: the last cells, by name."""
     notes = notes or {}
-    return text_table(
-        [(name.replace("_", " "), figure, notes.get(name, "")) for name, figure in figures.items()]
-    )
+    rows = [(name.replace("_", " "), value, notes.get(name, "")) for name, value in figures.items()]
+    return text_table(rows)
 
 
 def _cell(cell: object) -> str:

@@ -47,8 +47,7 @@ def autocast_disabled() -> Iterator[None]:
 #     dq_qa = 4 v_a sum_l ds_ql r_qla (1 - r_qla)
 #     dk_la = 4 v_a sum_q ds_ql r_qla (1 - r_qla)
 #
-# Shapes: projected queries (B, Q, A), keys (B, L, A) and their exponentials, v (A), scores
-# (B, Q, L).
+# Shapes: queries (B, Q, A), keys (B, L, A) and their exponentials, v (A), scores (B, Q, L).
 
 
 @torch.no_grad()

@@ -91,9 +91,8 @@ def calibrate(
     shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
     of_first = _fit([group[::2] for group in shuffled], unsure_below)
     of_second = _fit([group[1::2] for group in shuffled], unsure_below)
-    *splits, nothing = [
-        _reliability([(of_second, group[::2]), (of_first, group[1::2])]) for group in shuffled
-    ]
+    halves = [[(of_second, group[::2]), (of_first, group[1::2])] for group in shuffled]
+    *splits, nothing = map(_reliability, halves)
     captioner.confidence = _fit(groups, unsure_below)
     return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
 

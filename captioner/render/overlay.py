@@ -59,8 +59,7 @@ class OverlayStyle:
     steepest: float = 6.0  # Largest slope of that brightening, in black.
     dimmed_light: float = 0.12  # Brightness without attention, and saturation, as fractions.
     dimmed_colour: float = 0.35
-    # Red, green, blue in [0, 1], blended in where the attention is, by at most `tint_share`: on a
-    # dark photo dimming alone would not show.
+    # Red, green, blue in [0, 1], blended in where the attention is: dark photos show no dimming.
     tint: tuple[float, float, float] = (1.0, 0.72, 0.2)
     tint_share: float = 0.25
     contour_level: float = 0.5  # Fraction of the peak at which the contour line runs.
