@@ -37,7 +37,7 @@ def fast_device(chosen: torch.device | str) -> torch.device:
 
 
 def use_fast_kernels(device: torch.device) -> None:
-    """On CUDA, for the whole process: TF32 in products of float32, cuDNN's fastest convolutions."""
+    """On CUDA, for the whole process: TF32 in products, cuDNN's fastest convolutions."""
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.benchmark = True

@@ -59,7 +59,7 @@ def temporary_path(folder: Path, suffix: str = "") -> Path:
 
 
 def remove_temporaries(folder: Path, age: float = 3600.0, suffix: str = "") -> None:
-    """Remove what killed processes left in a folder, unless changed less than `age` seconds ago."""
+    """Remove what killed processes left in a folder more than `age` seconds ago."""
     for path in sorted(folder.glob(f"{_TEMPORARY}*{suffix}")):
         with contextlib.suppress(OSError):  # A temporary that stays harms nothing.
             if time.time() - path.stat().st_mtime < age:

@@ -15,7 +15,7 @@ from captioner.errors import UserError
 
 _TORCH = 10**9  # Bytes of address space, at least.
 _CUDA_TORCH = 3_400_000_000  # Measured, of torch 2.14, also without a GPU.
-_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Of Linux: cgroups 2 and 1.
+_CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Linux: cgroups 2, 1.
 _MESSAGES = (
     "out of memory",
     "can't allocate memory",
@@ -24,7 +24,7 @@ _MESSAGES = (
     "ALLOC_FAILED",
     "bad_alloc",
     "can't start new thread",
-    "failed to map segment",  # Of a library.
+    "failed to map segment",  # A library's.
 )
 
 
@@ -75,7 +75,7 @@ def memory_sentence(error: BaseException) -> str:
 
 
 class TorchGuard(MetaPathFinder):
-    """Refuses to import torch where its libraries would not fit: some of them abort the process."""
+    """Refuses to import torch if its libraries do not fit: some would abort the process."""
 
     def find_spec(self, name: str, *_: Any) -> None:
         """Let others find every module; raise `UserError` for torch."""

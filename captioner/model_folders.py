@@ -1,4 +1,4 @@
-"""Model folders: finds them by name, path or address, saves them, reads their config and card."""
+"""Finds model folders by name, path or address, saves them, reads config and card."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ from captioner.files import (
 from captioner.schema import flat
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
-VOCABULARY = "vocabulary.json"  # Of a captioner; of a translator, for both sides.
+VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both sides.
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
 NGRAMS = "ngrams.bin"  # Beside exported graphs: `Constraints.ngrams`, little-endian int64.
 FILES = (WEIGHTS, CONFIG, VOCABULARY, "source.json", "target.json", CARD, *GRAPHS, NGRAMS)
@@ -50,7 +50,7 @@ _ADDRESS = re.compile(rf"hf:/+({_NAME})(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
 
 @contextmanager
 def saving(folder: Path) -> Iterator[Path]:
-    """Yields a temporary folder for all files of a model, which then replace those of `folder`.
+    """Yields a temporary folder for a model's files, which then replace `folder`'s.
 
     At any moment `complete_folder` finds the old files or the new ones, whole: the temporary
     folder becomes `.saved` in one step, and is removed when its files are copied.
@@ -100,8 +100,7 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
     """The folder of a packaged model, by name, or of another, by its path or that of its run.
 
     A name wins over a path; write `./default` for a folder of that name. A model on the hub, by
-    `hf://user/name` or `hf://user/name@revision` (a branch, tag or commit), is downloaded unless it
-    is cached.
+    `hf://user/name` or `hf://user/name@revision` (a branch, tag or commit), is downloaded once.
     """
     packaged = packaged_models()
     if str(name_or_path) in packaged:
@@ -154,7 +153,7 @@ def has_graphs(folder: Path) -> bool:
 
 
 def weights_header(path: Path) -> tuple[Any, int]:
-    """The header of a safetensors file and where its tensors begin; {} of another file, or none."""
+    """The header of a safetensors file, {} of another, and where its tensors begin."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -170,7 +169,7 @@ def read_card(folder: Path) -> str:
 
 
 def described(folder: Path, facts: Mapping[str, object]) -> str:
-    """The model in a folder as text: facts, its config with counts of weights, its card's gist."""
+    """A folder's model as text: facts, config with counts of weights, gist of its card."""
     complete = complete_folder(folder)
     config = read_json(complete / CONFIG, "model config", LARGEST_CONFIG)
     counts: Counter[str] = Counter()
@@ -213,7 +212,7 @@ def _parse(name: str | os.PathLike[str]) -> tuple[str, str, str | None]:
 
 
 def _fetch(name: str | os.PathLike[str]) -> Path:
-    """The cached folder of a model, which is named by its commit; downloads what is not cached."""
+    """The cached folder of a model, named by its commit; downloads what is not cached."""
     address, repository, revision = _parse(name)
     with _explained(address):
         from huggingface_hub import snapshot_download

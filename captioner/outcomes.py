@@ -33,8 +33,7 @@ def share_out(
 ) -> tuple[int, int]:
     """Choose how many batches to compute at once, `most` at most, and their size.
 
-    The size is the largest, of at most `batch_size`, that gives all workers as much to do. A single
-    batch takes all threads: 0 workers.
+    The size is the largest, up to `batch_size`, that keeps all workers busy. One batch: 0 workers.
 
     threads: of a CPU, where the threads of one batch wait for each other; 1 for a GPU, where the
         worker computes while the next batch is read.
@@ -155,7 +154,7 @@ def with_results(
 
 
 def shape_as_given(items: Any, is_one: bool, outcomes: Iterator[Any], on_error: str) -> Any:
-    """Outcomes in the form of what was given: one, an iterator, or for other collections a list.
+    """Outcomes in the form of the input: one, an iterator, or a list for a collection.
 
     on_error: `raise` the reason of the first `Failed` as `UserError`, or `skip`: it is an outcome.
     """

@@ -45,16 +45,18 @@ def text_table(rows: Sequence[Row]) -> str:
     cells = [[_cell(cell) for cell in row] for row in rows]
     columns = zip_longest(*(row[:-1] for row in cells), fillvalue="")
     widths = [max(map(len, column)) for column in columns]
-    lines = ("  ".join((*map(str.ljust, row[:-1], widths), row[-1])) for row in cells)
-    return "\n".join(line.rstrip() for line in lines)
+    lines = []
+    for *first, last in cells:
+        padded = [cell.ljust(width) for cell, width in zip(first, widths, strict=False)]
+        lines.append("  ".join([*padded, last]).rstrip())
+    return "\n".join(lines)
 
 
 def figures_table(figures: Mapping[str, object], notes: Mapping[str, object] | None = None) -> str:
     """Figures by name, underscores as spaces, as `text_table`. notes: the last cells, by name."""
     notes = notes or {}
-    return text_table(
-        [(name.replace("_", " "), figure, notes.get(name, "")) for name, figure in figures.items()]
-    )
+    rows = [(name.replace("_", " "), value, notes.get(name, "")) for name, value in figures.items()]
+    return text_table(rows)
 
 
 def _cell(cell: object) -> str:
@@ -80,7 +82,7 @@ def pyarrow_library() -> Any:
 
 @contextmanager
 def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
-    """Yields a function that adds rows to a file, which replaces `path`. types: pyarrow's names."""
+    """Yields a function that adds rows; the file is complete at the end. types: pyarrow's."""
     arrow = pyarrow_library()
     schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in types.items()])
     rows: list[Mapping[str, Any]] = []

@@ -48,7 +48,7 @@ def load_weights(module: nn.Module, path: Path, others: Sequence[str] = ()) -> d
 
 
 def make_trainable(make: Callable[[], Module], what: str) -> Module:
-    """Make a module, if memory holds its weights, their gradients and Adam's two means of them."""
+    """Make a module, if memory holds its weights, gradients and Adam's two means."""
     with torch.device("meta"):
         size = 4 * _size(make())
     check_memory(size, f"training {what}")
@@ -96,7 +96,7 @@ def fill(
     source: str | Path,
     prefix: str = "",
 ) -> None:
-    """Fill a module, or tensors by name, in place from tensors whose names begin with `prefix`.
+    """Fill a module, or tensors by name, in place from those behind `prefix`.
 
     Values take the type and memory format of the module. A module on the device `meta` is moved to
     the CPU, in float32 also if torch's default type is another. source: of the tensors; begins the

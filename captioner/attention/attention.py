@@ -108,8 +108,7 @@ def source_lengths(memory: Memory) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Scaled dot-product attention in N heads. Vaswani et al. 2017, section 3.2.2.
 
-    query_size: H, also of the result. memory_size: D. heads: N, a divisor of H. dropout: of the
-    attention weights.
+    query_size: H, also the result's. memory_size: D. heads: N, a divisor of H. dropout: of weights.
     """
 
     def __init__(self, query_size: int, memory_size: int, heads: int, dropout: float = 0.0) -> None:

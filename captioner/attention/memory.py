@@ -20,8 +20,7 @@ class Memory:
     keys: (B, L, A), compared with queries; projected already. With N heads (B, N, L, H / N).
     mask: (B, L) boolean, True where a position may be attended; None for all.
 
-    The queries of one source (words of a caption, hypotheses of a beam) share its memory without
-    a copy.
+    The queries of one source (words of a caption, hypotheses of a beam) share its memory.
     """
 
     values: Tensor

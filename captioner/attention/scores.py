@@ -54,7 +54,7 @@ class GeneralScore(DotScore):
 
 
 class AdditiveScore(Score):
-    """v^T tanh(W q + U k + b). Bahdanau et al. 2014, appendix A.1.2; the f_att of Xu et al. 2015.
+    """v^T tanh(W q + U k + b). Bahdanau et al. 2014, A.1.2; f_att of Xu et al. 2015.
 
     bias: add b, as Xu et al. do; Bahdanau et al. have none.
     temperature: divides the scores; below 1 the attention is narrower. 1 in the papers.

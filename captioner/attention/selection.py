@@ -1,4 +1,4 @@
-"""Context vectors from scores: soft selection (a weighted sum) and hard selection (a draw)."""
+"""Context vectors from scores: soft selection (a weighted sum) and hard (a draw)."""
 
 from typing import NamedTuple
 
@@ -12,12 +12,10 @@ class Attended(NamedTuple):
     """The result of attending, for Q queries of each of B sources.
 
     context: (B, Q, D), the context vectors z.
-    weights: (B, Q, L), non-negative; each row sums to one, or to less where `LocalAttention`
-        favours its centre.
+    weights: (B, Q, L), not negative; rows sum to one, or less where `LocalAttention` does.
     scores: (B, Q, L), before masking and normalisation.
     positions: (B, Q), drawn by hard selection; None for soft.
-    log_weights: (B, Q, L), logarithms of hard selection's weights before rounding, in float32 at
-        least; None for soft.
+    log_weights: (B, Q, L), of hard selection, before rounding, float32 at least; None for soft.
 
     With N heads all but `context` have a dimension N behind B.
     """
@@ -93,11 +91,10 @@ class SoftSelection(nn.Module):
 
 
 class HardSelection(nn.Module):
-    """Draws a position: z = a_s with s ~ Categorical(alpha). Xu et al. 2015, equations 8 and 9.
+    """Draws a position: z = a_s, s ~ Categorical(alpha). Xu et al. 2015, equations 8, 9.
 
-    Draws in training mode. Takes the most probable position in evaluation mode, where the authors'
-    code takes the expected value by default. The draw has no gradient; REINFORCE uses that of
-    `Attended.log_probability`.
+    Draws in training mode, without a gradient: REINFORCE uses that of `Attended.log_probability`.
+    In evaluation takes the most probable position; the authors' code takes the expected value.
     """
 
     def forward(

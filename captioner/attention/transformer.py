@@ -57,7 +57,7 @@ class LayerSizes(NamedTuple):
 
     size: int  # H
     heads: int  # N
-    inner_size: int  # Of `FeedForward`.
+    inner_size: int  # F of `FeedForward`.
     norm_first: bool  # See `Residual`.
     dropout: float  # On the output of each part.
     inner_dropout: float  # On attention weights and inside `FeedForward`.

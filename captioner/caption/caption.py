@@ -92,10 +92,8 @@ class Caption:
 
     def of_photo(self, photo: ImageSource | None, region: Region, name: str = "") -> Caption:
         """The caption and its alternatives with their photo, region and, if given, name."""
-        others = tuple(other.of_photo(photo, region, name) for other in self.alternatives)
-        return replace(
-            self, photo=photo, region=region, name=name or self.name, alternatives=others
-        )
+        rest = tuple(version.of_photo(photo, region, name) for version in self.alternatives)
+        return replace(self, photo=photo, region=region, name=name or self.name, alternatives=rest)
 
     def overlay(self, path: str | os.PathLike[str], title: str = "", strength: float = 0.8) -> None:
         """Draw the photo and a panel a word: a .png, .jpg, .webp or .pdf.

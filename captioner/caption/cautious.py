@@ -46,9 +46,8 @@ def cautious_caption(captions: Sequence[Caption], is_sentence: IsSentence) -> Ca
     # Where the best caption has no person, "a man" of another one is no person either.
     has_person = not _NAMES.isdisjoint(captions[0].words)
     general = map(_with_persons, captions) if has_person else ()
-    forms = chain.from_iterable(
-        shorter_forms(caption, is_sentence) for caption in (*captions, *general)
-    )
+    whole = (*captions, *general)
+    forms = chain.from_iterable(shorter_forms(caption, is_sentence) for caption in whole)
     return max((*captions, *forms), key=worth)
 
 

@@ -47,7 +47,7 @@ class ConfidenceWeights(Config):
         description="weight of the mean over the caption's words and its ending, in nats"
     )
     content_log_probability: float = Field(
-        0.0, description="weight of the mean over the content words, in nats"
+        0.0, description="of the mean over content words, in nats"
     )
     lowest_log_probability: float = Field(description="weight of the least probable word, in nats")
     words: float = Field(description="weight of the number of words")
@@ -95,7 +95,7 @@ def likely_truth(caption: Caption) -> float:
 
 
 def regressors(captions: Sequence[Caption]) -> Array:
-    """N captions -> (N, R), float64, with the R columns of `ConfidenceWeights` but the intercept.
+    """N captions -> (N, R), float64: the terms of `ConfidenceWeights` but the intercept.
 
     The mean includes the ending. A caption without content words has its mean in their place.
     """

@@ -1,4 +1,4 @@
-"""The training objective: its options and batches, and cross-entropy with its regularisers."""
+"""The training objective: options, batches, and cross-entropy with its regularisers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ class SelfCriticalConfig(Config):
         description="what a sample's reward is compared with: greedy, that of greedy search "
         "(Rennie et al. 2017, equation 9), or new, the mean of the other samples (Luo 2020)",
     )
-    samples: int = Field(
-        5, ge=1, le=10_000, description="captions of each photo; 2 or more with new"
-    )
+    samples: int = Field(5, ge=1, le=10_000, description="captions a photo; 2 or more with new")
     cross_entropy_weight: Weight = Field(0.0, description="of the photo's own caption")
     content_words_weight: Weight = Field(
         0.0, description="of the content words that a reference has less those that none has"
@@ -65,12 +63,8 @@ class ObjectiveConfig(Config):
         description="weight of the attention that misses what a word names, by data.instances "
         "(Liu et al. 2017); soft attention only, not in the paper",
     )
-    reward_weight: Weight = Field(
-        0.1, description="lambda_r after equation 12; hard attention only"
-    )
-    entropy_weight: Weight = Field(
-        0.002, description="lambda_e after equation 12; hard attention only"
-    )
+    reward_weight: Weight = Field(0.1, description="lambda_r after equation 12; hard attention")
+    entropy_weight: Weight = Field(0.002, description="lambda_e after equation 12; hard attention")
     baseline_decay: Fraction = Field(0.9, description="of the moving average; hard attention only")
     semi_sampling: Probability = Field(
         0.5, description="probability of no draw, but the mean; hard attention only"
@@ -228,7 +222,7 @@ _SAMPLING_SEED = 0x5343484544
 
 
 def doubly_stochastic_penalty(weights: Tensor, mask: Tensor) -> Tensor:
-    """Sum over positions of (1 - sum_t alpha)^2: (B,). Xu et al. 2015, equation 14, second term.
+    """Sum over positions of (1 - sum_t alpha)^2: (B,). Xu et al. 2015, equation 14.
 
     weights (B, T, L), mask (B, T) boolean, False for padding, whose attention is left out.
     """
@@ -238,7 +232,7 @@ def doubly_stochastic_penalty(weights: Tensor, mask: Tensor) -> Tensor:
 
 
 def grounding_penalty(weights: Tensor, places: Tensor) -> Tensor:
-    """Minus the logarithm of the attention inside what each word names, summed over words: (B,).
+    """Minus the log of the attention inside what each word names, over words: (B,).
 
     weights (B, T, L). places (B, T, L): the share of each place inside; 0 everywhere for a word
     that names nothing, which is left out. After Liu et al. 2017, *Attention Correctness in Neural

@@ -232,7 +232,7 @@ class ShowAttendTellDecoder(CaptionDecoder):
 
 
 def _lstm_update(state: DecoderState, gates: Tensor) -> DecoderState:
-    """Apply the LSTM's gates (B, K, 4H), before activation, in torch's order. Equations 1 to 3."""
+    """Apply the LSTM's gates (B, K, 4H), in torch's order. Equations 1 to 3."""
     gates = at_least_float32(gates)  # The cell sums over all words.
     input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)  # (B, K, H) each
     cell = torch.sigmoid(forget_gate) * state.cell

@@ -1,4 +1,4 @@
-"""Captions photos, one by one or in batches. Imports no torch; a subclass runs the networks."""
+"""Captions photos, one by one or in batches. Without torch; a subclass runs networks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BaseModelConfig(Config):
 
 
 class Prepared(NamedTuple):
-    """A photo to be drawn on, and the region of it whose pixels (3, size, size) the model sees."""
+    """A photo to draw on, and the region whose pixels (3, size, size) the model sees."""
 
     name: str
     photo: ImageSource

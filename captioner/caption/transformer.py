@@ -1,4 +1,4 @@
-"""A Transformer as the caption decoder: annotation vectors in place of the encoder's outputs.
+"""A Transformer as the caption decoder: attends to annotation vectors.
 
 Vaswani et al. 2017, *Attention Is All You Need*, section 3.
 """

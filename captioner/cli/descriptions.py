@@ -25,7 +25,7 @@ from captioner.vision.images import ImageSource
 
 
 class Descriptions:
-    """Writes captions as --xmp, --text and --embed say, unless --min-confidence leaves them out."""
+    """Writes captions as --xmp, --text and --embed say; --min-confidence leaves some out."""
 
     def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
         are_files = all(isinstance(source, str) for source in photos.values())
@@ -93,13 +93,10 @@ class Descriptions:
             line = formatted_caption(form, photo, caption).removesuffix("\n")
         write = partial(self._write, description=description, line=line)
         written, more = files.write_each(places, write)
-        problems += more
         if self._kept:
             self._notes["photos that keep their description by a person"] += 1
-            problems.append(
-                f"{photo} keeps its description {self._kept!r}; --overwrite replaces it"
-            )
-        return {} if self._options.dry_run else written, problems
+            more.append(f"{photo} keeps its description {self._kept!r}; --overwrite replaces it")
+        return {} if self._options.dry_run else written, problems + more
 
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
         """The files beside a photo, with their options.

@@ -1,4 +1,4 @@
-"""`captioner evaluate`, `captioner score` and `captioner maps`: scores of captions and maps."""
+"""The commands `evaluate`, `score` and `maps`: scores of captions and maps."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def add_commands(commands: shared.Commands) -> None:
     parser, add = shared.add_parser(commands, run_score, usage, summary, SCORE_DESCRIPTION)
     add("results", "RESULTS", "captions, in COCO's result format or of `captioner caption --json`")
     add("references", "REFERENCES", "a table, a folder of photos with texts, or a file in --format")
-    known = ", ".join(shared.FILES)
-    add("--format", "FORMAT", f"{known} (default: by their fields)", choices=shared.FILES)
+    known = ", ".join(shared.FILE_FORMATS)
+    add("--format", "FORMAT", f"{known} (default: by their fields)", choices=shared.FILE_FORMATS)
     add("--split", "SPLIT", "as the format names it (default: all)")
     add("--on-problem", "ACTION", "refuse or skip unusable captions", **shared.ON_PROBLEM)
     add = _add_scores(parser)
@@ -89,7 +89,7 @@ def add_commands(commands: shared.Commands) -> None:
 
 def _add_photos(add: shared.Add) -> None:
     add("model", "MODEL", "a model folder, or a packaged model")
-    shared.add_data_set(add, shared.FORMATS, "what cannot be read")
+    shared.add_data_set(add, shared.DATA_FORMATS, "what cannot be read")
     add("--split", "SPLIT", "as the format names it")
     add("--count", "N", "the first N photos (shapes: 500 by default)")
 

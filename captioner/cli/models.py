@@ -64,7 +64,7 @@ def add_commands(commands: shared.Commands) -> None:
     usage, summary = "calibrate MODEL --annotations FILE [options]", "fit a model's confidence"
     parser, add = shared.add_parser(commands, run_calibrate, usage, summary, CALIBRATE_DESCRIPTION)
     add("model", "MODEL", "a model folder; it is written to")
-    shared.add_data_set(add, shared.FILES, "records that cannot be used")
+    shared.add_data_set(add, shared.FILE_FORMATS, "records that cannot be used")
     add("--split", "SPLIT", "of validation photos (default: val)", nargs="+", default=["val"])
     add("--training-split", "SPLIT", "of training photos, left out of validation", default="train")
     add = shared.add_group(parser, "confidence")

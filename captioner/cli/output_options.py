@@ -16,7 +16,7 @@ PLACES = ("xmp", "text", "embed")
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Where captions are written, and in which form: the options of `captioner caption --help`.
+    """Where captions are written, in which form: options of `captioner caption --help`.
 
     model: whose captions they are, in records. language: None for English. xmp: for which program.
     """

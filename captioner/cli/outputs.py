@@ -1,4 +1,4 @@
-"""Writes the captions of photos as tables, drawings and a page, and resumes from JSON lines."""
+"""Writes captions as tables, drawings and a page, and resumes from JSON lines."""
 
 import os
 import sys
@@ -65,13 +65,7 @@ class Outputs:
         self._descriptions = Descriptions(options, photos) if is_described else None
         self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
         is_resumed = self._lines is not None and self._lines.is_resumed
-        tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
-        drawings = chain.from_iterable(map(options.drawings, self._names.values()))
-        written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
-        for option, path in written:
-            if files.real_path(path) in self._inputs:
-                raise UserError(f"{option} {path} is a photo to caption; name another file")
-        check_files(written, options.overwrite or is_resumed, folders=("--words",))
+        self._check_paths(options.overwrite or is_resumed)
         if self._lines is not None and is_resumed:
             for record in self._lines.resume(photos, options, self._is_finished):
                 if record["image"] in photos:
@@ -81,6 +75,17 @@ class Outputs:
             self.finished = {photo for photo in photos if self._descriptions.has_text(photo)}
         done = () if options.html else self.finished
         self.remaining = {name: photos[name] for name in photos if name not in done}
+
+    def _check_paths(self, overwrite: bool) -> None:
+        paths = [(option, path) for option, path in self._options.tables() if path != "-"]
+        for name in self._names.values():
+            drawings = self._options.drawings(name)
+            paths += [(option, os.fspath(path)) for option, path in drawings]
+        written = [(f"--{option}", path) for option, path in paths]
+        for option, path in written:
+            if files.real_path(path) in self._inputs:
+                raise UserError(f"{option} {path} is a photo to caption; name another file")
+        check_files(written, overwrite, folders=("--words",))
 
     def draw(self, item: Caption | Failed) -> Caption | Failed:
         """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread."""
@@ -198,7 +203,9 @@ class Outputs:
         wanted = self._options.drawings(self._names[photo])
         if self._descriptions:
             wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))
-        return bool(state and state.items() <= record.items()) and all(
+        if not state or not state.items() <= record.items():
+            return False
+        return all(
             option in written
             and files.real_path(written[option]) == files.real_path(path)
             and os.path.exists(path)
@@ -231,4 +238,5 @@ def output_names(photos: Iterable[str]) -> dict[str, str]:
     whole |= {"-": "standard_input"} if "-" in whole else {}
     names = {photo: os.path.splitext(name)[0] for photo, name in whole.items()}
     taken = Counter(name.casefold() for name in chain(whole.values(), names.values()))
-    return {photo: whole[photo] if taken[n.casefold()] > 1 else n for photo, n in names.items()}
+    ambiguous = [photo for photo, name in names.items() if taken[name.casefold()] > 1]
+    return names | {photo: whole[photo] for photo in ambiguous}

@@ -1,4 +1,4 @@
-"""Records of captioned photos: as JSON lines, from which a run resumes, and as rows of tables."""
+"""Records of captioned photos: JSON lines, from which a run resumes, and table rows."""
 
 import json
 import os
@@ -41,7 +41,7 @@ TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS
 
 
 def file_state(photo: ImageSource) -> Record:
-    """Size and time of change of a photo's file, or shard; empty for standard input, or if gone."""
+    """Size and time of change of a photo's file or shard; empty without one."""
     status = source_status(photo)
     if status is None:
         return {}
@@ -107,13 +107,13 @@ class JsonLines:
                 continue
             self._check_origin(record, options)
             photo = record["image"]
-            # Neither the photo nor a shard that holds it exists.
-            places = (photo, *map(str, Path(photo).parents))
-            is_gone = photo != "-" and not os.path.lexists(photo)
-            if photo not in photos and is_gone and not any(map(os.path.isfile, places)):
-                gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
-            elif photo in photos and not is_finished(photo, record):
+            if photo in photos:
+                if is_finished(photo, record):
+                    yield record
                 continue
+            is_in_shard = any(map(os.path.isfile, Path(photo).parents))
+            if photo != "-" and not os.path.lexists(photo) and not is_in_shard:
+                gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
             yield record
         if gone:
             count = counted(len(gone), "record")
@@ -144,10 +144,12 @@ class JsonLines:
         """Find the records of these photos under other spellings of their paths."""
         recorded = {record["image"] for record in self._records()}
         unknown = recorded - photos.keys()
-        if unknown and (new := photos.keys() - recorded):
+        new = photos.keys() - recorded
+        if unknown and new:
             name_of = {files.real_path(photo): photo for photo in new}
-            names = {photo: name_of.get(files.real_path(photo)) for photo in sorted(unknown)}
-            self._renamed = {photo: name for photo, name in names.items() if name}
+            for photo in unknown:
+                if name := name_of.get(files.real_path(photo)):
+                    self._renamed[photo] = name
 
     def _latest_records(self) -> Iterator[Record]:
         latest = {record["image"]: number for number, record in enumerate(self._records())}

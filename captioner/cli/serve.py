@@ -91,13 +91,13 @@ def run(arguments: argparse.Namespace) -> None:
         from captioner.serve.service import Service
     from captioner import load, load_translator
 
-    given = {}
+    values = {}
     for _, name, unit, _ in _LIMITS:
         value = getattr(arguments, name)
         if value is not None:
             whole = Limits.model_fields[name].annotation is int
-            given[name] = int(value * unit) if whole else value * unit
-    limits = Limits(**given)
+            values[name] = int(value * unit) if whole else value * unit
+    limits = Limits(**values)
     token = _token(arguments.token_file)
     machine = shared.machine(arguments)
     chosen = LANGUAGES.items() if arguments.translator is None else arguments.translator

@@ -27,8 +27,8 @@ Add = Callable[..., None]
 MODEL = "a model folder, a name or hf://user/name"
 OVERWRITE = "replace files that are there already"
 ON_PROBLEM: dict[str, Any] = {"choices": ("refuse", "skip"), "default": "refuse"}
-FILES = ("coco", "karpathy", "flickr8k", "table")
-FORMATS = (*FILES, "shapes")
+FILE_FORMATS = ("coco", "karpathy", "flickr8k", "table")
+DATA_FORMATS = (*FILE_FORMATS, "shapes")
 """Formats of data sets: in files, and all."""
 
 
@@ -151,8 +151,7 @@ def add_machine(
 def machine(arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `load` that the options of `add_machine` give.
 
-    Sampling and other alignments take torch, if it is there. A GPU, which only torch has, is set to
-    its fast kernels.
+    Sampling and other alignments take torch, if it is there. A GPU is set to its fast kernels.
     """
     device = arguments.device
     engine = arguments.engine
@@ -179,7 +178,9 @@ def add_search(
     add = add_group(parser, title, where if explained_in else None)
     for name, field in kind.model_fields.items():
         if name != "n_best" or not explained_in:
-            value = "N" if field.annotation is int else "X" if field.annotation is float else ""
+            value = ""
+            if field.annotation in (int, float):
+                value = "N" if field.annotation is int else "X"
             about = argparse.SUPPRESS if explained_in else field.description
             add(f"--{name.replace('_', '-')}", value, about, default=None)
 

@@ -1,4 +1,4 @@
-"""`captioner translate`, and `evaluate-translator` and `score-translations`: BLEU and chrF."""
+"""The commands `translate`, `evaluate-translator` and `score-translations`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computations written out for CPUs: the same results as the plain torch code, in less time.
+"""Computations written out for CPUs: the results of plain torch code in less time.
 
 `enabled` is the only switch; with it off every model runs plain torch code. A computation belongs
 here if it takes at least a tenth off a user's work. Without this room the captioner's training step
@@ -26,9 +26,8 @@ _CHUNK_PHOTOS = {torch.float32: 2, torch.bfloat16: 4}
 def enabled(device: torch.device) -> bool:
     """Whether to run the code of this room for tensors on this device.
 
-    True on a CPU, unless the environment variable `SWITCH` is `0`; it is read at every call. On
-    other devices the room's code launches more kernels than plain torch code, which costs more
-    there (not measured).
+    True on a CPU, unless the environment variable `SWITCH` is `0`; it is read at every call. On a
+    GPU the room's code launches more kernels than plain torch code (not measured).
     """
     return device.type == "cpu" and os.environ.get(SWITCH) != "0"
 

@@ -1,4 +1,4 @@
-"""Additive attention and the captioner's recurrence over given words, with gradients by hand.
+"""Additive attention and the recurrence over known words, with gradients by hand.
 
 Scores, attention weights, gates and cells are float32 at least; products are computed in the type
 of the given weights. An autocast region changes nothing.
@@ -47,8 +47,7 @@ def autocast_disabled() -> Iterator[None]:
 #     dq_qa = 4 v_a sum_l ds_ql r_qla (1 - r_qla)
 #     dk_la = 4 v_a sum_q ds_ql r_qla (1 - r_qla)
 #
-# Shapes: projected queries (B, Q, A), keys (B, L, A) and their exponentials, v (A), scores
-# (B, Q, L).
+# Shapes: queries (B, Q, A), keys (B, L, A) and their exponentials, v (A), scores (B, Q, L).
 
 
 @torch.no_grad()
@@ -268,10 +267,9 @@ class Recurrence(torch.autograd.Function):
     @autocast_disabled()
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of the states, contexts and log-weights -> of the tensors of `forward`."""
-        recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells = (
-            ctx.saved_tensors[:8]
-        )
-        key_exponentials, values, keys, query, v, recurrent, gate = ctx.saved_tensors[8:]
+        saved = ctx.saved_tensors
+        recurrent_in, queries, log_alphas, shares, contexts, betas, gates, cells = saved[:8]
+        key_exponentials, values, keys, query, v, recurrent, gate = saved[8:]
         steps, batch_size, rows, _ = log_alphas.shape
         memory_size = values.shape[-1]
         size = cells.shape[-1]

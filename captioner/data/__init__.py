@@ -1,1 +1,1 @@
-"""Readers of captioned photos, parallel text and annotated objects."""
+"""Reads captioned photos, parallel text, annotated objects. Not here: batches (`runs`)."""

@@ -1,4 +1,4 @@
-"""Photos with their captions, as every reader yields them, and the rules common to all sources."""
+"""Photos with captions, as every reader yields them, and rules common to all sources."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ SPLIT_OF = {
     **dict.fromkeys(("test", "testing"), "test"),
 }
 """The split that a folder's or row's name means, as people and Hugging Face's datasets name it."""
+
+
+def _name_in_source(split: str | None, own_splits: Sequence[str]) -> str | None:
+    """A source's own name of a split: "val" is "validation" or "dev" in some sources."""
+    meant = SPLIT_OF.get(split or "")
+    alike = [name for name in own_splits if meant and SPLIT_OF.get(name.lower()) == meant]
+    return alike[0] if alike and split not in own_splits else split
+
 
 _LISTED_OF_EACH_KIND = 3
 _SEED = 0  # Draws the splits.
@@ -167,40 +175,38 @@ class Collector:
         `train` and `val` of a source without splits are drawn. Raises `UserError` for a refused
         problem in these splits and if one has no photo.
         """
-        photos, problems = self._photos.values(), self.problems
+        photos = self._photos.values()
         own_splits = sorted({photo.split for photo in photos if photo.split})
-        if not own_splits and not problems.draws_splits:
+        if not own_splits and not self.problems.draws_splits:
             for photo in photos:
                 photo.split = splits[0]
         elif photos and not own_splits and {TRAIN, VALIDATION} & set(splits):
             self._draw_splits(VALIDATION in splits)
-        named = list(splits)
-        for place, split in enumerate(splits):  # "val" is "validation" or "dev" in some sources.
-            meant = SPLIT_OF.get(split or "")
-            alike = [name for name in own_splits if meant and SPLIT_OF.get(name.lower()) == meant]
-            if split not in own_splits and alike:
-                named[place] = alike[0]
-        by_split: dict[str | None, list[Example]] = {split: [] for split in named}
-        wanted = [photo for photo in photos if {photo.split, None} & by_split.keys()]
-        if wanted and not any(map(self._exists, wanted)):
-            fault = f"none of its {counted(len(wanted), 'photo')} exists, the first would be"
-            advice = f"{wanted[0].path}; give their folder ({problems.naming_images})"
-            raise UserError(f"{problems.source}: {fault} {advice}")
+        names = [_name_in_source(split, own_splits) for split in splits]
+        by_split: dict[str | None, list[Example]] = {name: [] for name in names}
+        self._refuse_missing([p for p in photos if {p.split, None} & by_split.keys()])
+        needs_split = bool(own_splits) and by_split.keys() != {None}
         for photo in photos:
             of_photo = {photo.split, None} & by_split.keys()
-            if photo.split is None and own_splits and by_split.keys() != {None}:
-                problems.add("image without a split", photo.record)
+            if photo.split is None and needs_split:
+                self.problems.add("image without a split", photo.record)
             elif of_photo and (example := self._example(photo)):
                 for split in of_photo:
                     by_split[split].append(example)
-        problems.settle()
+        self.problems.settle()
         for split, examples in by_split.items():
             if not examples:
                 others = ", ".join(own_splits) or "none"
                 where = f" in split {split!r}; its splits: {others}" if split else ""
-                fault = f"{problems.source} has no photo with a caption{where}"
-                raise UserError("; ".join([fault, *problems.sentences]))
-        return [by_split[split] for split in named]
+                fault = f"{self.problems.source} has no photo with a caption{where}"
+                raise UserError("; ".join([fault, *self.problems.sentences]))
+        return [by_split[name] for name in names]
+
+    def _refuse_missing(self, photos: Sequence[_Photo]) -> None:
+        if photos and not any(map(self._exists, photos)):
+            fault = f"none of its {counted(len(photos), 'photo')} exists, the first would be"
+            advice = f"{photos[0].path}; give their folder ({self.problems.naming_images})"
+            raise UserError(f"{self.problems.source}: {fault} {advice}")
 
     def _draw_splits(self, is_validated: bool) -> None:
         """Draw a tenth for validation, 50 to a quarter of all, two at least; none of fewer than 4.
@@ -211,7 +217,8 @@ class Collector:
         def drawn_by(photo: _Photo) -> bytes:
             return hashlib.sha256(f"{_SEED} {photo.name}".encode("utf-8", "replace")).digest()
 
-        photos, source = sorted(self._photos.values(), key=drawn_by), self.problems.source
+        photos = sorted(self._photos.values(), key=drawn_by)
+        source = self.problems.source
         count = max(len(photos) // 10, min(50, max(2, len(photos) // 4)))
         if len(photos) < _FEWEST_DRAWN:
             count = 0

@@ -1,4 +1,4 @@
-"""The objects that words name: "a surfer" is a "person"; COCO's instances say where they are.
+"""Objects that words name: "a surfer" is a "person"; COCO's instances locate them.
 
 Lin et al. 2014, *Microsoft COCO: Common Objects in Context*; the files are
 `annotations/instances_{train,val}{2014,2017}.json`.
@@ -38,7 +38,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Target:
-    """The part of a picture that a word names: the union of its boxes and its mask, one or both."""
+    """The part of a picture that a word names: the union of its boxes and its mask."""
 
     size: tuple[int, int]  # Width and height of the annotated picture in pixels.
     boxes: tuple[Box, ...] = ()
@@ -137,7 +137,7 @@ class _Category(TypedDict):
     name: Text
 
 
-class _Image(TypedDict):
+class _CocoImage(TypedDict):
     id: Id
     width: _Side
     height: _Side
@@ -154,11 +154,11 @@ class _Thing(TypedDict):
 
 class _InstanceFile(Records):
     categories: Annotated[list[_Category], FailFast()]
-    images: Annotated[list[_Image], FailFast()]
+    images: Annotated[list[_CocoImage], FailFast()]
     annotations: Annotated[list[_Thing], FailFast()]
 
 
-class _Photo(NamedTuple):
+class _AnnotatedPhoto(NamedTuple):
     size: tuple[int, int]  # Width and height.
     things: list[tuple[str, _Thing]]  # Each with its category.
 
@@ -172,15 +172,16 @@ class CocoInstances:
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         self._name = " and ".join(f"instance file {path}" for path in paths)
         self._categories: dict[str, str] = {}
-        self._photos: dict[str, _Photo] = {}  # by id as text and by file name
+        self._photos: dict[str, _AnnotatedPhoto] = {}  # by id as text and by file name
         for path in paths:
             where = f"instance file {path}"
             file = from_mapping(_InstanceFile, read_json(path, "instance file"), where)
             categories = {str(category["id"]): category["name"] for category in file.categories}
             self._categories |= categories
             for image in file.images:
-                name, size = str(image["id"]), (image["width"], image["height"])
-                photo = self._photos.setdefault(name, _Photo(size, []))
+                name = str(image["id"])
+                size = (image["width"], image["height"])
+                photo = self._photos.setdefault(name, _AnnotatedPhoto(size, []))
                 self._photos[image.get("file_name", name)] = photo
             for place, thing in enumerate(file.annotations):
                 image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
@@ -236,11 +237,11 @@ class CocoInstances:
 
         return Grounding(str(self), self, targets)
 
-    def _find(self, image_id: object) -> _Photo | None:
+    def _find(self, image_id: object) -> _AnnotatedPhoto | None:
         name = str(image_id)
         return self._photos.get(name) or self._photos.get(Path(name).name)
 
-    def _require(self, image_id: ImageId) -> _Photo:
+    def _require(self, image_id: ImageId) -> _AnnotatedPhoto:
         if photo := self._find(image_id):
             return photo
         raise UserError(f"image {image_id!r} is not in {self}")

@@ -1,4 +1,4 @@
-"""Parallel text: two files whose lines are translations of each other, or a generated toy pair."""
+"""Parallel text: two files, line by line translations of each other, or a toy pair."""
 
 import gzip
 import io
@@ -41,7 +41,7 @@ def read_parallel(
 def read_rows(
     files: Sequence[str | Path], problems: Problems | None = None, needed: int = 1
 ) -> dict[int, tuple[str, ...]]:
-    """The lines of files, stripped, by number from 1: as many in each, translations of each other.
+    """The stripped lines of parallel files by number, from 1; each file has as many.
 
     needed: of how many files no line may be empty. `problems` settles the others.
     """
@@ -66,7 +66,9 @@ def read_rows(
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a text file, which end in LF or CRLF only; .gz is unpacked."""
     lines = decode_text(text_bytes(path), f"text file {path}").split("\n")
-    return [line.removesuffix("\r") for line in lines[: len(lines) - (not lines[-1])]]
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
 
 
 def text_bytes(path: str | Path) -> bytes:
@@ -98,9 +100,12 @@ def number_in_words(number: int) -> str:
     if number < 20:
         return _BELOW_TWENTY[number]
     if number < 100:
-        words, rest, link = _TENS[number // 10 - 2], number % 10, " "
+        words = _TENS[number // 10 - 2]
+        rest = number % 10
+        link = " "
     else:
         size, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
         many, rest = divmod(number, size)
-        words, link = f"{number_in_words(many)} {name}", " and " if rest < 100 else " "
+        words = f"{number_in_words(many)} {name}"
+        link = " and " if rest < 100 else " "
     return f"{words}{link}{number_in_words(rest)}" if rest else words

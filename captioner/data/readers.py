@@ -36,19 +36,25 @@ Splits = Sequence[str | None]
 
 def format_of(path: Path) -> str | None:
     """The format of captions by their content, of `READERS`; None of what is none of `KNOWN`."""
-    suffix, text, document = path.suffix.lower(), "", None
+    suffix = path.suffix.lower()
     if os.path.isdir(path) or suffix in (".csv", ".tsv", ".jsonl", *SHARD_SUFFIXES):
         return "table"
-    with suppress(UserError):  # Its reader says what is wrong.
-        text = read_text(path).lstrip() if suffix not in (".yaml", ".yml") else ""
+    if suffix in (".yaml", ".yml"):
+        return None
+    try:
+        text = read_text(path).lstrip()
+    except UserError:  # The format's reader says what is wrong.
+        return None
     if _LINE.fullmatch(text.partition("\n")[0]):
         return "flickr8k"
+    document = None
     with suppress(ValueError, RecursionError):
         document = json.loads(text)
     if isinstance(document, dict) and isinstance(document.get("images"), list):
         return "coco" if "annotations" in document else "karpathy"
     is_json = isinstance(document, list) or table.is_captions_by_photo(document)
-    return "table" if is_json or table.is_json_lines(text) or table.header(text)[0] else None
+    is_table = is_json or table.is_json_lines(text) or table.header(text)[0]
+    return "table" if is_table else None
 
 
 def read_splits(
@@ -59,7 +65,7 @@ def read_splits(
     problems: Problems | None = None,
     check_files: bool = True,
 ) -> list[list[Example]]:
-    """Read splits of a data set on disk, each of one photo at least; one error has all problems.
+    """Read splits of a data set on disk, none of them empty; one error has all problems.
 
     format: None for that of `format_of`, else coco. images: the folder of the photos; by default
         that of the annotations. check_files: whether the photos must exist.
@@ -107,7 +113,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         raise UserError(f"{annotations} is a folder, so the split to read from it must be named")
     folder_of = cache(partial(_image_folder, images))
     for split in splits if is_folder else [_split_of(annotations, splits)]:
-        file, name = annotations, f"captions_{split}.json"
+        file = annotations
+        name = f"captions_{split}.json"
         if is_folder:
             file = _first_file(annotations, name, f"annotations/{name}")
         content = read_json(file, "caption file")
@@ -127,7 +134,8 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
 
 def _split_of(file: Path, splits: Splits) -> str | None:
     """The split of all photos in a file of COCO; None if splits are drawn or none is wanted."""
-    named, (split, *others) = _SPLIT.findall(file.name), splits
+    named = _SPLIT.findall(file.name)
+    split, *others = splits
     if others or split is None or (not named and split in (TRAIN, VALIDATION)):
         return None
     if named and not any(name.startswith(split) or split.startswith(name) for name in named):

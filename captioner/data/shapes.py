@@ -153,7 +153,8 @@ def _draft(
 ) -> tuple[ShapesObject, Points]:
     """A randomly placed object and its outline; `kind` counts in order of mention."""
     colour, shape = list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)]
-    share = random.uniform(*config.object_size)
+    smallest, largest = config.object_size
+    share = random.uniform(smallest, largest)
     angle = math.radians(random.uniform(-TILT, TILT))
     x, y = np.array(_CORNERS[shape], dtype=np.float64).T  # (N,) each
     cosine, sine = math.cos(angle), math.sin(angle)
@@ -170,7 +171,8 @@ def _draft(
 def _is_clear(objects: Sequence[ShapesObject], config: ShapesConfig) -> bool:
     """Whether the objects keep their distance and every relation of the caption is clear."""
     for first, second in itertools.combinations(objects, 2):
-        (left, top, right, bottom), other = first.box, second.box
+        left, top, right, bottom = first.box
+        other = second.box
         gap = max(other[0] - right, left - other[2], other[1] - bottom, top - other[3])
         if gap < GAP * config.image_size:
             return False

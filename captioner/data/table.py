@@ -1,4 +1,4 @@
-"""A table of photos and captions: CSV, TSV, JSONL, JSON, Parquet, WebDataset's tars, a folder."""
+"""Tables of photos and captions: CSV, TSV, JSON, JSONL, Parquet, tars, a folder."""
 
 import csv
 import io
@@ -66,7 +66,8 @@ def read_table(
             images = _folder_of(images, row.image)
         key = (row.image, row.split, row.photo)  # A name may be in two splits, and in two shards.
         if key not in is_added:
-            record, path = f"image {row.image} ({row.record})", row.photo or images / row.image
+            record = f"image {row.image} ({row.record})"
+            path = row.photo or images / row.image
             path = _with_suffix(path) if isinstance(path, Path) else path
             is_added[key] = collector.add_image(row.image, path, record, row.split)
         for caption in row.captions if is_added[key] else ():
@@ -99,19 +100,17 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     one of its `photo_descriptions`; what captioner wrote counts if `problems.by_captioner` says so.
     Folders named by splits are these splits if all photos with captions lie in them.
     """
-    takes_all, left_out = problems.by_captioner, 0
     rows_of: defaultdict[str, list[_Row]] = defaultdict(list)
-    kind_of: dict[str, str] = {}
+    kind_of: dict[str, str] = {}  # Where the captions of a photo are.
+    left_out = 0
     photos = photo_files([folder])
-    above = {parent for photo in photos for parent in photo.parents}
-    for place in sorted(above - {*folder.parents}):
-        tables = [place / name for name in _METADATA if os.path.isfile(place / name)]
-        for row in _rows(tables[0], problems, skips_own=not takes_all) if tables else ():
+    for table in _tables_above(photos, folder):
+        for row in _rows(table, problems, skips_own=not problems.by_captioner):
             if row.captions:
-                path = existing_path(place / row.image)
+                path = existing_path(table.parent / row.image)
                 image = Path(os.path.relpath(path, folder)).as_posix()
                 rows_of[image].append(row._replace(image=image))
-                kind_of[image] = f"in {tables[0].name}"
+                kind_of[image] = f"in {table.name}"
             else:
                 left_out += 1
     counts: Counter[str] = Counter()
@@ -127,7 +126,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
                 descriptions = list(photo_descriptions(photo))
             except UserError as error:
                 problems.add("unreadable description", str(error))
-            usable = [text for text in descriptions if takes_all or not text[2]]
+            usable = [item for item in descriptions if problems.by_captioner or not item[2]]
             if usable:
                 kind_of[image], description, _ = usable[0]
                 rows_of[image] = [_Row(f"{photo}", image, [description])]
@@ -147,6 +146,14 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     if len(tops) > 1 and {top.lower() for top in tops} <= SPLIT_OF.keys():
         rows = [row._replace(split=row.split or row.image.partition("/")[0]) for row in rows]
     return iter(rows)
+
+
+def _tables_above(photos: Sequence[Path], folder: Path) -> Iterator[Path]:
+    """The first table of `_METADATA` in each folder between a folder and its photos."""
+    above = {parent for photo in photos for parent in photo.parents}
+    for place in sorted(above - {*folder.parents}):
+        tables = [place / name for name in _METADATA if os.path.isfile(place / name)]
+        yield from tables[:1]
 
 
 def _text_beside(photo: Path) -> tuple[Path, list[str]]:
@@ -199,7 +206,7 @@ def is_captions_by_photo(document: Any) -> bool:
 
 
 def header(text: str) -> tuple[bool, str]:
-    """Whether the first line names columns of photos and of captions; and what separates names."""
+    """Whether the first line names columns of photos and captions; and the separator."""
     names = text.partition("\n")[0].replace('"', "")
     by_sign = {sign: _columns(tuple(names.split(sign))) for sign in ",;\t|"}
     separator = max(by_sign, key=lambda sign: len(by_sign[sign]))

@@ -1,4 +1,4 @@
-"""Descriptions of a photo, inside and beside it: who wrote them; captions and keywords into XMP.
+"""Descriptions in and beside a photo: who wrote them; captions and keywords in XMP.
 
 XMP (Adobe, *Specification Part 1*, ISO 16684-1), IPTC (*Information Interchange Model 4.2*, 2:120)
 and EXIF (*2.32*).
@@ -140,7 +140,8 @@ class XmpPacket:
 
     def _describe(self, description: Description) -> None:
         """Set the description; replaces those in its language and those without a language."""
-        caption, languages = description.caption, ("x-default", description.language)
+        caption = description.caption
+        languages = ("x-default", description.language)
         lowered = [tag.lower() for tag in languages]
         copies = self._items(f"{_OWN}description")
         own_texts = {caption, *_texts(copies)}
@@ -244,15 +245,15 @@ def _described(
 ) -> Iterator[tuple[str, str, bool]]:
     own_texts = packet.own_texts("description")
     for text in map(str.strip, (*packet.descriptions, *others)):
-        if text and not any(
-            fnmatchcase(text.lower(), pattern) for pattern in _camera_descriptions()
-        ):
+        patterns = _camera_descriptions()
+        if text and not any(fnmatchcase(text.lower(), pattern) for pattern in patterns):
             yield place, text, text in own_texts
 
 
 def _read_inside(photo: Path) -> tuple[bytes | None, list[str]]:
     """The XMP packet in a photo, and its texts in IPTC, EXIF and PNG; damage is left out."""
-    block, texts = None, []
+    block = None
+    texts = []
     with suppress(Exception), opened(photo) as image:
         xmp = image.info.get("xmp")
         block = xmp.rstrip(b"\0 ") if isinstance(xmp, bytes) and xmp.strip(b"\0 ") else None

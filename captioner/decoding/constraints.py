@@ -96,7 +96,7 @@ class Rules(NamedTuple):
         blocked = self.forbidden | (self.is_end & is_early) | (~self.is_end & is_last)  # (V,)
         log_probabilities += torch.where(blocked, BLOCKED, 0.0)  # 3 times as fast as a fill.
         if self.ngrams is not None:
-            self._block_unknown_ngrams(log_probabilities, history)
+            self._block_unknown_ngrams(log_probabilities, history, self.ngrams)
         if self.context is not None:
             self._block_ngrams(log_probabilities, history, self.context)
         if self.repeatable is not None:
@@ -108,7 +108,9 @@ class Rules(NamedTuple):
         at_end = log_probabilities[..., self.end]  # (B, K)
         log_probabilities[..., self.end] = torch.where(nothing_left, ending, at_end)
 
-    def _block_unknown_ngrams(self, log_probabilities: Tensor, history: Tensor) -> None:
+    def _block_unknown_ngrams(
+        self, log_probabilities: Tensor, history: Tensor, known: Tensor
+    ) -> None:
         """Block all but the likeliest tokens that complete a known n-gram and clash with none."""
         size = log_probabilities.shape[-1]
         start = history[..., :1]  # (B, K, 1)
@@ -118,17 +120,13 @@ class Rules(NamedTuple):
         clashes = ngram_keys([history, start, start], size)  # (B, K, 1 + t)
         is_word = torch.arange(history.shape[-1], device=history.device) > 0  # (1 + t)
         keys = torch.where(is_word, clashes, newest).unsqueeze(-1) * size  # (B, K, 1 + t, 1)
-        has_key = self._has(keys + tokens.unsqueeze(-2))  # (B, K, 1 + t, C)
-        has_clash = (has_key & is_word.unsqueeze(-1)).any(dim=-2)  # (B, K, C)
-        is_kept = has_key[..., 0, :] & ~has_clash  # (B, K, C)
+        ngrams = keys + tokens.unsqueeze(-2)  # (B, K, 1 + t, C)
+        place = torch.searchsorted(known, ngrams).clamp(max=known.shape[0] - 1)
+        is_known = known[place] == ngrams  # (B, K, 1 + t, C)
+        has_clash = (is_known & is_word.unsqueeze(-1)).any(dim=-2)  # (B, K, C)
+        is_kept = is_known[..., 0, :] & ~has_clash  # (B, K, C)
         kept = likeliest.masked_fill(~is_kept, BLOCKED)
         log_probabilities.fill_(BLOCKED).scatter_(-1, tokens, kept)
-
-    def _has(self, keys: Tensor) -> Tensor:
-        """Whether each key is among `ngrams`."""
-        assert self.ngrams is not None
-        place = torch.searchsorted(self.ngrams, keys).clamp(max=self.ngrams.shape[0] - 1)
-        return self.ngrams[place] == keys
 
     def _block_ngrams(self, log_probabilities: Tensor, history: Tensor, context: Tensor) -> None:
         """Block tokens that complete an n-gram already in their row's history."""

@@ -234,12 +234,7 @@ class TorchStepper:
             device = step.logits.device
             self.rules = self.constraints.rules(size, self.end_token, device)
         return advance(
-            step,
-            beam,
-            self.strategy,
-            self.rules,
-            self.length_normalisation,
-            self.keep_attention,
+            step, beam, self.strategy, self.rules, self.length_normalisation, self.keep_attention
         )
 
     def narrow(self, beam: Beam, width: int) -> Beam:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from captioner.decoding.constraints import Constraints
     from captioner.decoding.loop import BeamSearch, Sampling
 
-Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # Of a result.
+Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # A result's length.
 
 ORDER = 4
 """The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":
@@ -42,25 +42,15 @@ class AnySearch(Config):
         0.0, ge=0, le=10, description="divide scores by ((5 + length) / 6) to this power"
     )
     minimum_length: Tokens = Field(1, description="fewest tokens of a result")
-    maximum_length: Length = Field(
-        40, description="most tokens of a result, which is cut off there"
-    )
-    block_ngrams: Tokens = Field(
-        0, description="no sequence of so many tokens twice; 0 for no rule"
-    )
+    maximum_length: Length = Field(40, description="most tokens of a result, cut off there")
+    block_ngrams: Tokens = Field(0, description="no sequence of so many tokens twice; 0: no rule")
     repeat_distance: Tokens = Field(
         0, description="do not repeat a token within so many, function words aside; 0: off"
     )
     sample: bool = Field(False, description="draw results instead of searching; needs torch")
-    temperature: float = Field(
-        1.0, gt=0, le=1_000, description="divides logits when sampling; below 1 is safer"
-    )
-    top_k: int = Field(
-        0, ge=0, le=1_000_000, description="sample from the K likeliest tokens; 0 for all"
-    )
-    top_p: float = Field(
-        1.0, gt=0, le=1, description="sample the likeliest that hold this probability"
-    )
+    temperature: float = Field(1.0, gt=0, le=1_000, description="of sampling; below 1 is safer")
+    top_k: int = Field(0, ge=0, le=1_000_000, description="sample from the K likeliest; 0 for all")
+    top_p: float = Field(1.0, gt=0, le=1, description="sample the likeliest that hold this share")
     seed: Seed = Field(0, description="seed of sampling")
 
     @model_validator(mode="after")
@@ -126,21 +116,14 @@ class SearchOptions(AnySearch):
         le=100,
         description="weight of the word confidences in the ranking of the beam's captions",
     )
-    cautious: bool = Field(
-        False,
-        description="prefer shorter captions that are more likely true",
-    )
+    cautious: bool = Field(False, description="prefer shorter captions that are more likely true")
 
 
 class TranslationSearch(AnySearch):
     """How translations are searched for."""
 
-    maximum_length: Length = Field(
-        100, description="most tokens of a result, which is cut off there"
-    )
-    coverage_penalty: float = Field(
-        0.0, ge=0, le=10, description="rank lower if source is left out (GNMT's beta)"
-    )
+    maximum_length: Length = Field(100, description="most tokens of a result, cut off there")
+    coverage_penalty: float = Field(0.0, ge=0, le=10, description="ranks omissions lower (GNMT)")
     copy_unknown: bool = Field(
         False,
         description="copy the most attended source word for unknown ones; needs attention "

@@ -116,8 +116,7 @@ def cross_entropies(
 ) -> tuple[Tensor, Tensor]:
     """-log p(y | x) of each sequence in nats, (...): with label smoothing, and plain.
 
-    The loss of teacher forcing; the plain one has no gradient. Computed in float32 at least. Xu et
-    al. 2015, equation 14, first term.
+    Teacher forcing (Xu et al. 2015, equation 14), float32 at least; the plain one has no gradient.
 
     logits (..., T, V), targets (..., T). mask (..., T): boolean, False for padding, of no weight.
     label_smoothing: probability spread over the whole vocabulary (Szegedy et al. 2016, section 7).

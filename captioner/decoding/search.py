@@ -37,7 +37,7 @@ class Hypothesis:
 
 
 class StepChoices(NamedTuple):
-    """What a step chose for K rows of B sources, (B, K) each: arrays, or tensors on any device.
+    """A step's choices for K rows of B sources, (B, K) each: arrays, or tensors.
 
     parents: the row of the step before that each continues. tokens: the next ones. terms: their
     log-probabilities. weights: (B, K, L), their attention; (B, K, 0) if none is kept. is_end:
@@ -121,9 +121,9 @@ def search_hypotheses(
             kept = [index for index, rows in enumerate(counts) if rows]
             beam = stepper.keep_sources(beam, kept)
             sources = [sources[index] for index in kept]
-    columns = [stepper.to_numpy(list(column)) for column in zip(*step_choices, strict=True)]
-    arrays = map(StepChoices._make, zip(*columns, strict=True))
-    tree = list(zip(step_sources, arrays, strict=True))
+    fields = [stepper.to_numpy(list(field)) for field in zip(*step_choices, strict=True)]
+    steps = [StepChoices(*arrays) for arrays in zip(*fields, strict=True)]
+    tree = list(zip(step_sources, steps, strict=True))
     ranked: list[list[Hypothesis]] = [[] for _ in range(stepper.batch_size)]
     for last, (sources, choices) in enumerate(tree):
         for place, row in np.argwhere(choices.is_end).tolist():

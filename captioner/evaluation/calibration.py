@@ -1,8 +1,7 @@
 """Calibrates a model's confidence on its own captions and measures it by cross-fitting.
 
 Each half of the validation photos is judged by a confidence fitted to the other half. So are
-pictures of nothing, photos with their pixels shuffled, with a share of 0: their captions get a low
-confidence.
+pictures of nothing, photos with shuffled pixels, whose captions have a share of 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,9 +95,8 @@ def calibrate(
     shuffled = [[group[row] for row in generator.permutation(len(group))] for group in groups]
     of_first = _fit([group[::2] for group in shuffled], unsure_below)
     of_second = _fit([group[1::2] for group in shuffled], unsure_below)
-    *splits, nothing = [
-        _reliability([(of_second, group[::2]), (of_first, group[1::2])]) for group in shuffled
-    ]
+    halves = [[(of_second, group[::2]), (of_first, group[1::2])] for group in shuffled]
+    *splits, nothing = map(_reliability, halves)
     captioner.confidence = _fit(groups, unsure_below)
     return CalibrationReport(dict(zip(validation, splits, strict=True)), nothing["unsure"])
 
@@ -148,8 +146,7 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
 def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     """Fit to splits, which count alike, and to pictures of nothing, the last group.
 
-    Words are fitted to the splits alone: words of captions of nothing, always false, would lose all
-    confidence.
+    Words are fitted to the splits alone: pictures of nothing, whose words are false, outweigh them.
     """
     *splits, nothing = groups
     size = sum(map(len, splits)) / len(splits)  # How much each split counts.
@@ -173,8 +170,7 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
 
     expected, observed: means over all photos. fifths: the same of a fifth of the photos, the least
     confident first. words: of the content words by fifths, kinds and all. unsure: share of photos
-    whose caption is unsure. sure_without: of those with a sure caption that has no content word of
-    a reference.
+    with an unsure caption. sure_without: with a sure one that has no content word of a reference.
     """
     seen = list(chain.from_iterable(part for _, part in parts))
     judged: list[Caption] = []
@@ -183,21 +179,35 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
     scores = np.array([caption.confidence for caption in judged])  # (N,)
     shares = np.array([one.share for one in seen])  # (N,)
     sure = np.array([bool(caption.sure) for caption in judged])  # (N,)
-    word_judged = chain.from_iterable(caption.word_confidence or () for caption in judged)
-    word_scores = np.array([score for score in word_judged if score is not None])  # (W,)
-    truth = np.array([is_true for one in seen for is_true in one.truth])  # (W,)
-    all_kinds = chain.from_iterable(word_kinds(caption.words) for caption in judged)
-    kinds = np.array(list(filter(None, all_kinds)))  # (W,)
-    groups = {f"words, fifth {number}": rows for number, rows in enumerate(_fifths(word_scores), 1)}
-    groups |= {kind: np.flatnonzero(kinds == kind) for kind in KINDS}
-    groups["all words"] = np.arange(len(truth))
-    named = [(name, rows) for name, rows in groups.items() if len(rows)]
     return {
         **_means(scores, shares, np.arange(len(seen)), "photos"),
         "fifths": [_means(scores, shares, fifth, "photos") for fifth in _fifths(scores)],
-        "words": {name: _means(word_scores, truth, rows, "words") for name, rows in named},
+        "words": _word_reliability(judged, [is_true for one in seen for is_true in one.truth]),
         "unsure": float((~sure).mean()),
         "sure_without": float((sure & (shares == 0)).mean()),
+    }
+
+
+def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> dict[str, Any]:
+    """Confidences of the content words (W,) of captions held against their `truth`, by group."""
+    kinds = []
+    scores = []
+    for caption in captions:
+        pairs = zip(word_kinds(caption.words), caption.word_confidence or (), strict=True)
+        for kind, score in pairs:
+            if kind is not None and score is not None:
+                kinds.append(kind)
+                scores.append(score)
+    confidence = np.array(scores)
+    fifths = enumerate(_fifths(confidence), start=1)
+    groups = {f"words, fifth {number}": rows for number, rows in fifths}
+    groups |= {kind: np.flatnonzero(np.array(kinds) == kind) for kind in KINDS}
+    groups["all words"] = np.arange(len(truth))
+    observed = np.array(truth)
+    return {
+        name: _means(confidence, observed, rows, "words")
+        for name, rows in groups.items()
+        if len(rows)
     }
 
 

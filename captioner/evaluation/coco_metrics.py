@@ -1,4 +1,4 @@
-"""BLEU, ROUGE-L and CIDEr-D as the COCO captioning evaluation computes them; its METEOR and SPICE.
+"""BLEU, ROUGE-L and CIDEr-D as COCO's evaluation computes them; its METEOR and SPICE.
 
 Chen et al. 2015, *Microsoft COCO Captions: Data Collection and Evaluation Server*, section 3.
 """
@@ -150,18 +150,18 @@ class DocumentFrequency:
 
 
 def cider_d(corpus: Corpus, document_frequency: DocumentFrequency | None = None) -> Metric:
-    """CIDEr-D of a corpus, from 0 to 10 as in the COCO evaluation: 1.0 is printed as 100 in papers.
+    """CIDEr-D of a corpus, from 0 to 10 as in COCO's evaluation: 1.0 is 100 in papers.
 
     Vedantam, Zitnick and Parikh 2015, *CIDEr: Consensus-based Image Description Evaluation*,
-    section 8. The COCO evaluation calls it "CIDEr", but clips counts and penalises a difference in
-    length, as CIDEr-D does.
+    section 8. The COCO evaluation calls it "CIDEr", but clips counts and penalises length.
 
     document_frequency: by default counted over these references, as the COCO evaluation does.
     """
     if document_frequency is None and corpus.images == 1:
         advice = "give captioner score --document-frequency FILE, or other --metrics"
         raise UserError(f"CIDEr-D of a single image needs the frequency of more captions: {advice}")
-    sentences, captions = len(corpus.lengths), corpus.firsts[corpus.image_of]  # (S,)
+    sentences = len(corpus.lengths)
+    captions = corpus.firsts[corpus.image_of]  # (S,)
     similarity = np.zeros(sentences)  # of each reference to its image's caption
     for ngrams in corpus.ngrams:
         if document_frequency is None:

@@ -1,9 +1,8 @@
-"""Captions with their references as numbers, scores of them, and the evidence for a difference.
+"""Captions and references as numbers, their scores, the evidence for a difference.
 
 Confidence intervals: the percentile bootstrap (Efron 1979, *Bootstrap Methods: Another Look at the
-Jackknife*), which draws images with replacement. Comparisons: the paired bootstrap (Koehn 2004,
-*Statistical Significance Tests for Machine Translation Evaluation*, section 4), which scores both
-systems on the same drawn images.
+Jackknife*), which draws images with replacement. Comparisons: the paired bootstrap on the same
+draws (Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*, section 4).
 """
 
 from collections import defaultdict
@@ -27,7 +26,7 @@ MAXIMUM_ORDER = 4  # The longest n-gram that BLEU and CIDEr count.
 RESAMPLES = 1000  # Times that the images are drawn, with one seed: intervals are reproducible.
 # A comparison counts scores below this as 0. The COCO evaluation adds 1e-15 to the matches of BLEU,
 # so that captions without a match of four words have a BLEU-4 of up to (1e-15) ** (1 / 4) = 1.8e-4.
-NOTHING = 2e-4
+NO_DIFFERENCE = 2e-4
 
 # Fewest images for intervals and p values to be evidence: if one system is better on all of n
 # images, an exact test gives p = 2 / 2^n, the paired bootstrap 0.
@@ -104,11 +103,11 @@ class Corpus:
         for order in range(1, MAXIMUM_ORDER + 1):
             places: IntArray = np.flatnonzero(left >= order)
             # An n-gram is its first n - 1 words, as one number, and its last word.
-            code: IntArray = (
-                ngram_at[places] * len(self.vocabulary) + self.words[places + (order - 1)]
-            )
+            last = self.words[places + (order - 1)]
+            code: IntArray = ngram_at[places] * len(self.vocabulary) + last
             code, places = _sorted(code, places)
-            is_new, sentence = _changes(code), sentence_of[places]
+            is_new = _changes(code)
+            sentence = sentence_of[places]
             ngram = np.cumsum(is_new, dtype=np.int32) - 1
             ngram_at[places] = ngram
             entry = np.flatnonzero(is_new | _changes(sentence))  # (E,)
@@ -154,7 +153,7 @@ class Ngrams:
 
 
 def _sorted(code: IntArray, places: IntArray) -> tuple[IntArray, IntArray]:
-    """Sort codes and ascending places by both: as one number if it has the bits, twice as fast."""
+    """Sort codes and ascending places by both; as one number, if it fits: twice as fast."""
     bits = int(places.max(initial=0)).bit_length()
     if int(code.max(initial=0)).bit_length() + bits >= 64:
         order = np.argsort(code, kind="stable")
@@ -184,8 +183,8 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Compare two systems by every score, by name, of the same metrics and images.
 
-    first, second: their scores. difference: first less second, where scores below `NOTHING` count
-    as 0, with its interval by the paired bootstrap. p_bootstrap: two-sided: twice Koehn's share of
+    first, second: their scores. difference: first less second, where scores below `NO_DIFFERENCE`
+    are 0, with its interval by the paired bootstrap. p_bootstrap: two-sided: twice Koehn's share of
     the resamples in which the better system is not better, with one added to both; at most 1.
     """
     comparisons = {}
@@ -193,7 +192,7 @@ def compare(
         theirs = _resampled(other)
         for name, ours in _resampled(one).items():
             pair = np.stack((ours, theirs[name]))  # (2, 1 + R)
-            counted = np.where(np.abs(pair) < NOTHING, 0.0, pair)
+            counted = np.where(np.abs(pair) < NO_DIFFERENCE, 0.0, pair)
             differences = counted[0] - counted[1]
             drawn = differences[1:]
             not_better = min(np.sum(drawn <= _TIE), np.sum(drawn >= -_TIE))
@@ -212,7 +211,8 @@ def _resampled(metric: Metric) -> dict[str, FloatArray]:
 
     None of METEOR, which has no terms.
     """
-    images, generator = len(metric.terms), np.random.default_rng(0)
+    images = len(metric.terms)
+    generator = np.random.default_rng(0)
     if images < 2:
         raise UserError("a single image has no confidence interval")
     if not metric.terms.size:

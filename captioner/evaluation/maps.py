@@ -1,4 +1,4 @@
-"""Scores attention maps: how wide they are, whether they move, whether they lie on what words name.
+"""Scores attention maps: how wide they are, whether they move, whether they hit.
 
 Mass inside: Liu, Mao, Sha and Yuille 2017, *Attention Correctness in Neural Image Captioning*,
 section 3.2. Pointing game: Zhang, Lin, Brandt, Shen and Sclaroff 2016, *Top-down Neural Attention
@@ -42,7 +42,7 @@ def entropy(attention: ArrayLike) -> Floats:
 
 
 def divergences(attention: ArrayLike) -> Floats:
-    """The Jensen-Shannon divergence of the maps (T, rows, columns) of every two words, in bits.
+    """The Jensen-Shannon divergence in bits of every two maps of (T, rows, columns).
 
     (T * (T - 1) / 2,): 0 for equal maps, 1 for maps without a common place (Lin 1991, *Divergence
     Measures Based on the Shannon Entropy*).
@@ -109,7 +109,9 @@ def target_cells(
     region: the part of the photo that the map covers, in its pixels, as `Caption.region`.
     map_shape: rows and columns of the map.
     """
-    shares, middles, centres = [], [], []
+    shares = []
+    middles = []
+    centres = []
     for axis in (0, 1):  # x and y
         # Edges of the cells, in the target's pixels; between two cuts nothing changes.
         edges = np.linspace(region[axis], region[axis + 2], map_shape[1 - axis] + 1)
@@ -311,7 +313,9 @@ def score_maps(
     words: list[WordMap] = []
     maps, unknown = [], 0
     for example, caption in caption_examples(captioner, examples, **options):
-        image, targets, size = example.image_id, None, (1, 1)
+        image = example.image_id
+        targets = None
+        size = (1, 1)
         if grounding is not None:
             targets = grounding.targets(image, caption.words)
             unknown += image not in grounding.images

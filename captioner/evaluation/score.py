@@ -85,15 +85,16 @@ class CaptionScores:
     def table(self) -> str:
         """All scores as lines of text."""
         figures = self.to_dict()
-        few, comparison = figures.pop("too_few_images", False), figures.pop("comparison", None)
-        intervals, confidence = figures.pop("intervals", {}), figures.pop("confidence", None)
+        few = figures.pop("too_few_images", False)
+        comparison = figures.pop("comparison", None)
+        intervals = figures.pop("intervals", {})
+        confidence = figures.pop("confidence", None)
         if intervals:
             figures["in brackets"] = confidence
             about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
             intervals = {**intervals, "in brackets": about}
-        sections = [
-            figures.pop(n) for n in ("diversity", "fluency", "hallucination") if n in figures
-        ]
+        names = ("diversity", "fluency", "hallucination")
+        sections = [figures.pop(name) for name in names if name in figures]
         by_kind = figures.pop("words", None)
         parts = [figures_table(figures, intervals), *map(figures_table, sections)]
         if by_kind:
@@ -120,7 +121,7 @@ def evaluate_captions(
     metrics: Sequence[str] = DEFAULT_METRICS,
     images: Sequence[ImageId] | None = None,
 ) -> CaptionScores:
-    """Score one caption an image, which may be empty, against the image's references, in order.
+    """Score one caption an image, which may be empty, against the image's references.
 
     document_frequency: of CIDEr-D; by default counted over the references of these images.
     metrics: some of `METRICS`. images: names, by default numbers from 0.
@@ -197,7 +198,8 @@ class Scorer:
         images: Sequence[Example] = (),
     ) -> CaptionScores:
         """Score captions of the system `name`. images: those of `against`, where it names files."""
-        frequency, training = None, None
+        frequency = None
+        training = None
         if self.document_frequency is not None:
             counted = self.read(self.document_frequency, None)
             texts_of_all = [example.words for example in counted]
@@ -348,7 +350,8 @@ def read_results(path: File, images: Sequence[Example] = ()) -> dict[str, str]:
         alike[_composed(image.name)].add(image.name)
         alike[_composed(os.path.basename(f"{image.path}"))].add(image.name)
     source = f"results file {path}"
-    problems, captions = Problems(source=source), dict[str, str]()
+    problems = Problems(source=source)
+    captions = dict[str, str]()
     for place, record in text_records(Path(path), problems, "results file"):
         where = f"{source}, {place}"
         fields = record if isinstance(record, dict) else {}

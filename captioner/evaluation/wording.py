@@ -74,8 +74,7 @@ def words_by_kind(
 ) -> dict[str, dict[str, float | None]]:
     """The content words of captions by kind, and of `all`: their number and shares.
 
-    said: the share that a reference says, by stem. true: those and words that say the same. None
-    of no words.
+    said: the share that a reference says, by stem. true: with its synonyms. None without words.
     """
     counts = Counter[tuple[str, str]]()
     for words, of_image in zip(captions, references, strict=True):
@@ -140,13 +139,14 @@ def chair(
     def named(words: Tokens) -> frozenset[str]:
         return known & {category for _, _, category in synonyms.mentions(words)}
 
-    present = [
-        (known & frozenset(annotated)).union(*map(named, of_image))
-        for annotated, of_image in zip(categories, references, strict=True)
-    ]
+    present = []
+    for annotated, of_image in zip(categories, references, strict=True):
+        present.append((known & frozenset(annotated)).union(*map(named, of_image)))
     mentioned = list(map(named, captions))
-    absent = [said - there for said, there in zip(mentioned, present, strict=True)]
-    mentions, wrong, things = (sum(map(len, sets)) for sets in (mentioned, absent, present))
+    absent = [things - there for things, there in zip(mentioned, present, strict=True)]
+    mentions = sum(map(len, mentioned))
+    wrong = sum(map(len, absent))
+    things = sum(map(len, present))
     wrong_captions = sum(map(bool, absent))
     by_category = Counter(sorted(chain.from_iterable(absent)))
     return {
@@ -162,6 +162,11 @@ def chair(
         "categories": len(known),
         "dropped_categories": [name for name in synonyms.categories if name not in known],
     }
+
+
+def _repeats_phrase(words: tuple[str, ...], length: int) -> bool:
+    phrases = [words[first : first + length] for first in range(len(words) - length + 1)]
+    return len(set(phrases)) < len(phrases)
 
 
 def text_diversity(
@@ -185,11 +190,10 @@ def text_diversity(
         seen["seen_in_training"] = sum(words in known for words in sentences) / count
     distinct = set(sentences)
     doubled = sum(any(one == other for one, other in pairwise(words)) for words in sentences)
-    repeated, left = {"doubled_word": doubled / count}, sentences
+    repeated = {"doubled_word": doubled / count}
+    left = sentences
     for n in (2, 3, 4):  # A sentence that repeats three words repeats two.
-        ngrams = [list(zip(*(words[first:] for first in range(n)), strict=False)) for words in left]
-        pairs = zip(left, ngrams, strict=True)
-        left = [words for words, phrases in pairs if len(set(phrases)) < len(phrases)]
+        left = [words for words in left if _repeats_phrase(words, n)]
         repeated[f"repeated_{n}_words"] = len(left) / count
     return {
         "distinct_captions": len(distinct),
@@ -211,8 +215,7 @@ def fluency(
 
     fluent: the share of captions all of whose bigrams and trigrams people wrote. log_probability:
     the mean of `PeoplesNgrams.log_probability` over captions, in nats a word. misplaced_articles:
-    the share of captions with "a" before a plural or a mass noun. people_fluent and so on: of
-    references.
+    the share of captions with "a" before a plural or a mass noun. people_fluent: of references.
     """
 
     def scores(sentences: Sequence[Tokens], leave_out: bool) -> dict[str, float]:

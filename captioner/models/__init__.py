@@ -1,4 +1,4 @@
-"""The packaged models, each in a folder of its name, and loading by name or path."""
+"""The packaged models, and loading by name or path. Not here: what a folder holds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load(
     precision: str = "float32",
     engine: EngineName = "auto",
 ) -> PhotoCaptioner:
-    """Load a captioner: the packaged one by default, another by name, folder or `hf://user/name`.
+    """Load a captioner: the packaged one, or by name, folder or `hf://user/name`.
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` for the best available.
     precision: of the encoder: `float32`, or `bfloat16`, which takes less time on a CPU with

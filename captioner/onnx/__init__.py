@@ -1,1 +1,1 @@
-"""Models as ONNX graphs: written with torch, run without it, on a machine or in a browser."""
+"""Models as ONNX graphs: written with torch, run without. Not here: the search."""

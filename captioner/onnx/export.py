@@ -49,15 +49,14 @@ Sizes = list[dict[int, str]]
 
 OPSET = 18
 
-_MOST_BITS = 22  # Of the number of n-grams.
+_MOST_BITS = 22  # An export holds at most 2^22 n-grams.
 
 
 def add_graphs(folder: Path) -> None:
     """Write graphs beside the weights of a saved model: some KB, which read that file.
 
     Each weight is ONNX *external data* at its offset in `model.safetensors`, restored to float32
-    at loading. A graph names the digest of its weights, so that it never reads those of another
-    model.
+    at loading. A graph names the digest of its weights, so that it reads no other model's.
     """
     weights = StoredWeights(folder / WEIGHTS)
     try:
@@ -77,7 +76,7 @@ def export_captioner(model: Captioner, folder: Path, precision: Precision = "flo
     """Write a captioner as a model folder of graphs that hold their weights."""
     graphs = _of_captioner(model)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / NGRAMS).unlink(missing_ok=True)  # Of a model that was there before.
+    (folder / NGRAMS).unlink(missing_ok=True)  # Another model may have left them.
     for name, graph in graphs.items():
         if precision != "float32":
             store_weights(graph.graph, precision)
@@ -179,8 +178,7 @@ class _Start(nn.Module):
 class _Step(nn.Module):
     """`step.onnx`.
 
-    state: an example; `forward` takes tensors of the same form. is_changed: whether a step changes
-    each of them.
+    state: an example; `forward` takes tensors of its form. is_changed: whether a step changes each.
     """
 
     def __init__(self, decoder: nn.Module, state: Any, is_changed: list[bool]) -> None:
@@ -263,9 +261,8 @@ def _search_graphs(
             for axis, size in enumerate(leaf.tensor.shape):
                 if other.tensor.shape[axis] != size:
                     axes[axis] = name
-    names = [
-        f"{MEMORY if leaf.is_memory else 'rows'}.{number}" for number, leaf in enumerate(leaves)
-    ]
+    kinds = [MEMORY if leaf.is_memory else "rows" for leaf in leaves]
+    names = [f"{kind}.{number}" for number, kind in enumerate(kinds)]
     inputs = examples(base["batch"], base["source"])
     start_module = _Start(decoder, remember)
     start = _graph(start_module, inputs, names[: len(start_module(*inputs.values()))], start_sizes)
@@ -321,9 +318,11 @@ def _graph(
         None if tensor is None else {axis: dimensions[name] for axis, name in axes.items()}
         for tensor, axes in zip(inputs.values(), sizes, strict=True)
     ]
-    fixed = signature(module.forward).parameters
-    count = sum(item.kind is not item.VAR_POSITIONAL for item in fixed.values())
-    shapes = tuple(dynamic) if count == len(fixed) else (*dynamic[:count], tuple(dynamic[count:]))
+    parameters = signature(module.forward).parameters.values()
+    count = sum(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters)
+    shapes: tuple[Any, ...] = tuple(dynamic)
+    if count < len(parameters):  # The tensors of `*state` are one argument.
+        shapes = (*dynamic[:count], tuple(dynamic[count:]))
     program = torch.onnx.export(
         module.eval(),
         tuple(inputs.values()),
@@ -370,7 +369,7 @@ def _add_metadata(graph: Any, name: str, value: str) -> None:
 
 @contextmanager
 def _plain_and_quiet() -> Iterator[None]:
-    """Export plain torch code (`captioner.cpu` chooses by the number of rows), without warnings."""
+    """Export plain torch code, without warnings: `captioner.cpu` chooses by rows."""
     before = os.environ.get(cpu.SWITCH)
     os.environ[cpu.SWITCH] = "0"
     disabled = logging.root.manager.disable

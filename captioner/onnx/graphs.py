@@ -134,7 +134,7 @@ def rule_inputs(
     repeatable: Iterable[int] = (),
     ngrams: Array | None = None,
 ) -> dict[str, Array]:
-    """The inputs of a step that `captioner.decoding.constraints.Rules` describes, and the beam's.
+    """A step's inputs: those of `captioner.decoding.constraints.Rules`, and the beam's.
 
     ngrams: (N,), keys. Raises `UserError` for options of sampling.
     """

@@ -46,7 +46,7 @@ def write_page(folder: Path) -> None:
     for name in ("index.html", "captioner.js", "worker.js", "onnxruntime-web.LICENSE.txt"):
         write_text(folder / name, _static(name))
     digest = hashlib.sha256()
-    worker = folder / "service_worker.js"  # Of an earlier export, if it is there already.
+    worker = folder / "service_worker.js"  # An earlier export may have left one.
     for path in sorted(folder.iterdir()):
         if path.is_file() and path != worker:
             digest.update(path.name.encode() + path.read_bytes())

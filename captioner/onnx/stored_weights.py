@@ -43,9 +43,8 @@ class StoredWeights:
         header, first = weights_header(path)
         try:
             self.digest = header.pop("__metadata__", {}).get("sha256", "")
-            self._places = {
-                name: _place(first, len(self._content), **entry) for name, entry in header.items()
-            }
+            size = len(self._content)
+            self._places = {name: _place(first, size, **entry) for name, entry in header.items()}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"model weights {path} cannot be read ({error})") from None
         if self.digest != self._computed_digest():

@@ -34,7 +34,8 @@ PAGE_SUFFIXES = (".html", ".htm")
 WORD_PICTURE = re.compile(r"\d{2,}_[a-z0-9-]+\.(?:jpg|png)")
 """The file names of `save_word_images`; in earlier versions they ended in .png."""
 
-_LONGEST_NAME, _LONGEST_SIDE = 40, 1024
+_LONGEST_NAME = 40
+_LONGEST_SIDE = 1024
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class MappedCaption:
     attention: Any
     doubt: str = ""  # Shown below it, such as "not sure".
     language: str = "en"  # A tag: which words are function words; of the legend.
-    confidence: float | None = None  # Of the whole, shown on pages.
+    confidence: float | None = None  # The caption's, shown on pages.
     word_confidence: Sequence[float | None] | None = None  # Shown with the words, but for None.
 
 
@@ -58,8 +59,7 @@ class OverlayStyle:
     steepest: float = 6.0  # Largest slope of that brightening, in black.
     dimmed_light: float = 0.12  # Brightness without attention, and saturation, as fractions.
     dimmed_colour: float = 0.35
-    # Red, green, blue in [0, 1], blended in where the attention is, by at most `tint_share`: on a
-    # dark photo dimming alone would not show.
+    # Red, green, blue in [0, 1], blended in where the attention is: dark photos show no dimming.
     tint: tuple[float, float, float] = (1.0, 0.72, 0.2)
     tint_share: float = 0.25
     contour_level: float = 0.5  # Fraction of the peak at which the contour line runs.
@@ -110,7 +110,7 @@ def overlay(
 
 
 def brightness(placed: npt.NDArray[np.float64], cells: int) -> Floats:
-    """Scale an upsampled map (height, width) of `cells` cells to [0, 1], as `overlay` shows it."""
+    """Scale a map (height, width), upsampled from `cells`, to [0, 1] for `overlay`."""
     scale = max(float(placed.max()), STYLE.flat_peak / cells)
     return (placed / scale).astype(np.float32)
 
@@ -230,7 +230,7 @@ def save_picture(path: str | os.PathLike[str], picture: Image.Image) -> None:
     """Write a picture in the format of the file name's ending."""
     check_suffix(path, PICTURE_SUFFIXES)
     with atomic_path(path) as temporary:
-        # Of PNG, this level takes a third of the default's time, for 2 % more bytes.
+        # This level of PNG takes a third of the default's time, for 2 % more bytes.
         picture.save(temporary, quality=90, compress_level=4)
 
 
@@ -249,8 +249,7 @@ def save_word_images(
 ) -> list[Path]:
     """Write the overlay of each word as a JPEG in `folder`; return the paths in order.
 
-    File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Files of other names
-    in the folder stay.
+    File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Other files stay.
     """
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
     words = caption.words

@@ -89,7 +89,8 @@ def html_page(items: Sequence[PageItem], strength: float = 0.8) -> str:
     percent = round(100 * strength)
     wording = phrases(items[0].captions[0].language)
     items = sorted(items, key=lambda item: item.folder)
-    articles, folder = [], ""
+    articles = []
+    folder = ""
     for position, item in enumerate(items):
         if item.folder != folder:
             folder = item.folder
@@ -143,7 +144,8 @@ def _caption(caption: MappedCaption, wording: SimpleNamespace) -> str:
     scores = caption.word_confidence or [None] * len(caption.words)
     spans = []
     for word, score in zip(caption.words, scores, strict=True):
-        kind, title = "word", ""
+        kind = "word"
+        title = ""
         if score is not None:
             kind = "word doubtful" if score < DOUBTFUL else kind
             title = f' title="{round(100 * score)} %"'
@@ -181,7 +183,7 @@ def viewer_script() -> str:
 def web_page(
     title: str, styles: tuple[str, ...], body: str, script: str = "", language: str = "en"
 ) -> str:
-    """An HTML document whose Content-Security-Policy forbids loading anything and other scripts.
+    """An HTML document whose Content-Security-Policy forbids loads and other scripts.
 
     styles: names of style sheets. body: HTML. script: a JavaScript module that runs after it.
     """
@@ -222,6 +224,7 @@ def phrases(language: str) -> SimpleNamespace:
 
     sure: in three degrees, from the least. usage: HTML. All others are plain text.
     """
-    texts, code = json.loads(static_file("phrases.json")), language.partition("-")[0]
+    texts = json.loads(static_file("phrases.json"))
+    code = language.partition("-")[0]
     code = code if code in texts else ENGLISH
     return SimpleNamespace(language=code, **texts[code])

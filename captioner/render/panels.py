@@ -116,7 +116,7 @@ def _rows(cells: Sequence[_Cell], most: int) -> list[list[_Cell]]:
 def _row(
     cells: Sequence[_Cell], half: int, fonts: Sequence[Font], label_height: int, width: int
 ) -> Image.Image:
-    """Draw cells side by side. half: pixels of a unit. fonts: the first that fits a word is its."""
+    """Draw cells side by side. half: pixels of a unit. fonts: the first that fits is used."""
     height = label_height + max(cell.picture.height for cell in cells)
     row = Image.new("RGB", (width, height), BACKGROUND)
     pen = ImageDraw.Draw(row)
@@ -157,7 +157,7 @@ def _stack(pictures: Sequence[Image.Image], gap: int = 0) -> Image.Image:
 def frames(
     photo: Image.Image, region: Region, caption: MappedCaption, strength: float = 0.8
 ) -> list[Image.Image]:
-    """Draw one RGB frame a word, all of one size: the overlay, and the caption with the word lit.
+    """Draw an RGB frame a word, of one size: the overlay, and the caption, the word lit.
 
     Arguments are those of `panels`; a word's confidence stands below the caption.
     """

@@ -64,7 +64,7 @@ def _font(letters: str, size: int) -> Font:
 
 @functools.lru_cache(maxsize=64)
 def _open_font(name: str, size: int) -> ImageFont.FreeTypeFont | None:
-    """A font by its file's path or, in the folders of the system's fonts, name; None without it."""
+    """A font by path or, among the system's fonts, by name; None if there is none."""
     try:
         return ImageFont.truetype(name, size)
     except OSError:
@@ -119,7 +119,7 @@ def lay_out(words: Sequence[str], size: int, width: int, centred: bool = False) 
         placed.append(PlacedWord(text, left, top, advance))
         left += advance + space
     if centred:
-        ends = {word.top: word.left + word.width for word in placed}  # Of the line's last word.
+        ends = {word.top: word.left + word.width for word in placed}  # By line.
         placed = [word._replace(left=word.left + (width - ends[word.top]) / 2) for word in placed]
     height = round(top) + line_height if placed else 0
     return Paragraph(tuple(placed), font, line_height, height)

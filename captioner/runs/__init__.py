@@ -1,1 +1,1 @@
-"""Runs: from a config to a trained model in a folder. Not here: loops (`training`), networks."""
+"""Runs: from a config to a trained model. Not here: loops (`training`), networks."""

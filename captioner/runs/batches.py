@@ -71,9 +71,8 @@ class DividedBatches(ABC, Generic[Item, Batch]):
     ) -> Generator[list[Batch], None, None]:
         """See `captioner.training.step.Batches`."""
         plan = self._plan(epoch)
-        keys = (
-            (parts, part_count, plan[number], (epoch, number)) for number in range(first, len(plan))
-        )
+        numbers = range(first, len(plan))
+        keys = ((parts, part_count, plan[number], (epoch, number)) for number in numbers)
         for loaded in self._loader(keys):
             yield [self._loaded(part) for part in loaded]
 
@@ -209,8 +208,7 @@ class TranslationBatches(DividedBatches[PairExample, TranslationBatch]):
 
     tokens: of a batch, padding included, on the longer side of its pairs. seed: of the order.
 
-    Counts target tokens as examples, since the loss is a mean over tokens: the gradient does not
-    depend on how a batch is divided.
+    Counts target tokens as examples: the gradient does not depend on how a batch is divided.
     """
 
     examples: list[PairExample]
@@ -269,17 +267,17 @@ def batches_by_photo(
         of_photo.setdefault(row, []).append(example)
     examples = list(chain(*_shuffled(list(of_photo.values()), generator)))
     batches: list[list[int]] = []
-    for bucket in cut(examples, batch_size * _BATCHES_SORTED_TOGETHER):
+    for bucket in chunks(examples, batch_size * _BATCHES_SORTED_TOGETHER):
         if lengths is not None:  # Shuffled first: sorting leaves a photo's captions side by side.
             bucket = sorted(_shuffled(bucket, generator), key=lengths.__getitem__)
-        batches += _shuffled(cut(bucket, batch_size), generator)
+        batches += _shuffled(chunks(bucket, batch_size), generator)
     return batches
 
 
 def batches_by_tokens(
     lengths: Sequence[int], tokens: int, generator: torch.Generator
 ) -> list[list[int]]:
-    """One epoch's batches of at most `tokens` tokens with padding, in random order: their indices.
+    """An epoch's batches of at most `tokens` tokens with padding, shuffled: indices.
 
     lengths: tokens of each example; a longer one gets its own batch. Every epoch has as many.
     """
@@ -296,6 +294,6 @@ def _shuffled(items: Sequence[Item], generator: torch.Generator) -> list[Item]:
     return [items[place] for place in torch.randperm(len(items), generator=generator).tolist()]
 
 
-def cut(items: list[Item], size: int) -> list[list[Item]]:
+def chunks(items: list[Item], size: int) -> list[list[Item]]:
     """Cut into lists of `size` items; the last may have fewer."""
     return [items[start : start + size] for start in range(0, len(items), size)]

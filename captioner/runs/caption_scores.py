@@ -74,8 +74,8 @@ def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> st
     )
 
 
-Worth = Callable[[int, Sequence[int]], float]
-"""The worth of a caption, as word indices, of the photo of a row."""
+Reward = Callable[[int, Sequence[int]], float]
+"""The reward of a caption, as word indices, of the photo of a row."""
 
 
 @dataclass
@@ -96,13 +96,13 @@ class CaptionReward:
         end = self.vocabulary.words[Vocabulary.end]
         self._truth = [[[*words, end] for words in captions] for captions in self.references]
         self._frequency = DocumentFrequency.from_references(self._truth)
-        self._weighed: list[tuple[float, Worth]] = []
+        self._weighed: list[tuple[float, Reward]] = []
         if (weight := self.config.content_words_weight) > 0:
-            self._weighed.append((weight, content_words_worth(self.references, self.vocabulary)))
+            self._weighed.append((weight, content_words_reward(self.references, self.vocabulary)))
         if (weight := self.config.fluency_weight) > 0:
             lines = [] if self.texts is None else map(tokenize, read_lines(self.texts))
             people = PeoplesNgrams([*chain.from_iterable(self.references), *lines])
-            self._weighed.append((weight, fluency_worth(people, self.vocabulary)))
+            self._weighed.append((weight, fluency_reward(people, self.vocabulary)))
 
     def __call__(self, rows: Tensor, captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
         """Rewards (B, K) of K captions of each photo of the rows (B,)."""
@@ -111,34 +111,34 @@ class CaptionReward:
         words = [[self.vocabulary.words[token] for token in caption] for _, caption in pairs]
         corpus = Corpus(words, [self._truth[row] for row, _ in pairs])
         rewards = torch.from_numpy(cider_d(corpus, self._frequency).per_image).float()  # (B * K,)
-        for weight, worth in self._weighed:
-            rewards += weight * torch.tensor([worth(row, caption) for row, caption in pairs])
+        for weight, reward in self._weighed:
+            rewards += weight * torch.tensor([reward(row, caption) for row, caption in pairs])
         return rewards.view(len(captions), -1)  # (B, K)
 
 
-def content_words_worth(
+def content_words_reward(
     references: Sequence[Sequence[Sequence[str]]], vocabulary: Vocabulary
-) -> Worth:
+) -> Reward:
     """The content stems of a caption that a reference has, less those that none has."""
     stem_of = [content_stems([word]) if word in vocabulary else [] for word in vocabulary.words]
     known = [{s for words in captions for s in content_stems(words)} for captions in references]
 
-    def worth(row: int, caption: Sequence[int]) -> float:
-        said = {stem for token in caption for stem in stem_of[token]}
-        return 2.0 * len(said & known[row]) - len(said)
+    def reward(row: int, caption: Sequence[int]) -> float:
+        stems = {stem for token in caption for stem in stem_of[token]}
+        return 2.0 * len(stems & known[row]) - len(stems)
 
-    return worth
+    return reward
 
 
-def fluency_worth(people: PeoplesNgrams, vocabulary: Vocabulary) -> Worth:
+def fluency_reward(people: PeoplesNgrams, vocabulary: Vocabulary) -> Reward:
     """Minus the share of a caption's bigrams and trigrams that nobody wrote.
 
     An article before a plural or a mass noun counts as two of them.
     """
 
-    def worth(row: int, caption: Sequence[int]) -> float:
+    def reward(row: int, caption: Sequence[int]) -> float:
         words = [vocabulary.words[token] for token in caption if token != Vocabulary.end]
         wrong = len(people.unseen(words)) + 2 * len(people.misplaced_articles(words))
         return -wrong / (2 * len(words) + 1)
 
-    return worth
+    return reward

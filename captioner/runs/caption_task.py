@@ -20,7 +20,7 @@ from captioner.evaluation.score import write_results
 from captioner.files import write_json
 from captioner.model_folders import MODEL, SCORES_FILE
 from captioner.outcomes import loading_workers
-from captioner.runs.batches import CaptionBatches, cut
+from captioner.runs.batches import CaptionBatches, chunks
 from captioner.runs.caption_scores import (
     RESULTS,
     START_RESULTS,
@@ -57,8 +57,7 @@ class CaptionTask:
     def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
         """Compute annotation vectors and make the batches.
 
-        Drops photos that could not be read; with photos in the step all are taken, and an
-        unreadable one ends the run.
+        Drops photos that could not be read; with photos in the step such a photo ends the run.
         """
         recipe = self.recipe
         captioner = self.captioner.to(engine.device)
@@ -121,7 +120,7 @@ class CaptionTask:
             count = min(len(photos), STANDARDISED_BY)
             few = [photos[place * len(photos) // count] for place in range(count)]
             # Workers are persistent: they would idle until the run ends.
-            standardisation.fit(replace(rows, workers=0).annotations(cut(few, 32)))
+            standardisation.fit(replace(rows, workers=0).annotations(chunks(few, 32)))
 
     @property
     def parameter_groups(self) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ class ShapesData(Config):
 
     train: int = Field(8000, ge=1, le=10_000_000, description="pictures to train on")
     validation: int = Field(
-        500, ge=2, le=1_000_000, description="pictures to validate on; CIDEr-D needs two"
+        500, ge=2, le=1_000_000, description="to validate on; CIDEr-D needs two"
     )
     seed: Seed = Field(0, description="of the pictures")
     pictures: ShapesConfig = Field(default_factory=ShapesConfig)
@@ -44,9 +44,7 @@ class DataConfig(Config):
         "(generated, no files); validation photos are drawn where there are no splits"
     )
     annotations: FilePath | None = Field(None, description="the captions")
-    images: FilePath | None = Field(
-        None, description="the folder of the photos; by default that of the captions"
-    )
+    images: FilePath | None = Field(None, description="folder of photos; default: the captions'")
     train: str | None = Field("train", description="training split, as the format names it")
     validation: str | None = Field("val", description="validation split, as the format names it")
     validation_annotations: FilePath | None = Field(
@@ -61,9 +59,7 @@ class DataConfig(Config):
     texts: FilePath | None = Field(
         None, description="captions, one a line, .gz or not, for self_critical.fluency_weight"
     )
-    maximum_length: Length = Field(
-        50, description="words; longer training captions are cut, and counted"
-    )
+    maximum_length: Length = Field(50, description="words; longer training captions are cut")
     instances: FilePath | None = Field(
         None, description="COCO's boxes and segments of training photos, for objective.grounding"
     )

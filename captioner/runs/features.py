@@ -51,7 +51,10 @@ def feature_stores(
     folder = recipe.features.folder
     if folder is None:
         prefix = f"{recipe.encoder.name.replace('/', '-')}-{recipe.preprocessing.size}"
-        folder = run / "features" / f"{prefix}-{_origin_digest(records['train'])}"
+        record = records["train"]  # Its digest tells other encoders and preprocessing apart.
+        origin = {"encoder": record.encoder, "preprocessing": record.preprocessing}
+        digest = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
+        folder = run / "features" / f"{prefix}-{digest}"
     encoder = encoder.for_inference(getattr(torch, recipe.features.precision))
     with engine.fail_together():
         for name, record in records.items():
@@ -88,12 +91,6 @@ def _record(
         shape=(height * width, encoder.annotation_size),
         mirrored=recipe.features.mirror and is_mirrored,
     )
-
-
-def _origin_digest(record: StoreRecord) -> str:
-    """Tells stores of other encoders and preprocessing apart."""
-    origin = {"encoder": record.encoder, "preprocessing": record.preprocessing}
-    return hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _fill(
@@ -157,7 +154,7 @@ def _load_for_store(
 def extract_features(
     recipe: CaptioningRecipe, engine: Engine, encoder: Encoder | None = None
 ) -> dict[str, FeatureStore]:
-    """Fill the stores in `features.folder`; prints what is left out and how many images are in.
+    """Fill the stores in `features.folder`; prints what is left out, and counts.
 
     encoder: in place of the recipe's.
     """

@@ -26,7 +26,7 @@ from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 
 class CaptionData(NamedTuple):
-    """The photos of a run with their captions, and sentences about what was left out or chosen."""
+    """A run's photos with captions, and sentences about what was left out or chosen."""
 
     train: list[Example]
     validation: list[Example]
@@ -96,7 +96,7 @@ Item = TypeVar("Item")
 
 
 class Loader(Generic[Key, Item]):
-    """Loads items ahead, in processes that wait for the next epoch: forked once, not every epoch.
+    """Loads items ahead, in processes that wait for the next epoch: forked once.
 
     load: depends on the key alone, since it runs in any process.
     workers: processes that load an item ahead each, into pinned memory if there is a GPU; 0, and on
@@ -149,7 +149,7 @@ class _Items(Dataset[Any]):
 
 
 class Rows(ABC):
-    """Photos or their annotation vectors, by row; `workers` processes read ahead (see `Loader`)."""
+    """Photos or annotation vectors, by row; `workers` processes read ahead (`Loader`)."""
 
     workers: int
 

@@ -62,7 +62,7 @@ def read_any_recipe(
 
 
 def read_recipe(path: str | Path, changes: Sequence[str] = ()) -> CaptioningRecipe:
-    """Read and validate a YAML config with `section.field=value` changes, whose values are YAML."""
+    """Read and validate a YAML config with changes `section.field=value`, also YAML."""
     return captioning_recipe(read_mapping(path, changes), f"config {path}")
 
 

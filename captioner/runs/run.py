@@ -16,7 +16,7 @@ import captioner
 from captioner.errors import UserError
 from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL
-from captioner.runs.batches import cut
+from captioner.runs.batches import chunks
 from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.translation_task import TranslationRecipe, make_translation_task
@@ -31,7 +31,7 @@ Recipe = CaptioningRecipe | TranslationRecipe
 
 
 class Task(Protocol):
-    """A model with its data, which it reads when it is made, before the run's folder is locked.
+    """A model with its data, which it reads when made, before the run's folder is locked.
 
     kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
     order: the rows to validate on.
@@ -149,7 +149,7 @@ def validate(task: Task, engine: Engine) -> Validated:
 
     Processes take whole batches in turn, so that scores do not depend on their number.
     """
-    batches = cut(task.order, task.recipe.validation.batch_size)
+    batches = chunks(task.order, task.recipe.validation.batch_size)
     batches = batches[engine.rank :: engine.world_size]
     texts: dict[int, str] = {}
     with engine.fail_together():
@@ -162,7 +162,7 @@ def validate(task: Task, engine: Engine) -> Validated:
 
 
 def check_folder(recipe: Recipe, folder: Path, resume: bool, engine: Engine) -> None:
-    """Refuse a folder with a run, unless it is to be resumed by its recipe but for `CHANGEABLE`."""
+    """Refuse a folder with a run, unless resumed with its recipe but for `CHANGEABLE`."""
     if recipe.training.tensorboard:
         summary_writer()  # Its package may be missing.
     if not os.path.exists(folder / CHECKPOINT):

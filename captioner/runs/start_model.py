@@ -34,8 +34,7 @@ WORDS = "vocabulary.json"
 class Start:
     """The start of a captioner: nothing, another model, or the words of a resumed run.
 
-    name: of the model, as in `start_from`. run: the folder of the resumed run, whose checkpoint
-    has the weights.
+    name: of the model, as in `start_from`. run: the resumed run, whose checkpoint has the weights.
     """
 
     name: str | None
@@ -98,7 +97,7 @@ def first_words(
 def known_ngrams(
     start: Captioner, vocabulary: Vocabulary, captions: Sequence[Sequence[str]]
 ) -> Tensor | None:
-    """The n-grams of a model to start from, and of training captions: keys (N,), sorted, or None.
+    """N-grams of the start model and of training captions: keys (N,), sorted, or None.
 
     Words that a training caption has together do not clash. vocabulary: from `first_words`; of
     another language, the n-grams are those of the captions alone.

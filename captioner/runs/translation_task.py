@@ -72,9 +72,7 @@ class ParallelData(Config):
     on_problem: Literal["refuse", "skip"] = Field(
         "refuse", description="refuse to start when a sentence is empty, or skip and report it"
     )
-    maximum_length: Length = Field(
-        100, description="tokens; longer sentences are cut, also in translating"
-    )
+    maximum_length: Length = Field(100, description="tokens; longer sentences are cut")
     batch_tokens: int = Field(
         3000,
         ge=1,
@@ -102,12 +100,10 @@ class TextConfig(Config):
         "sentence as it is written elsewhere",
     )
     capitals: Capitals = Field(
-        "keep", description="lines all in capitals are read as they are, or as sentences"
+        "keep", description="lines in capitals: as they are, or as sentences"
     )
     minimum_count: Count = Field(2, description="occurrences of a word that enters the vocabulary")
-    size: int = Field(
-        8000, ge=1, le=1_000_000, description="subwords, of both sides together where joint"
-    )
+    size: int = Field(8000, ge=1, le=1_000_000, description="subwords, of both sides where joint")
     method: Literal["unigram", "bpe"] = Field("unigram", description="of learning subwords")
 
     @model_validator(mode="after")
@@ -130,9 +126,7 @@ class TranslationValidation(Config):
 class TranslationRecipe(Config):
     """A whole translation run."""
 
-    task: Literal["translate"] = Field(
-        description="tells this config from that of a captioner, which has no task"
-    )
+    task: Literal["translate"] = Field(description="tells this config from a captioner's")
     data: ParallelData
     model: TranslationModelConfig
     start_from: str | None = Field(
@@ -252,10 +246,8 @@ def make_translation_task(
         f"vocabulary: {len(source):,} source and {len(target):,} target tokens",
     ]
     if cut:
-        first = f"the first in line {cut[0]:,}"
-        sentences.append(
-            f"training: {counted(len(cut), 'pair')} cut to {length:,} tokens a side, {first}"
-        )
+        first = f"tokens a side, the first in line {cut[0]:,}"
+        sentences.append(f"training: {counted(len(cut), 'pair')} cut to {length:,} {first}")
     print("\n".join(sentences))
     few = validation[: recipe.validation.sentences or None]
     return TranslationTask(recipe, examples, few, translator, sentences)
@@ -265,9 +257,8 @@ def read_texts(data: ParallelData) -> list[tuple[list[SentencePair], Problems]]:
     """The training and the validation pairs, each with the problems of the skipped ones."""
     if data.format == "numbers":
         numbers = data.numbers
-        pairs = number_pairs(
-            numbers.train + numbers.validation, numbers.seed, largest=numbers.largest
-        )
+        count = numbers.train + numbers.validation
+        pairs = number_pairs(count, numbers.seed, largest=numbers.largest)
         return [(pairs[: numbers.train], Problems()), (pairs[numbers.train :], Problems())]
     files = [(data.source, data.target), (data.validation_source, data.validation_target)]
     return [  # ParallelData has checked that they are there.

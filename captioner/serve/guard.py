@@ -64,7 +64,8 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
                 headers["Cache-Control"] = "no-store" if is_api else "no-cache"
             await send(message)
 
-        inner, host = app, Headers(scope=scope).get("host", "")
+        inner = app
+        host = Headers(scope=scope).get("host", "")
         if not is_own(host.lower()):
             reason = f"host {host[:100]!r} is not one of this server's names"
             inner = JSONResponse({"error": f"{reason}: --allow-host NAME adds one"}, 400)
@@ -74,7 +75,7 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
 
 
 class GuardedRoute(APIRoute):
-    """A route that checks who asks, how many wait, how much comes and how long the answer takes.
+    """A route that checks who asks, how many wait, the body's size and the answer's time.
 
     `app.state` holds the service, the token, the allowed `origins` besides the server's own, how
     many POST requests are `waiting`, and how many bytes of theirs are `held`.

@@ -29,7 +29,7 @@ _FULL = JSONResponse(
 
 
 class Listener(NamedTuple):
-    """An open socket, its page's address as other devices reach it, and the hosts in addresses."""
+    """An open socket, its page's address for other devices, and the hosts of addresses."""
 
     socket: socket.socket
     address: str

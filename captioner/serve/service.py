@@ -1,4 +1,4 @@
-"""The models, the threads they run in, and the batches of requests that wait; knows no HTTP."""
+"""The models, their threads, and batches of the requests that wait; knows no HTTP."""
 
 import ctypes
 import io
@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -29,14 +29,13 @@ from captioner.vision.images import original_size
 _DECODERS = 2  # Photos decoded at a time, which bounds the memory of decoding.
 _LONGEST_SIDE = 1000  # Pixels of a photo to be drawn on.
 
-_Job = tuple[Sequence[Any], tuple[AnySearch, str, object], Future[list[Any]]]
-"""Items, what those of a batch have in common, and the future of their results."""
 
+class _Job(NamedTuple):
+    """Items, what those of a batch have in common, and the future of their results."""
 
-def give_back_memory() -> None:
-    """Return to the system what the C library keeps for later; of glibc only."""
-    with suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    items: Sequence[Any]
+    key: tuple[AnySearch, str, object]
+    results: Future[list[Any]]
 
 
 class Batcher:
@@ -59,13 +58,12 @@ class Batcher:
     def submit(self, items: Sequence[Any], search: AnySearch, language: str) -> Future[list[Any]]:
         """Queue items; returns the future of their results, which may be cancelled.
 
-        Jobs of one search and language share batches, except for sampling: there the same seed
-        gives the same samples.
+        Jobs of one search and language share batches, but samples do not: a seed gives the same.
         """
-        done: Future[list[Any]] = Future()
-        self.jobs.append((items, (search, language, search.sample and object()), done))
+        results: Future[list[Any]] = Future()
+        self.jobs.append(_Job(items, (search, language, search.sample and object()), results))
         self._thread.submit(self._run)  # Finds no job if an earlier call has taken all.
-        return done
+        return results
 
     def close(self) -> None:
         """Finish the queue and end the thread."""
@@ -74,24 +72,26 @@ class Batcher:
     def _run(self) -> None:
         batch: list[_Job] = []
         while self.jobs:
-            items, key, done = job = self.jobs[0]
-            size = len(items) + sum(len(items) for items, _, _ in batch)
-            if batch and (size > self._batch_size or key != batch[0][1]):
+            job = self.jobs[0]
+            size = sum(len(queued.items) for queued in (*batch, job))
+            if batch and (size > self._batch_size or job.key != batch[0].key):
                 break
             self.jobs.popleft()
-            if done.set_running_or_notify_cancel():  # Cannot be cancelled any more.
+            if job.results.set_running_or_notify_cancel():  # Cannot be cancelled any more.
                 batch.append(job)
         if not batch:
             return
         try:
-            together = [item for items, _, _ in batch for item in items]
-            results = iter(self._work(together, *batch[0][1][:2]))
-            for items, _, done in batch:
-                done.set_result(list(islice(results, len(items))))
-            give_back_memory()
+            search, language, _ = batch[0].key
+            items = [item for job in batch for item in job.items]
+            results = iter(self._work(items, search, language))
+            for job in batch:
+                job.results.set_result(list(islice(results, len(job.items))))
+            with suppress(OSError, AttributeError, TypeError):  # Only glibc keeps freed memory.
+                ctypes.CDLL(None).malloc_trim(0)
         except Exception as error:
-            for _, _, done in batch:
-                done.set_exception(error)
+            for job in batch:
+                job.results.set_exception(error)
 
 
 class Service:

@@ -1,4 +1,4 @@
-"""Tokenisers, vocabularies, word lists and n-grams: from text to tokens to indices, and back.
+"""Tokenisers, vocabularies, word lists, n-grams: from text to indices, and back.
 
 Networks do not belong here: of torch only batches of tokens.
 """

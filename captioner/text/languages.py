@@ -13,7 +13,7 @@ ENGLISH = "en"  # The language of captions that are not translated.
 
 
 def language_tag(text: str, where: str) -> str:
-    """A tag of RFC 5646 in its usual case (section 2.1.1): "pt-BR". where: its name in messages."""
+    """A tag of RFC 5646 in its usual case, 2.1.1: "pt-BR". where: its name in messages."""
     if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", text):
         raise UserError(f"{where} {text!r} is not a language tag such as de or pt-BR")
     language, *rest = text.lower().split("-")
@@ -121,7 +121,7 @@ def is_valid_unicode(text: str) -> bool:
 
 
 def plain_text(text: str, case: str = "keep") -> str:
-    """Text in Unicode's NFC with single spaces, none at the ends. case: only `lower` changes it.
+    """Text in NFC with single spaces, none at the ends. case: only `lower` changes it.
 
     The subword space mark and control characters become spaces, the word joiner a square.
     """
@@ -142,7 +142,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
 def as_sentence(text: str, capitals: Capitals = "lines") -> tuple[str, bool]:
-    """Rewrite a line in upper case as a sentence; returns it, and whether it was in upper case.
+    """Rewrite a line in upper case as a sentence; also whether it was in upper case.
 
     capitals: `keep`: no line is changed. `lines`: those of two words or more or one of at least
     four letters ("STOP", but not "BBC"). Names lose their capital.

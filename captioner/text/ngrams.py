@@ -1,4 +1,4 @@
-"""N-grams that people wrote, in any language; misplaced articles and slips of English captions."""
+"""N-grams that people wrote, in any language; misplaced articles and English slips."""
 
 import math
 from collections import Counter
@@ -122,8 +122,7 @@ class PeoplesNgrams:
 def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
     """Find the nouns that end a phrase, each with `at_end` and `has_article`.
 
-    at_end: whether the next word is a function word or the end, not a verb. has_article: whether
-    "a" or "an" begins the phrase.
+    at_end: whether a function word or the end follows, not a verb. has_article: "a" or "an" begins.
     """
     for position, (word, following) in enumerate(pairwise((*words, END))):
         if word in FUNCTION_WORDS or word in MODIFIERS:
@@ -136,7 +135,8 @@ def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
         while first and (words[first - 1] in MODIFIERS or words[first - 1] == "and"):
             first -= 1
         is_counted = first < position and words[first] in ("and", *_QUANTITIES)
-        yield word, at_end, first > 0 and words[first - 1] in ("a", "an") and not is_counted
+        has_article = first > 0 and words[first - 1] in ("a", "an")
+        yield word, at_end, has_article and not is_counted
 
 
 def _plurals(captions: Iterable[Sequence[str]]) -> set[tuple[str, bool]]:

@@ -119,8 +119,7 @@ def tokenize(caption: str) -> list[str]:
     Gives the words of `pycocoevalcap`'s tokeniser (Stanford's PTBTokenizer 3.4.1, after Marcus et
     al. 1993, then a list of punctuation to remove): "A man's dog doesn't run." becomes `["a",
     "man", "'s", "dog", "does", "n't", "run"]`, brackets become words ("-lrb-"), emoji are dropped.
-    Line ends are white space: there, some split a caption, and all after it are scored against the
-    wrong image.
+    Line ends are white space: there, some split a caption, which moves all scores after it.
 
     The words are equal for the 222,000 different captions of COCO's, Flickr8k's and Multi30k's
     English, German and French files in the tests. Known to differ: telephone numbers with spaces,

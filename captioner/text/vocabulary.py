@@ -1,4 +1,4 @@
-"""Vocabularies: a captioner's words, and a translator's words or subwords, which restore text."""
+"""Vocabularies: a captioner's words; a translator's words or subwords."""
 
 import base64
 import io
@@ -142,7 +142,8 @@ class WordVocabulary:
         """Split a text into tokens."""
         words = split_words(plain_text(text, self.case))
         if self.case == "sentence" and words and _is_capitalised(words[0]):
-            unknown, small = Vocabulary.unknown, words[0].lower()
+            unknown = Vocabulary.unknown
+            small = words[0].lower()
             small_rank, rank = self.vocabulary.encode([small, words[0]])
             if small_rank != unknown and (rank == unknown or small_rank < rank):
                 words[0] = small
@@ -200,7 +201,7 @@ def _token() -> re.Pattern[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a `plain_text` into words and signs; `WordVocabulary.join` restores the text exactly.
+    """Split a `plain_text` into words and signs; `WordVocabulary.join` restores it.
 
     Words are runs of letters, marks and digits. Elided articles ("l'") and clitics ("'s") are
     separate tokens. `JOINER` marks where no space stands between two tokens.

@@ -1,4 +1,4 @@
-"""Checkpoints: tensors in one safetensors file, with the run's position as JSON in its header."""
+"""Checkpoints: tensors in a safetensors file, the run's position in its header."""
 
 import json
 import os

@@ -17,9 +17,7 @@ class TrainingConfig(Config):
 
     epochs: int = Field(20, ge=1, le=1_000_000, description="maximum number of epochs")
     batch_size: Size = Field(64, description="examples a step, over all processes")
-    accumulate: Size = Field(
-        1, description="smaller batches of a step in each process, for less memory"
-    )
+    accumulate: Size = Field(1, description="smaller batches a step and process, for less memory")
     optimizer: Literal["adam", "rmsprop"] = Field(
         "adam", description="rmsprop (Graves 2013) as the authors of Xu et al. 2015 used it"
     )
@@ -49,9 +47,7 @@ class TrainingConfig(Config):
         description="float32 (TF32 on CUDA), or autocast to bfloat16, slow on a CPU without "
         "instructions for it, or float16, with scaled gradients, for GPUs without bfloat16",
     )
-    average: Fraction = Field(
-        0.0, description="decay of the moving average of weights; 0: none, 0.999: good"
-    )
+    average: Fraction = Field(0.0, description="decay of averaged weights; 0: none, 0.999: good")
     seed: Seed = Field(0, description="for initial weights, batches and dropout")
     checkpoint_seconds: float = Field(300.0, ge=0, le=1e9, description="between two checkpoints")
     tensorboard: bool = Field(

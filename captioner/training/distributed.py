@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 
 def process_rank() -> int:
-    """The rank of this process among those that torchrun started; 0 alone, whatever RANK is."""
+    """This process's rank among those that torchrun started; alone 0, also if RANK is set."""
     return int(os.environ["RANK"]) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else 0
 
 

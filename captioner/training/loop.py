@@ -119,9 +119,11 @@ class _Run:
                 self.position = checkpoint.load_checkpoint(
                     self.path, self.model, self.optimizer, average, rank, world_size
                 )
-                logged_step, epoch = self.position.step, self.position.epoch
+                logged_step = self.position.step
+                epoch = self.position.epoch
                 if self.position.step_in_epoch:  # A record of this step is logged again.
-                    logged_step, epoch = logged_step - 1, epoch + 1
+                    logged_step -= 1
+                    epoch += 1
                 print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
             if engine.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
@@ -134,7 +136,8 @@ class _Run:
         config, position = self.config, self.position
         self.model.train()
         epoch, done = position.epoch + 1, position.step_in_epoch
-        name, is_shown = f"epoch {epoch}/{config.epochs}", self.engine.is_main
+        name = f"epoch {epoch}/{config.epochs}"
+        is_shown = self.engine.is_main
         bar = progress_bar(name, len(self.data), "steps", done, is_shown)
         with bar as progress, closing(self._batches()) as batches:
             for parts in batches:
@@ -257,13 +260,14 @@ class _Run:
 
 
 class RunLog:
-    """Appends records to `log.jsonl` and TensorBoard, each with the `step` it was written after.
+    """Appends records to `log.jsonl` and TensorBoard, each with its `step`.
 
     resume_at: later records, which will be written again, are removed, and hidden in TensorBoard.
     """
 
     def __init__(self, folder: Path, resume_at: int | None = None, tensorboard: bool = False):
-        self._path, self._board = folder / LOG, None
+        self._path = folder / LOG
+        self._board = None
         if tensorboard:
             purged = resume_at + 1 if resume_at else None
             with refuse_os_errors(f"cannot write {folder / BOARD}"):

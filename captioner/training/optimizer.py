@@ -38,19 +38,20 @@ def make_optimizer(
     if config.weight_decay > 0:
         tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
         decayed = {id(p) for p in model.parameters() if p.dim() > 1} - tables
-        groups = [
-            {**group, "params": params, "weight_decay": config.weight_decay if decays else 0.0}
-            for group in groups
-            for decays in (True, False)
-            if (params := [p for p in group["params"] if (id(p) in decayed) == decays])
-        ]
+        divided = []
+        for group in groups:
+            matrices = [p for p in group["params"] if id(p) in decayed]
+            others = [p for p in group["params"] if id(p) not in decayed]
+            divided.append({**group, "params": matrices, "weight_decay": config.weight_decay})
+            divided.append({**group, "params": others})
+        groups = [group for group in divided if group["params"]]
     return torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=0.0, fused=fused)
 
 
 def learning_rate_factor(
     config: TrainingConfig, step: int, total_steps: int, scores: Sequence[float]
 ) -> float:
-    """The factor of the learning rate at `step` (from 0), in [0, 1], after validations' scores."""
+    """The learning rate's factor, in [0, 1], at `step` (from 0), after `scores`."""
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     if config.schedule == "cosine":

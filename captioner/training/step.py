@@ -26,9 +26,8 @@ _NOT_FINITE = f"{_NAN_ERROR}, or too large for one,"
 class Batches(Protocol):
     """A training set in batches, which depend on the epoch only and can be divided.
 
-    A part is the argument of the model's `loss`, and has `to(device)`. Its `share` is the share of
-    the batch's examples in it: 0 for a fully masked dummy, so that every process takes part. A part
-    without `share` is a whole batch.
+    A part is the argument of the model's `loss`, and has `to(device)`. `share`: of the batch's
+    examples, 0 for a fully masked dummy, so that every process takes part; 1 if it has none.
     """
 
     def __len__(self) -> int:
@@ -101,7 +100,9 @@ class TrainingStepper:
         """
         try:
             self.optimizer.zero_grad(set_to_none=True)
-            processes, scaler, step = self.engine.world_size, self.scaler, self.position.step
+            processes = self.engine.world_size
+            scaler = self.scaler
+            step = self.position.step
             for number, part in enumerate(parts, 1):
                 is_last = processes == 1 or number == len(parts)
                 share = getattr(part, "share", 1.0)
@@ -115,8 +116,7 @@ class TrainingStepper:
             scaler.unscale_(self.optimizer)
             norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
             self._unseen.append((step, {NORM: norm}, 1 / processes))  # All have the same norm.
-            first_unseen, *_ = self._unseen[0]
-            is_due = step - first_unseen >= self.most_unseen
+            is_due = step - self._unseen[0][0] >= self.most_unseen
             if is_due and (failure := self._see_reports()):
                 with self.engine.fail_together():
                     raise failure
@@ -160,7 +160,8 @@ class TrainingStepper:
 
     def explained(self, error: Exception) -> Exception:
         """The sentence for an error of memory or of NaN; else the error."""
-        is_ours, step = isinstance(error, UserError), self.position.step
+        is_ours = isinstance(error, UserError)
+        step = self.position.step
         if not is_ours and is_memory_error(error):
             return UserError(
                 f"there is not enough memory on {self._device} for {self._place(step)}: lower "

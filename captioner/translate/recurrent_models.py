@@ -57,7 +57,7 @@ class RecurrentModel(TranslationModel):
 
 @dataclass(frozen=True, eq=False)
 class SourceMemory(Memory):
-    """A memory with the decoder's states before the first token: tensors (B, 1, ...) in tuples."""
+    """A memory with the decoder's first states: tensors (B, 1, ...) in tuples."""
 
     initial: tuple[Any, ...] = ()
 
@@ -219,7 +219,7 @@ class LuongConfig(RecurrentConfig):
 
     def make_score(self) -> Score:
         """The score function."""
-        size = self.hidden_size  # Of queries and of values.
+        size = self.hidden_size  # Queries and values have the same size.
         if self.score == "concat":
             return ConcatScore(size, size, self.attention_size)
         return DotScore() if self.score == "dot" else GeneralScore(size, size)
@@ -229,8 +229,7 @@ class Luong(RecurrentModel):
     """Stacked encoder and decoder; h~ = tanh(W_c [c; h]) predicts the word. Section 3.
 
     Each layer starts from the encoder's final state, and h~ from 0. A state has the memory, the
-    recurrent states (B, K, layers, H) each, h~ of the last step (B, K, H) and the number of steps
-    so far, (B, K).
+    recurrent states (B, K, layers, H) each, the last h~ (B, K, H) and the number of steps (B, K).
     """
 
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
@@ -361,7 +360,7 @@ class GNMT(RecurrentModel):
         embedded = self.embeddings.source(source)
         outputs, final = self.bottom_encoder.encode(embedded, mask)  # (B, S, 2H)
         backward = tuple(part[:, :, 0, self.config.hidden_size :] for part in final)
-        initial = [backward]  # Of the bottom layer, (B, 1, H) each; above (B, 1, 1, H).
+        initial = [backward]  # The bottom layer: (B, 1, H) each; above (B, 1, 1, H).
         for layer, encoder in enumerate(self.encoders, start=2):
             above, final = encoder.encode(self.dropout(outputs), mask)  # type: ignore[operator]
             outputs = above + outputs if layer >= self.config.residual_from else above  # (B, S, H)

@@ -27,14 +27,14 @@ _END = Word(SPECIAL_WORDS[Vocabulary.end], 1)
 _EMPTY = Translation(
     "", (_END.text,), (), 0.0, (), np.empty((0, 1), np.float32), source_words=(_END,), words=()
 )
-_SOURCE, _TARGET = "source.json", "target.json"  # Of separate vocabularies.
+_SOURCE, _TARGET = "source.json", "target.json"  # Separate vocabularies.
 
 
 class BaseTranslatorConfig(Config):
     """The fields of `config.json`. The default of a new field is what older models mean."""
 
     format: str
-    model: Any  # Of the network that torch computes.
+    model: Any  # The config of the network.
     joint_vocabulary: bool
     maximum_source_length: Count
     search: TranslationSearch
@@ -42,7 +42,7 @@ class BaseTranslatorConfig(Config):
 
 
 class _Source(NamedTuple):
-    """A sentence to translate: its tokens, how many were cut, and whether it was in upper case."""
+    """A sentence to translate: tokens, how many were cut, whether it was in upper case."""
 
     tokens: list[str]
     lost: int
@@ -158,11 +158,7 @@ class SentenceTranslator(ABC):
         return _Source(tokens[:longest], lost, is_upper)
 
     def _translate(
-        self,
-        batch_size: int,
-        search: TranslationSearch,
-        generator: Any,
-        sources: list[_Source],
+        self, batch_size: int, search: TranslationSearch, generator: Any, sources: list[_Source]
     ) -> list[Translation]:
         """Translate batches of similar length; returns translations in the given order."""
         unknown = () if search.copy_unknown else (Vocabulary.unknown,)

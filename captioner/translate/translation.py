@@ -82,8 +82,7 @@ class Translation:
     def by_word(self) -> Alignment:
         """The alignment (T', S') of T' target words and S' source words.
 
-        Weights are summed over the tokens of a source word and averaged over those of a target
-        word, which keeps the sums of rows.
+        Sums weights over a source word's tokens, averages over a target word's: keeps sums of rows.
         """
         weights = self.alignment  # (T, S)
         of_target = _groups(self.words)  # (T, T')

@@ -46,12 +46,8 @@ class TranslationModelConfig(Config):
     sequence_to_sequence: recurrent.SequenceToSequenceConfig | None = Field(
         None, description="without attention (Sutskever et al. 2014)"
     )
-    bahdanau: recurrent.BahdanauConfig | None = Field(
-        None, description="additive attention (Bahdanau 2014)"
-    )
-    luong: recurrent.LuongConfig | None = Field(
-        None, description="global or local attention (Luong 2015)"
-    )
+    bahdanau: recurrent.BahdanauConfig | None = Field(None, description="additive (Bahdanau 2014)")
+    luong: recurrent.LuongConfig | None = Field(None, description="global or local (Luong 2015)")
     gnmt: recurrent.GNMTConfig | None = Field(None, description="deep stacks (Wu et al. 2016)")
     transformer: TransformerConfig | None = Field(None, description="Vaswani et al. 2017")
 

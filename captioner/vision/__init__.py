@@ -1,1 +1,1 @@
-"""From photos to annotation vectors: loading, preprocessing, the VGG encoder, the store."""
+"""Photos to annotation vectors: reading, encoders, the store. Not here: captions."""

@@ -1,4 +1,4 @@
-"""Encoders, pixels in, annotation vectors out: their protocol, VGGs, the reading of weights."""
+"""Encoders from pixels to annotation vectors: protocol, VGGs, reading of weights."""
 
 import hashlib
 import os
@@ -163,7 +163,7 @@ class VGGConfig(EncoderConfig):
 
 
 class VGGEncoder(Encoder):
-    """A VGG without its last pooling and classifier, as in Xu et al. 2015, sections 3.1.1 and 4.3.
+    """A VGG without last pooling and classifier. Xu et al. 2015, sections 3.1.1, 4.3.
 
     Simonyan and Zisserman 2015, *Very Deep Convolutional Networks for Large-Scale Image
     Recognition*, table 1; the layers have torchvision's names, so its weights load. The dilated
@@ -208,8 +208,7 @@ class VGGEncoder(Encoder):
     def forward(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, 3, height, width) -> annotation vectors (B, L, 512).
 
-        L = (height // 16) * (width // 16), row by row: 196 for 224x224. Xu et al. 2015, equation
-        before (1).
+        L = (height // 16) * (width // 16), row by row: 196 for 224x224. Xu et al. 2015, 3.1.1.
         """
         vectors: Tensor = self.context(self.features(images))  # (B, 512, height / 16, width / 16)
         return vectors.flatten(start_dim=2).transpose(1, 2)  # (B, L, 512)

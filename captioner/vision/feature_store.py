@@ -19,7 +19,7 @@ import shutil
 import time
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, suppress
-from itertools import groupby
+from itertools import compress, groupby
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,8 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
         states: of each photo now, such as its size and time of change. A store without
             states, of an earlier version, takes these.
         """
-        path, now = self.folder / STATES, [list(state) for state in states]
+        path = self.folder / STATES
+        now = [list(state) for state in states]
         if not path.exists():
             with suppress(UserError):  # A finished store may lie where nothing can be written.
                 files.write_json(path, now, indent=None)
@@ -91,15 +92,15 @@ class StoreWriter(AbstractContextManager["StoreWriter"]):
             return []
         with files.lock(self.folder / ".lock", f"feature store {self.folder}", wait=True):
             before = files.read_json(path, "states of the photos")
-            rows = [row for row, state in enumerate(now) if before[row : row + 1] != [state]]
-            for marks in self.folder.glob("done-*.bin") if rows else ():
+            is_changed = [before[row : row + 1] != [state] for row, state in enumerate(now)]
+            if not any(is_changed):
+                return []
+            for marks in self.folder.glob("done-*.bin"):
                 done = np.fromfile(marks, np.uint8)
-                for first in range(0, self.record.rows, len(now)):  # Also their mirrored rows.
-                    done[[first + row for row in rows if first + row < len(done)]] = 0
+                done[np.resize(is_changed, len(done))] = 0  # Repeats: also their mirrored rows.
                 files.write_bytes(marks, done.tobytes())
-            if rows:
-                files.write_json(path, now, indent=None)
-        return [self.record.images[row] for row in rows]
+            files.write_json(path, now, indent=None)
+        return list(compress(self.record.images, is_changed))
 
     def missing(self, batch_size: int) -> list[list[int]]:
         """The batches of this process, each without the rows that are done."""
@@ -170,7 +171,8 @@ class FeatureStore:
 def _create_store(folder: Path, record: StoreRecord) -> None:
     """Create an empty store, whose record is written last."""
     shape = (record.rows, *record.shape)
-    size, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
+    size = 2 * math.prod(shape)
+    free = shutil.disk_usage(folder).free
     if free < size:
         raise UserError(f"feature store {folder} takes {size:,} bytes, and the disk has {free:,}")
     files.remove_temporaries(folder, age=0)  # Only who holds the lock writes them.
@@ -183,7 +185,7 @@ def _create_store(folder: Path, record: StoreRecord) -> None:
 
 
 def _read_record(folder: Path, wanted: StoreRecord | None) -> StoreRecord:
-    """The record of a store. Raises `UserError` naming the things in which it is not as wanted."""
+    """The record of a store. Raises `UserError` that names what differs from `wanted`."""
     path = folder / RECORD
     record = from_mapping(StoreRecord, files.read_json(path, "feature store record"), str(path))
     stored = flat(to_mapping(record))

@@ -80,8 +80,7 @@ def load_image(
     Puts transparent images on white, scales greys of more than 8 bits and floats to 8 bits (see
     `_scaled`), and takes the first frame of an animation (the current one of a Pillow image).
 
-    A photo that is large, or slow to decode, is decoded in another process, with limits of time
-    and memory (`DecodingPool`).
+    Large or slow photos are decoded in another process, limited in time and memory: `DecodingPool`.
 
     maximum_pixels: limit on width times height, checked before decoding. name: for errors.
     sufficient_side: divide width and height by the largest integer that leaves the shorter side at
@@ -148,7 +147,7 @@ def opened(path: Path) -> Iterator[ImageFile.ImageFile]:
 
 
 def _image_of_array(array: Any, name: str) -> Image.Image:
-    """An array (H, W, 3), red first, a tensor (3, H, W), or a grey one (H, W): see `load_image`."""
+    """An RGB array (H, W, 3), a tensor (3, H, W), or a grey one (H, W): `load_image`."""
     described = f"{name} is an array of {array.dtype} and shape {tuple(array.shape)}"
     if hasattr(array, "detach"):  # A tensor; asked so, it needs no torch.
         array = array.detach().cpu()
@@ -204,8 +203,7 @@ def _identify(
 def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:
     """Note the bits of each channel of JPEG 2000; refuse colour of more than 8.
 
-    Pillow reads greys of any depth, but rounds a colour of 16 bits to (value + 128) >> 8 in 8 bits:
-    65,408 and more become black.
+    Pillow rounds colours of 16 bits to (value + 128) >> 8 in 8 bits: 65,408 becomes black.
     """
     place = file.tell()
     file.seek(0)
@@ -242,7 +240,7 @@ def is_leftover(path: str | os.PathLike[str]) -> bool:
 
 
 def photo_files(paths: Iterable[str | os.PathLike[str]], report: Report = refuse) -> list[Path]:
-    """The image files that files, folders and patterns (`*`, `?`, `[...]`, `**`) name, in order.
+    """The image files that files, folders and patterns (`**/*.jpg`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
     in `PHOTO_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.

@@ -13,8 +13,9 @@ from captioner.errors import UserError
 from captioner.outcomes import Budget
 
 HELD = 600_000_000  # Most bytes of memory for decoding a photo.
-BUDGET = Budget(HELD)  # Of the photos decoded at a time, in this process and in its decoders.
-LONGEST_SIDE, LONGEST_SHAPE = 30_000, 100  # Of the longer side, and of its ratio to the shorter.
+BUDGET = Budget(HELD)  # Shared by the photos decoded at a time, here and in decoding processes.
+LONGEST_SIDE = 30_000  # pixels
+LONGEST_SHAPE = 100  # Longer side over shorter.
 ORIGINAL_SIZE = "original size"  # In `Image.info`: width and height in the file, upright.
 DEPTHS = "bits of each channel"  # In `Image.info`, of JPEG 2000.
 
@@ -155,7 +156,7 @@ def _to_8_bits(image: Image.Image, tags: dict[int, Any]) -> Image.Image:
 
 
 def _spread(image: Image.Image, depths: Sequence[int]) -> Image.Image:
-    """White as 255, and indices of a palette as they are: Pillow shifts fewer bits to the left."""
+    """White as 255, indices of a palette as they are: Pillow shifts fewer bits left."""
     table: list[int] = []
     for bits in depths:
         step = 1 if image.mode == "P" else 255 / (2**bits - 1)

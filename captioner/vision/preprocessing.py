@@ -45,9 +45,7 @@ class Preprocessing(Config):
     standard_deviation: tuple[Deviation, Deviation, Deviation] = Field(
         IMAGENET_STANDARD_DEVIATION, strict=False, description="per-channel standard deviation, > 0"
     )
-    interpolation: Literal["bilinear", "bicubic"] = Field(
-        "bicubic", description="both with antialiasing"
-    )
+    interpolation: Literal["bilinear", "bicubic"] = Field("bicubic", description="antialiased")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -108,9 +106,7 @@ class Augmentation(Config):
         "is uniform, the cut's aspect ratio 3/4 to 4/3 (Szegedy et al. 2015, section 6); both are "
         "drawn again for a cut that does not fit",
     )
-    mirror: bool = Field(
-        False, description="mirror every other photo; captions that name a side stay as they are"
-    )
+    mirror: bool = Field(False, description="mirror every other photo; captions with sides stay")
     colour: Fraction = Field(
         0.0,
         description="farthest that brightness, contrast and saturation are multiplied away from 1",

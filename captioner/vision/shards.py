@@ -1,4 +1,4 @@
-"""Photos in shards: tars as WebDataset's, and Parquet files as those of Hugging Face's datasets.
+"""Photos in shards: WebDataset's tars, and Parquet files as of Hugging Face's datasets.
 
 A photo is read by its place in its file, so training may draw any; webdataset reads streams.
 """
@@ -93,7 +93,8 @@ class _CellReader:
         self._lock = Lock()
         self._group: tuple[str, int, int] | None = None
         self._batches: Iterator[list[Any]] = iter(())
-        self._end, self._cells = 0, deque[Any](maxlen=2 * _ROWS)  # Rows `_end` - 128 to `_end`.
+        self._end = 0
+        self._cells = deque[Any](maxlen=2 * _ROWS)  # Rows `_end` - 128 to `_end`.
 
     def read(self, shard: str, group: int, row: int, name: str) -> bytes:
         """The photo's file in a cell: bytes, or a dictionary with `bytes` and `path`."""

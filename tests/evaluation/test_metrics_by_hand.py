@@ -192,7 +192,7 @@ def test_bleu_of_no_match_at_all_is_a_tie() -> None:
     first = [["a", "b", "x", "d", "e"]] * 5
     second = [["x", "b", "c", "x", "e", "x", "x"]] * 5
     scores = bleu(first, references).scores, bleu(second, references).scores
-    assert 0 < scores[1][3] < scores[0][3] < corpus.NOTHING
+    assert 0 < scores[1][3] < scores[0][3] < corpus.NO_DIFFERENCE
     terms = [bleu(first, references)], [bleu(second, references)]
     found = compare(*terms)
     four = found["BLEU-4"]

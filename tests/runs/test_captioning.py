@@ -21,8 +21,8 @@ from captioner.evaluation.corpus import Corpus
 from captioner.runs import caption_task
 from captioner.runs.caption_scores import (
     CaptionReward,
-    content_words_worth,
-    fluency_worth,
+    content_words_reward,
+    fluency_reward,
     scores_of,
 )
 from captioner.runs.captioning_recipe import DataConfig
@@ -238,17 +238,17 @@ def test_true_words_and_fluency_are_rewarded_beside_cider_d(tmp_path: Path) -> N
     captions = [[[4, 5, 6, 2], [4, 7, 5, 8, 2]], [[4, 2], [3, 4, 7, 2]]]
     pairs = [(row, caption) for row in (0, 1) for caption in captions[row]]
     # Of photo 0 "dog" and "runs" are true, "cat" is not; an unknown word is no content word.
-    true_words = content_words_worth(REFERENCES, VOCABULARY)
+    true_words = content_words_reward(REFERENCES, VOCABULARY)
     assert [true_words(*pair) for pair in pairs] == [2, 0, 0, 1]
     people = PeoplesNgrams([["a", "dog", "runs", "fast"], ["the", "dog", "runs"], ["a", "cat"]])
     # "a dog runs" is two captions joined. Of "a cat dog and" nobody wrote anything from "cat dog"
     # on: 3 of 5 bigrams and 3 of 4 trigrams; of "a" its end, as of both words; "<unk> a cat" has
     # two bigrams and two trigrams of its own.
-    fluency = fluency_worth(people, VOCABULARY)
+    fluency = fluency_reward(people, VOCABULARY)
     assert [fluency(*pair) for pair in pairs] == pytest.approx([0, -6 / 9, -2 / 3, -4 / 7])
     config = SelfCriticalConfig(content_words_weight=0.5, fluency_weight=2.0)
     text = ["a", "cat", "dog"]
-    fluency = fluency_worth(PeoplesNgrams([*chain.from_iterable(REFERENCES), text]), VOCABULARY)
+    fluency = fluency_reward(PeoplesNgrams([*chain.from_iterable(REFERENCES), text]), VOCABULARY)
     beside = torch.tensor([0.5 * true_words(*pair) + 2.0 * fluency(*pair) for pair in pairs])
     texts = tmp_path / "texts.txt"
     texts.write_text("A cat dog.\n", encoding="utf-8")
