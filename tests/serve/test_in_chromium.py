@@ -121,6 +121,12 @@ def test_beam_captions_and_temperature_are_used(open_page: Open) -> None:
     plain = {**common, "sample": "false"}
     assert asked[:2] == [{**plain, "n_best": each, "beam": each} for each in ("4", "2")]
     captioned(page, 1)
+    model = page.request.get(f"{page.url}api/model").json()
+    model["captioner"]["can_sample"] = False
+    page.route("**/api/model", lambda route: route.fulfill(json=model))
+    page.reload()
+    expect(page.locator("#beam")).to_be_visible()
+    expect(page.locator("#decoding-setting")).to_be_hidden()
 
 
 def test_photos_are_dropped_pasted_and_taken(open_page: Open) -> None:

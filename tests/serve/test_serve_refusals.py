@@ -46,6 +46,7 @@ CONTENTS = [
     ("caption", b"", "multipart/form-data", 400, "boundary"),
     ("translate", b"[" + b"[]" * 300_000, JSON, 413, "larger than 524,288 bytes"),
     ("translate", b"[" * 5000, JSON, 400, "error parsing the body"),
+    ("translate", b'{"sentences": []}', JSON, 422, "sentences should have at least 1 item, not 0"),
     ("translate", b'{"sentences": ["\\ud800"]}', JSON, 422, "sentences[0] should be"),
     ("translate", b'{"sentences": ["%s"]}' % (b"x" * 2001), JSON, 422, "at most 2000 characters"),
     ("translate", b'{"sentences": ["a"], "language": "it"}', JSON, 422, "'language' should be de"),
