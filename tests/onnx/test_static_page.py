@@ -120,7 +120,7 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> Non
             page.reload()
             ready(page)
     page.set_input_files("#files", file("b.png", b"none"))
-    expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned")
+    expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned: The")
 
 
 def test_large_turned_and_clear_photos_are_read_as_in_python(page: Page, folder: Path) -> None:
