@@ -244,9 +244,13 @@ def test_it_fits_screens_and_tells_screen_readers(open_page: Open, how: dict[str
         assert 0 <= photo["y"] < word["y"] - photo["height"]
     assert not page.evaluate(too_wide)
     page.locator("#tab-sentences").click()
-    page.fill("#text", "<img src=x onerror=window.bad=1> The dog sees a man, and runs. " * 3)
+    name, tabs = page.locator(".name").bounding_box(), page.locator("#tabs").bounding_box()
+    assert name["x"] + name["width"] <= tabs["x"]
+    assert tabs["x"] + tabs["width"] <= page.evaluate("document.body.getBoundingClientRect().right")
+    text = "<img src=x onerror=window.bad=1> The dog sees a man, and runs. " * 3 + "n" * 80
+    page.fill("#text", f"{text}\n" * 17)  # More than a request may have.
     page.keyboard.press("Enter")
-    expect(page.locator(".translation")).to_have_count(1)
+    expect(page.locator(".translation")).to_have_count(17)
     assert page.locator(".translation img").count() == 0
     assert page.evaluate("window.bad") is None
     assert not page.evaluate(too_wide)
