@@ -56,9 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     model = captioner.load(engine="torch")
     assert model.confidence is not None
-    words = WordWeights(
-        intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1, offsets={"cat": -9}
-    )
+    words = WordWeights(intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1)
+    words = words.replace(offsets={"cat": -9})
     model.confidence = model.confidence.replace(words=words)
     model.search = model.search.replace(truth_weight=2.0)
     export_captioner(model, folder, "int8")
