@@ -110,6 +110,7 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> Non
         assert words.first.get_attribute("title") is None  # A function word.
         expect(page.locator(".score")).to_have_text(re.compile(r"^confidence \d+ %$"))
         words.last.hover()
+        expect(words.last).to_have_css("opacity", "1")  # Paler, but not while it is shown.
         expect(page.locator(".stage canvas")).to_be_visible()
         for width in (1280, 390):
             page.set_viewport_size({"width": width, "height": 844})
