@@ -186,7 +186,8 @@ def described(folder: Path, facts: Mapping[str, object]) -> str:
         count = f"{counts[name]:,} weights" if counts[name] else ""
         lines += ["", f"{name:<15}{count}".rstrip()]
         fields = flat({field: value for field, value in part.items() if value is not None})
-        lines += [f"  {field}: {value}" for field, value in fields.items()]
+        shown = [field for field in fields if ".offsets." not in field]  # One for each word.
+        lines += [f"  {field}: {fields[field]}" for field in shown]
     card = CONTROLS.sub("", read_card(complete))
     text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL).lstrip()  # Fields for hubs.
     start, section, _ = text.partition("\n## ")

@@ -159,7 +159,7 @@ def error_sentence(error: Mapping[str, Any], place: tuple[int | str, ...]) -> st
         sentence = str(error["ctx"]["error"])
         return f"{path}{'.' if sentence[0].islower() else ': '}{sentence}".removeprefix(".")
     if code.endswith(("too_long", "too_short")):  # "List should have at most 3 items".
-        return f"{path} {error['msg'].partition(' ')[2]}"
+        return f"{path} {error['msg'].partition(' ')[2].replace(' after validation', '')}"
     words = error["msg"].removeprefix("Input ").partition(",")[0]  # "should be a valid integer".
     if code == "model_type":  # Pydantic's message has the name of a class.
         words = "should be fields with values"

@@ -69,6 +69,7 @@ class PhotoCaptioner(ABC):
     search: SearchOptions  # The default options.
     vocabulary: Vocabulary
     confidence: Confidence | None
+    can_sample = True
     ngrams: Any = None  # Sorted keys of the n-grams that people wrote; see `Constraints`.
     load_translation: Callable[[str], Translate] | None = None  # For a language, if there is any.
 

@@ -40,12 +40,14 @@ def add_commands(commands: shared.Commands) -> None:
     """Add the command to the command line."""
     usage, summary = "serve [options]", "open a page that captions photos"
     parser, _ = shared.add_parser(commands, run, usage, summary, DESCRIPTION)
-    add = shared.add_group(parser, "models")
-    add("--model", "MODEL", shared.MODEL, default="default")
+    group = parser.add_argument_group("models")
+    shared.add_option(group, "--model", "MODEL", shared.MODEL, default="default")
     about = "translates text and captions into TAG; repeatable (default: the packaged ones)"
-    add("--translator", "[TAG=]MODEL", about, action="append", type=_translator)
+    either = group.add_mutually_exclusive_group()
+    more: dict[str, Any] = {"action": "append", "type": _translator}
+    shared.add_option(either, "--translator", "[TAG=]MODEL", about, **more)
     nothing: dict[str, Any] = {"action": "store_const", "const": [], "dest": "translator"}
-    add("--no-translator", "", "leave out the tab that translates", **nothing)
+    shared.add_option(either, "--no-translator", "", "leave out the tab that translates", **nothing)
     add = shared.add_group(parser, "network")
     add("--host", "HOST", "address to listen on; 0.0.0.0 for all", default="127.0.0.1")
     add("--port", "PORT", "0 for any that is free", type=int, default=8765)
@@ -105,7 +107,7 @@ def run(arguments: argparse.Namespace) -> None:
     if len(names) < len(chosen):
         raise UserError("two --translator are of one language; write TAG=MODEL, such as de=runs/a")
     for name in arguments.allow_host:
-        if "*" in name.removeprefix("*."):
+        if not re.fullmatch(r"(\*\.)?[\w.:\[\]-]+", name):
             raise UserError(f"--allow-host {name} is not a name, or *. and a name")
     listener = listen(arguments.host, arguments.port)
     with listener.socket:

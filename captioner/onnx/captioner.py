@@ -40,6 +40,8 @@ _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's cach
 class OnnxCaptioner(PhotoCaptioner):
     """Captions photos as `Captioner` does; see `captioner.load`. It draws no samples."""
 
+    can_sample = False
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._threads = default_threads()

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from asyncio import wrap_future
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -185,15 +185,15 @@ def make_app(
 ) -> ASGIApp:
     """The application over a service, which it closes when it ends.
 
-    names: host names of this server besides `localhost`, as `TrustedHostMiddleware` takes them; a
-        name that another site had lead here would let that site use the server.
-    public_url: of the page behind a proxy that rewrites the host name. allowed_urls: of other
-        sites, whose pages may use the interface. token: needed under /api/, if there is one.
+    names: host names of this server besides `localhost`; `*.` before a name for all below it.
+    public_url: of the page behind a proxy that rewrites the host name.
+    allowed_urls: of other sites, whose pages may use the interface. token: needed under /api/.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
+        with suppress(asyncio.CancelledError):  # Of a second Ctrl-C.
+            yield
         service.close()
 
     public = [HttpUrl(public_url)] if public_url else []

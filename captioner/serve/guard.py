@@ -101,6 +101,8 @@ class GuardedRoute(APIRoute):
             except asyncio.TimeoutError:
                 late = f"busy: the answer was not ready within {limits.seconds:g} seconds"
                 raise HTTPException(503, late, _AGAIN) from None
+            except asyncio.CancelledError:  # By a second Ctrl-C.
+                raise HTTPException(503, "the server is ending", _AGAIN) from None
             finally:
                 state.waiting -= 1
                 state.held -= content.size

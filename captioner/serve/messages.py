@@ -190,6 +190,7 @@ class CaptionerAnswer(BaseModel):
 
     map: tuple[int, int] = Field(validation_alias="map_shape")
     confidence: Annotated[bool, BeforeValidator(bool)]
+    can_sample: bool
     search: SearchOptions
 
 
@@ -243,6 +244,4 @@ def confidence_in_words(caption: Caption) -> str | None:
     level = caption.drawn_doubt or sure[bisect((0.4, 0.55), confidence)]
     if caption.language is not None:
         return level
-    tenths = round(10 * confidence)
-    share = {0: "hardly any", 10: "nearly all"}.get(tenths, f"about {tenths} in 10")
-    return f"{level}: people would use {share} of its words"
+    return f"{level}: people would use about {100 * confidence:.0f} % of its words"

@@ -21,11 +21,8 @@ from captioner.serve import Limits
 
 _CONNECTIONS = 512  # Half of the 1,024 file descriptors that Linux gives a process.
 _HEAD_SECONDS = 10  # From a connection, or an answer, to the end of the next request's head.
-_FULL = JSONResponse(
-    {"error": "busy: too many connections are open"},
-    status_code=503,
-    headers={"Retry-After": "2", "Connection": "close"},
-)
+_BUSY = {"error": "busy: too many connections are open"}
+_FULL = JSONResponse(_BUSY, 503, {"Retry-After": "2", "Connection": "close"})
 
 
 class Listener(NamedTuple):
@@ -128,10 +125,7 @@ def configuration(app: ASGIApp, limits: Limits, access_log: bool = False) -> uvi
 
 
 def serve(app: ASGIApp, listener: Listener, limits: Limits, access_log: bool = False) -> None:
-    """Answer requests until Ctrl-C or SIGTERM, then the open ones.
-
-    access_log: a line on standard error for each request.
-    """
+    """Answer requests until Ctrl-C or SIGTERM, then the open ones; another Ctrl-C ends these."""
     # Ctrl-C is raised again at the end.
     with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
         # The answer itself says that a sentence was too long.
@@ -140,13 +134,10 @@ def serve(app: ASGIApp, listener: Listener, limits: Limits, access_log: bool = F
 
 
 def _own_address() -> str:
-    """This machine's address in its network; its name without a network.
-
-    Connecting a datagram socket looks up the address it would send from, and sends nothing.
-    """
+    """This machine's address in its network; its name without a network."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect(("192.0.2.1", 9))  # Reserved (RFC 5737).
+            probe.connect(("192.0.2.1", 9))  # Reserved (RFC 5737). Sends nothing.
             return str(probe.getsockname()[0])
     except OSError:
         return socket.gethostname()

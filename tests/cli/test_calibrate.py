@@ -42,6 +42,9 @@ def test_lines_and_records_say_which_captions_are_not_sure(folder: Path, capsys:
     assert main([*COMMAND, "--unsure-below", str(limit)]) == 0
     assert main(["info", "tiny-model"]) == 0
     assert f"unsure_below: {limit}" in capsys.readouterr().out
+    assert main(["info"]) == 0
+    assert "words.position: " in (shown := capsys.readouterr().out)
+    assert "words.offsets" not in shown
     alone = [*CAPTION, low["image"]]
     assert main([*alone, high["image"], "--json", "out.json"]) == 0
     assert capsys.readouterr().out.splitlines() == [

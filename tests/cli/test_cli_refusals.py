@@ -112,6 +112,7 @@ OTHERS = [
     ("serve --token-file text", "text should hold a token, without spaces in it"),
     ("serve --translator a --translator b", "two --translator are of one language; write TAG="),
     ("serve --allow-host a*b", "--allow-host a*b is not a name"),
+    ("serve --allow-host http://a.b", "--allow-host http://a.b is not a name, or *. and a name"),
     ("serve --host no-such-host.invalid", "cannot listen on 'no-such-host.invalid'"),
     ("serve --port 0 --translator tiny-model", "is a captioner, not a translator"),
     ("serve --translator d=english_german", "--translator 'd' is not a language tag"),

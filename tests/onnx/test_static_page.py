@@ -56,9 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     model = captioner.load(engine="torch")
     assert model.confidence is not None
-    words = WordWeights(
-        intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1, offsets={"cat": -9}
-    )
+    words = WordWeights(intercept=-2, probability=4, caption=1, both=-0.5, position=-0.1)
+    words = words.replace(offsets={"cat": -9})
     model.confidence = model.confidence.replace(words=words)
     model.search = model.search.replace(truth_weight=2.0)
     export_captioner(model, folder, "int8")
@@ -111,6 +110,7 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> Non
         assert words.first.get_attribute("title") is None  # A function word.
         expect(page.locator(".score")).to_have_text(re.compile(r"^confidence \d+ %$"))
         words.last.hover()
+        expect(words.last).to_have_css("opacity", "1")  # Paler, but not while it is shown.
         expect(page.locator(".stage canvas")).to_be_visible()
         for width in (1280, 390):
             page.set_viewport_size({"width": width, "height": 844})
@@ -120,7 +120,7 @@ def test_photos_get_sentences_and_maps_also_without_a_network(page: Page) -> Non
             page.reload()
             ready(page)
     page.set_input_files("#files", file("b.png", b"none"))
-    expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned")
+    expect(page.locator("[data-state=failed]")).to_contain_text("b.png cannot be captioned: The")
 
 
 def test_large_turned_and_clear_photos_are_read_as_in_python(page: Page, folder: Path) -> None:

@@ -156,13 +156,17 @@ def connect(client: httpx.Client, content: bytes = b"") -> socket.socket:
     return line
 
 
-def test_idle_connections_and_half_heads_are_closed(monkeypatch: Patch) -> None:
+def test_idle_connections_half_heads_and_what_is_not_http_are_closed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(server, "_HEAD_SECONDS", 0.2)
     whole = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with asking(Service(make_captioner())) as client:
         for content in (b"", whole[:20], whole + whole[:20]):
             with connect(client, content) as line:
                 assert (b'"ok"' in line.makefile("rb").read()) == content.startswith(whole)
+        with connect(client, b"nonsense\r\n\r\n") as line:
+            head, _, content = line.makefile("rb").read().partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400 ")
+            assert json.loads(content) == {"error": "the request is not valid HTTP"}
 
 
 def test_a_full_house_closes_idle_connections_and_else_refuses(monkeypatch: Patch) -> None:
@@ -179,10 +183,3 @@ def test_a_full_house_closes_idle_connections_and_else_refuses(monkeypatch: Patc
             line.close()
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
         assert answer.json() == {"error": "busy: too many connections are open"}
-
-
-def test_what_is_not_http_is_refused_in_json() -> None:
-    with asking(Service(make_captioner())) as client, connect(client, b"nonsense\r\n\r\n") as line:
-        head, _, content = line.makefile("rb").read().partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 400 ")
-        assert json.loads(content) == {"error": "the request is not valid HTTP"}

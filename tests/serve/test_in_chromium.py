@@ -121,6 +121,12 @@ def test_beam_captions_and_temperature_are_used(open_page: Open) -> None:
     plain = {**common, "sample": "false"}
     assert asked[:2] == [{**plain, "n_best": each, "beam": each} for each in ("4", "2")]
     captioned(page, 1)
+    model = page.request.get(f"{page.url}api/model").json()
+    model["captioner"]["can_sample"] = False
+    page.route("**/api/model", lambda route: route.fulfill(json=model))
+    page.reload()
+    expect(page.locator("#beam")).to_be_visible()
+    expect(page.locator("#decoding-setting")).to_be_hidden()
 
 
 def test_photos_are_dropped_pasted_and_taken(open_page: Open) -> None:
@@ -238,9 +244,13 @@ def test_it_fits_screens_and_tells_screen_readers(open_page: Open, how: dict[str
         assert 0 <= photo["y"] < word["y"] - photo["height"]
     assert not page.evaluate(too_wide)
     page.locator("#tab-sentences").click()
-    page.fill("#text", "<img src=x onerror=window.bad=1> The dog sees a man, and runs. " * 3)
+    name, tabs = page.locator(".name").bounding_box(), page.locator("#tabs").bounding_box()
+    assert name["x"] + name["width"] <= tabs["x"]
+    assert tabs["x"] + tabs["width"] <= page.evaluate("document.body.getBoundingClientRect().right")
+    text = "<img src=x onerror=window.bad=1> The dog sees a man, and runs. " * 3 + "n" * 80
+    page.fill("#text", f"{text}\n" * 17)  # More than a request may have.
     page.keyboard.press("Enter")
-    expect(page.locator(".translation")).to_have_count(1)
+    expect(page.locator(".translation")).to_have_count(17)
     assert page.locator(".translation img").count() == 0
     assert page.evaluate("window.bad") is None
     assert not page.evaluate(too_wide)

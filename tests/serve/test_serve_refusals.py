@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -37,6 +36,7 @@ CAPTIONS = [
     ([GOOD] * 21, "captions[0] should have at most 20 items"),
     ([{**GOOD, "words": ["a", "x" * 101]}], "at most 100 characters"),
     ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "not as many maps as words"),
+    ([{**GOOD, "word_confidence": [0.5]}], "not as many word_confidence as words"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "weights >= 0 that sum to 1"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "the maps differ in their rows or columns"),
     ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "should be a finite number"),
@@ -46,6 +46,7 @@ CONTENTS = [
     ("caption", b"", "multipart/form-data", 400, "boundary"),
     ("translate", b"[" + b"[]" * 300_000, JSON, 413, "larger than 524,288 bytes"),
     ("translate", b"[" * 5000, JSON, 400, "error parsing the body"),
+    ("translate", b'{"sentences": []}', JSON, 422, "sentences should have at least 1 item, not 0"),
     ("translate", b'{"sentences": ["\\ud800"]}', JSON, 422, "sentences[0] should be"),
     ("translate", b'{"sentences": ["%s"]}' % (b"x" * 2001), JSON, 422, "at most 2000 characters"),
     ("translate", b'{"sentences": ["a"], "language": "it"}', JSON, 422, "'language' should be de"),
@@ -86,13 +87,8 @@ def test_requests_over_a_limit_are_refused() -> None:
         assert sentence.startswith("wide.png is too large: 140 x 90 is 12,600 pixels")
         large = [("photo", ("large.png", b"x" * 60_000))]
         assert "60,000 bytes" in problem(client.post("/api/caption", files=large), 413)
-
-        def without_length() -> Iterator[bytes]:
-            for _ in range(7):
-                yield b"y" * 10_000
-
-        headers = {"Content-Type": JSON}
-        answer = client.post("/api/translate", content=without_length(), headers=headers)
+        content, headers = iter([b"y" * 10_000] * 7), {"Content-Type": JSON}
+        answer = client.post("/api/translate", content=content, headers=headers)
         assert "60,000 bytes" in problem(answer, 413)
 
 

@@ -25,8 +25,9 @@ from captioner.serve.server import listen
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_when_requests_under_way_are_answered(
-    number: signal.Signals, saved_models: tuple[Path, Path]
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_signal_ends_it_when_requests_under_way_are_answered_and_another_at_once(
+    number: signal.Signals, repeated: bool, saved_models: tuple[Path, Path]
 ) -> None:
     head = b'--x\r\nContent-Disposition: form-data; name="photo"; filename="a.png"\r\n\r\n'
     content = head + photo_bytes() + b"\r\n--x--\r\n"
@@ -45,10 +46,13 @@ def test_a_signal_ends_it_when_requests_under_way_are_answered(
                     socket.create_connection(("127.0.0.1", server.port)).close()
                 except ConnectionError:  # Refused, or reset where it came as the door closed.
                     break
-            line.sendall(content)
+            if repeated:
+                server.process.send_signal(signal.SIGINT)
+            else:
+                line.sendall(content)
             answer = line.makefile("rb").read()
-        assert answer.startswith(b"HTTP/1.1 200 ")
-        assert b'"caption"' in answer
+        assert answer.startswith(b"HTTP/1.1 503 " if repeated else b"HTTP/1.1 200 ")
+        assert (b"the server is ending" if repeated else b'"caption"') in answer
         out, errors = server.process.communicate()
     assert (server.process.returncode, out, errors) == (0, "captioner: ended\n", "")
 

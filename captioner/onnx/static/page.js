@@ -96,7 +96,7 @@ const add = async (root, file) => {
     });
     root.dataset.state = "done";
   } catch (error) {
-    words.textContent = `${file.name} cannot be captioned (${error.message}).`;
+    words.textContent = `${file.name} cannot be captioned: ${error.message}`;
     root.dataset.state = "failed";
   }
 };

@@ -1,6 +1,7 @@
 // Client of the HTTP interface. Every failure is an Error with a message for the user.
 
 const MAX_ATTEMPTS = 30;
+const MAX_SENTENCES = 16; // of a request
 
 const pause = (seconds, signal) =>
   new Promise((resolve, reject) => {
@@ -74,9 +75,15 @@ export const overlay = async (files, captions, format, strength) => {
   return (await request("api/overlay", { method: "POST", body })).blob();
 };
 
+// Translates sentences, as many at a time as a request may have.
 export const translate = async (sentences, search) => {
   const headers = { "Content-Type": "application/json" };
-  const body = JSON.stringify({ sentences, ...search });
-  const answer = await request("api/translate", { method: "POST", headers, body });
-  return (await answer.json()).translations;
+  const translations = [];
+  for (let first = 0; first < sentences.length; first += MAX_SENTENCES) {
+    const part = sentences.slice(first, first + MAX_SENTENCES);
+    const body = JSON.stringify({ sentences: part, ...search });
+    const answer = await request("api/translate", { method: "POST", headers, body });
+    translations.push(...(await answer.json()).translations);
+  }
+  return translations;
 };

@@ -30,6 +30,7 @@ export const settings = (model, changed) => {
   language.addEventListener("change", changed);
   document.getElementById("language-setting").hidden = model.languages.length === 0;
 
+  document.getElementById("decoding-setting").hidden = !model.captioner.can_sample;
   const isSampling = () => ways.find((each) => each.checked).value === "sample";
   for (const way of ways) {
     way.addEventListener("change", () => {
