@@ -66,12 +66,14 @@ class Outputs:
         self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
         is_resumed = self._lines is not None and self._lines.is_resumed
         tables = [(f"--{option}", path) for option, path in options.tables() if path != "-"]
-        drawings = chain.from_iterable(map(options.drawings, self._names.values()))
+        drawings = [*chain.from_iterable(map(options.drawings, self._names.values()))]
         written = [*tables, *((f"--{option}", os.fspath(path)) for option, path in drawings)]
         for option, path in written:
             if files.real_path(path) in self._inputs:
                 raise UserError(f"{option} {path} is a photo to caption; name another file")
         check_files(written, options.overwrite or is_resumed, folders=("--words",))
+        if not options.dry_run:
+            files.remove_leftovers(path for option, path in drawings if option != "words")
         if self._lines is not None and is_resumed:
             for record in self._lines.resume(photos, options, self._is_finished):
                 if record["image"] in photos:

@@ -196,8 +196,9 @@ class Collector:
         problems.settle()
         for split, examples in by_split.items():
             if not examples:
-                others = ", ".join(own_splits) or "none"
-                where = f" in split {split!r}; its splits: {others}" if split else ""
+                others = ", ".join(sorted({photo.split for photo in photos if photo.split}))
+                where = f" in split {split!r}; its splits: {others or 'none'}"
+                where = where if split and photos else ""
                 fault = f"{problems.source} has no photo with a caption{where}"
                 raise UserError("; ".join([fault, *problems.sentences]))
         return [by_split[split] for split in named]
