@@ -70,6 +70,12 @@ def remove_temporaries(folder: Path, age: float = 3600.0, suffix: str = "") -> N
                 path.unlink()
 
 
+def remove_leftovers(paths: Iterable[Path]) -> None:
+    """Remove what killed processes left of files like these, each written in under a second."""
+    for folder, suffix in {(path.parent, path.suffix) for path in paths}:
+        remove_temporaries(folder, age=60, suffix=suffix)
+
+
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path to write to, which replaces `path` on a clean exit.

@@ -63,7 +63,7 @@ def _size(module: nn.Module) -> int:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read all tensors; refuses those of another digest and, without one, NaN and infinity."""
     if not os.path.isfile(path):  # Opening a pipe would wait.
-        raise UserError(f"model weights {path} do not exist, or are not a file")
+        raise UserError(f"model weights {path} do not exist (an export has none), or are no file")
     check_memory(os.path.getsize(path), f"weights file {path}")
     try:
         with safe_open(path, framework="pt") as file:

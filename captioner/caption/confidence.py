@@ -146,7 +146,7 @@ def confidences(features: Array, weights: ConfidenceWeights) -> Array:
 
 
 def _logistic(logits: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-logits)))
+    return np.asarray(np.exp(-np.logaddexp(0, -logits)))  # Large logits do not overflow.
 
 
 def fit_weights(

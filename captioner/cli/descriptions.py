@@ -43,9 +43,7 @@ class Descriptions:
             for _, path in places:
                 self._owners[path].setdefault(files.real_path(photo), photo)
         if not options.dry_run:
-            for folder in {path.parent for path in self._owners}:
-                for suffix in (".xmp", ".txt"):  # Such a file is written in less than a second.
-                    files.remove_temporaries(folder, age=60, suffix=suffix)
+            files.remove_leftovers(self._owners)
         self._embedder: Embedder | None = None
         self._notes: Counter[str] = Counter()
         self._kept = ""  # The description by a person of the photo that is written.
@@ -246,7 +244,8 @@ class Embedder:
                 target = ["-o", os.path.join(folder, f"photo{photo.suffix}")]
             arguments += [f"-XMP<={block_path}", "-P", *target, path]
             if problem := self._run(*arguments):
-                raise UserError(f"cannot embed the caption in {photo}: {problem}")
+                reason = problem.removeprefix("Error: ").removesuffix(f" - {path}")
+                raise UserError(f"cannot embed the caption in {photo}: {reason}")
         return words
 
     def close(self) -> None:

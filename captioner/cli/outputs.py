@@ -86,6 +86,9 @@ class Outputs:
             if files.real_path(path) in self._inputs:
                 raise UserError(f"{option} {path} is a photo to caption; name another file")
         check_files(written, overwrite, folders=("--words",))
+        if not self._options.dry_run:
+            drawn = [Path(path) for option, path in paths if option in ("overlay", "gif")]
+            files.remove_leftovers(drawn)
 
     def draw(self, item: Caption | Failed) -> Caption | Failed:
         """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread."""

@@ -57,6 +57,8 @@ class CommandParser(argparse.ArgumentParser):
         if rest and (unknown or not hasattr(parsed, "paths")):
             near = [near_names(word, self._option_string_actions, 1, 0.75) for word in unknown]
             meant = did_you_mean([name for names in near for name in names])
+            if present := [word for word in unknown if os.path.lexists(word)]:
+                meant = f"; a file of this name is ./{present[0]}"
             self.error(f"unrecognized arguments: {' '.join(rest)}{meant}")
         if rest:  # argparse fills PATH ... once.
             parsed.paths += rest[:end] + rest[end + 1 :]

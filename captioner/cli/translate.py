@@ -18,7 +18,7 @@ from captioner.cli.program import report
 from captioner.data.example import Problems
 from captioner.data.parallel import text_bytes
 from captioner.decoding.options import TranslationSearch
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.files import as_utf8, write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
@@ -249,7 +249,7 @@ def _report_cuts(where: str, truncated: int, is_cut: bool, search: TranslationSe
     if truncated:
         report(f"{where}, is too long: its last {truncated:,} tokens are not read")
     if is_cut:
-        report(f"{where}: its translation was cut at {search.maximum_length:,} tokens")
+        report(f"{where}: its translation was cut at {counted(search.maximum_length, 'token')}")
 
 
 def _open(path: str) -> BinaryIO:

@@ -196,8 +196,10 @@ class Collector:
         self.problems.settle()
         for split, examples in by_split.items():
             if not examples:
-                others = ", ".join(own_splits) or "none"
-                where = f" in split {split!r}; its splits: {others}" if split else ""
+                others = sorted({photo.split for photo in photos if photo.split})
+                where = ""
+                if split and photos:
+                    where = f" in split {split!r}; its splits: {', '.join(others) or 'none'}"
                 fault = f"{self.problems.source} has no photo with a caption{where}"
                 raise UserError("; ".join([fault, *self.problems.sentences]))
         return [by_split[name] for name in names]

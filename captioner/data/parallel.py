@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.data.example import IN_TRAINING, OnProblem, Problems
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.files import LARGEST_TEXT, decode_text, read_bytes
 
 _BELOW_TEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -50,7 +50,7 @@ def read_rows(
     columns = [[line.strip() for line in read_lines(file)] for file in files]
     for file, column in zip(files, columns, strict=True):
         if len(column) != len(columns[0]):
-            counts = f"{files[0]} has {len(columns[0])} lines and {file} has {len(column)}"
+            counts = f"{files[0]} has {counted(len(columns[0]), 'line')} and {file} {len(column):,}"
             raise UserError(f"{counts}: line by line they should be translations of each other")
     rows = dict(enumerate(zip(*columns, strict=True), start=1))
     for line, row in list(rows.items()):

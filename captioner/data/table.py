@@ -285,6 +285,8 @@ def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tu
     table = csv.DictReader(csv_file, strict=True, delimiter=separator)
     if separator == "|":  # Flickr30k's has quotation marks in its captions.
         table = csv.DictReader(csv_file, delimiter=separator, quoting=csv.QUOTE_NONE)
+    if not text.strip():
+        raise UserError(f"{what} {file} is empty")
     try:
         columns = _columns(tuple(table.fieldnames or ()))
         lacking = [column for column in ("image", "caption") if column not in columns]

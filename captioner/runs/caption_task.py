@@ -1,5 +1,7 @@
 """The captioning task: reads photos and captions, makes the captioner and its batches."""
 
+import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,7 +11,7 @@ from typing import Any
 import torch
 
 from captioner.caption.captioner import Captioner
-from captioner.caption.folder import make_decoder, save_model
+from captioner.caption.folder import make_decoder, read_config, save_model
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss
@@ -17,7 +19,7 @@ from captioner.data.example import Example
 from captioner.data.instances import CocoInstances, read_synonyms
 from captioner.errors import UserError, counted
 from captioner.evaluation.score import write_results
-from captioner.files import write_json
+from captioner.files import read_text, write_json, write_text
 from captioner.model_folders import MODEL, SCORES_FILE
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, chunks
@@ -36,6 +38,8 @@ from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
 from captioner.vision.encoder_families import RANDOM
 from captioner.weight_files import make_trainable
+
+DATA_DIGEST = "data.sha256"  # In a run's folder.
 
 STANDARDISED_BY = 256
 """Photos for the mean and deviation of the annotation vectors."""
@@ -69,6 +73,7 @@ class CaptionTask:
         self.loss.to(engine.device)
         if engine.is_main:
             captioner.vocabulary.save(folder / WORDS)
+            self._compare_data(folder / DATA_DIGEST, resumed)
         workers = loading_workers(engine.device, engine.local_world_size)
         train_rows: StoredRows | PixelRows
         if recipe.photos_in_step:
@@ -101,6 +106,16 @@ class CaptionTask:
             instances=instances,
             map_shape=captioner.map_shape,
         )
+
+    def _compare_data(self, path: Path, resumed: bool) -> None:
+        """Keep the digest of names and captions; a run resumed with others says so."""
+        data = [(each.image_id, each.captions) for each in (*self.train, *self.validation)]
+        digest = hashlib.sha256(repr(data).encode("utf-8", "replace")).hexdigest()
+        if not resumed:
+            write_text(path, digest)
+        elif os.path.exists(path) and read_text(path) != digest:
+            advice = f"to begin anew, --start-from {path.parent} with another --out"
+            print(f"the captions have changed since this run began: {advice}", flush=True)
 
     def _pixel_rows(self, examples: list[Example], workers: int) -> PixelRows:
         recipe = self.recipe
@@ -157,7 +172,7 @@ class CaptionTask:
         remarks = []
         if best_epoch > 0:
             remarks.append(doubt_of_gain(folder, self.validation, self.recipe.validation.score))
-        if self.recipe.data.format != "shapes":
+        if self.recipe.data.format != "shapes" and not read_config(folder / MODEL).confidence:
             remarks.append("it has no confidence yet; captioner calibrate fits one")
         return [remark for remark in remarks if remark]
 

@@ -129,7 +129,8 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # Also an impossible date.
         mark = getattr(error, "problem_mark", None)
         reason = str(error).partition("\n")[0] if mark is None else f"line {mark.line + 1}"
-        raise UserError(f"config {path} is not valid YAML ({reason})") from None
+        language = "JSON" if Path(path).suffix.lower() == ".json" else "YAML"
+        raise UserError(f"{path} is not valid {language} ({reason})") from None
     return with_changes(mapping, changes)
 
 

@@ -154,8 +154,11 @@ def _image_of_array(array: Any, name: str) -> Image.Image:
         array = array.float() if array.is_floating_point() else array  # NumPy has no bfloat16.
         array = array.permute(1, 2, 0) if array.ndim == 3 else array  # (H, W, 3)
     values = np.asarray(array)
-    if values.dtype.kind == "f" and values.size and values.min() >= 0 and values.max() <= 1:
-        values = (values * 255 + 0.5).astype(np.uint8)
+    if values.dtype.kind == "f" and values.size:
+        if values.min() >= 0 and values.max() <= 1:
+            values = (values * 255 + 0.5).astype(np.uint8)
+        else:
+            described += f" with values from {values.min():g} to {values.max():g}"
     is_photo = values.ndim == 2 or values.shape[2:] == (3,)
     if values.dtype != np.uint8 or not is_photo or not values.size:
         layout = "(H, W, 3), for a tensor (3, H, W), or grey (H, W), of uint8 or floats in 0 to 1"
@@ -197,7 +200,10 @@ def _identify(
     with refuse_missing(f"{name} is HEIC, which needs pillow-heif", "heif"):
         from pillow_heif import register_heif_opener
     register_heif_opener()
-    return _open(file, ("HEIF",), maximum_pixels)
+    try:
+        return _open(file, ("HEIF",), maximum_pixels)
+    except UnidentifiedImageError:
+        raise UserError(f"{name} is a damaged HEIC photo") from None
 
 
 def _check_depth(image: Image.Image, file: BinaryIO, name: str) -> None:

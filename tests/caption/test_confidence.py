@@ -78,6 +78,7 @@ def test_known_probabilities_are_recovered() -> None:
     features = torch.from_numpy(regression)
     truth = confidence_weights(2.0, 1.5, 0.5, 0.3, -0.1)
     expected = confidences(regression, truth)
+    assert list(confidences(1e4 * regression[:1], truth)) == [0]  # Does not overflow.
     shares = torch.tensor(random.binomial(5, expected) / 5)
     found = fit_weights(features, shares, torch.ones_like(shares))
     for name in list(ConfidenceWeights.model_fields)[1:]:

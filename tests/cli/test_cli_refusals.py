@@ -42,6 +42,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text").write_text("\n".join(SENTENCES) + "\n")
     (folder / "broken.gz").write_bytes(b"\x1f\x8b\x08\0broken")
     (folder / "mine.xlsx").write_bytes(b"PK\3\4\xff\0")
+    (folder / "cut.json").write_text('{"a.jpg": ["a dog')
     (folder / "mine.csv").write_text("image,caption,split\na.png,a dog,train\nb.png,a dog,val\n")
     write_captions(folder / "references.json", {n: [f"a dog number {n}"] for n in range(3)})
     for name, count in (("results", 3), ("one", 1)):
@@ -86,6 +87,7 @@ CAPTION = [
 MODEL = "tiny-model --format table --annotations mine.csv"
 OTHERS = [
     ("train mine.xlsx --start-from default", "mine.xlsx is neither a config (.yaml, .yml, .json)"),
+    ("train cut.json --start-from default", "cut.json is not valid JSON (line 1)"),
     ("train mine.csv --encoder vgg16", "photos take the encoder of --start-from"),
     (f"features {ROOT}/configs/coco_soft.yaml --set features.folder=null", "give --out"),
     ("evaluate tiny-model --format coco", "give the data set: --annotations"),
@@ -141,6 +143,7 @@ def test_a_mistake_is_one_sentence_and_every_file_stays(
         ("captoin a.jpg", "; did you mean 'caption'?"),
         ("caption a.jpg --bean 3", "unrecognized arguments: --bean 3; did you mean '--beam'?"),
         ("translate a.txt b.txt", "unrecognized arguments: b.txt"),
+        ("caption -a.jpg", "unrecognized arguments: -a.jpg; a file of this name is ./-a.jpg"),
         ("evaluate M --format csv", "'csv' (choose from"),
         ("serve --public-url https://[", "--public-url: https://[ is not the address of a page"),
         ("serve --max-upload 0", "--max-upload: 0 is not a number above 0"),
@@ -148,8 +151,10 @@ def test_a_mistake_is_one_sentence_and_every_file_stays(
     ],
 )
 def test_a_mistyped_command_or_option_is_named_after_the_usage(
-    arguments: str, said: str, capsys: Output
+    arguments: str, said: str, capsys: Output, tmp_path: Path, monkeypatch: Patch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-a.jpg").touch()
     with pytest.raises(SystemExit) as stop:
         main(arguments.split())
     assert stop.value.code == 2

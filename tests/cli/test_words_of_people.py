@@ -109,12 +109,15 @@ def test_an_empty_text_is_none_and_texts_resume_and_have_a_form(folder: Path) ->
 
 
 def test_what_killed_runs_left_beside_photos_goes(folder: Path) -> None:
-    old, new = Path(".captioner-0.xmp"), Path(".captioner-1.xmp")
-    for path in (old, new):
-        path.touch()
-    os.utime(old, (1, 1))
-    assert main([*CAPTION, "a.png", "--xmp"]) == 0
-    assert (old.exists(), new.exists()) == (False, True)  # The new one may be being written.
+    Path("maps").mkdir()
+    for suffix in (".xmp", ".png"):
+        place = "maps" if suffix == ".png" else ""
+        old, new = (Path(place, f".captioner-{number}{suffix}") for number in range(2))
+        for path in (old, new):
+            path.touch()
+        os.utime(old, (1, 1))
+        assert main([*CAPTION, "a.png", "--xmp", "--overlay", "maps/", "--overwrite"]) == 0
+        assert (old.exists(), new.exists()) == (False, True)  # The new one may be being written.
 
 
 def test_keywords_of_twenty_thousand_are_merged() -> None:

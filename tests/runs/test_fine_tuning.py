@@ -170,6 +170,9 @@ def test_a_resumed_run_keeps_its_ngrams_and_an_unsurpassed_start(
     still = [*changes[:3], "training.learning_rate=1e-30", "training.patience=1"]
     kept = train_run(read_any_recipe(table, still), tmp_path / "still")
     assert "of the start, which no epoch surpassed" in capsys.readouterr().out
+    table.write_text(table.read_text().replace("a", "the"))
+    train_run(read_any_recipe(table, still), tmp_path / "still", resume=True)
+    assert "the captions have changed since this run began: " in capsys.readouterr().out
     ours, theirs = (load_model(folder).decoder.lstm.weight_ih for folder in (kept, run / "model"))
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
 
