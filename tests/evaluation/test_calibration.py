@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from samples import Patch, make_captioner, photo
@@ -48,19 +49,11 @@ def test_a_model_gets_its_confidence() -> None:
 def test_word_confidences_that_choose_captions_are_fitted_first(monkeypatch: Patch) -> None:
     model = make_captioner()
     model.search = model.search.replace(truth_weight=9.0)
-    confidences: list[Confidence | None] = []
-    observe = calibration._observe_all
-
-    def record(*inputs: Any) -> Any:
-        confidences.append(model.confidence)
-        return observe(*inputs)
-
-    monkeypatch.setattr(calibration, "_observe_all", record)
-    for _ in range(2):
+    observe = Mock(side_effect=calibration._observe_all)
+    monkeypatch.setattr(calibration, "_observe_all", observe)
+    for count in (2, 3):
         calibrate(model, examples(0, 24), {"all": examples(100, 20)})
-    first, *others = confidences
-    assert (first, len(others)) == (None, 2)
-    assert all(confidence is not None and confidence.words for confidence in others)
+        assert observe.call_count == count
 
 
 def test_no_picture_is_judged_by_a_confidence_fitted_to_it(monkeypatch: Patch) -> None:
