@@ -48,7 +48,6 @@ class OutputOptions:
         others = (self.parquet, self.html, self.overlay, self.gif, self.words)
         if tables.count("-") > 1 or "-" in others:
             raise UserError("standard output takes one of --json, --jsonl and --csv, nothing else")
-        is_described = self.xmp or self.text or self.embed
         is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
         if self.resume and self.jsonl in (None, "-") and not is_text_alone:
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
@@ -56,7 +55,7 @@ class OutputOptions:
             raise UserError(f"--strength {self.strength} is not between 0 and 1")
         if not 0 <= self.min_confidence <= 1:
             raise UserError(f"--min-confidence {self.min_confidence} is not between 0 and 1")
-        if (self.min_confidence or self.dry_run) and not is_described:
+        if (self.min_confidence or self.dry_run) and not self.describes_photos:
             raise UserError("--min-confidence and --dry-run need --xmp, --text or --embed")
         if self.csv_for and not self.csv:
             raise UserError("--csv-for needs --csv")
@@ -65,6 +64,11 @@ class OutputOptions:
         for path, suffixes in ((self.overlay, PICTURE_SUFFIXES), (self.gif, (".gif",))):
             if path and names_a_file(path):
                 check_suffix(path, suffixes)
+
+    @property
+    def describes_photos(self) -> bool:
+        """Whether captions go beside photos, or into them."""
+        return any(getattr(self, option) for option in PLACES)
 
     def tables(self) -> Iterator[tuple[str, str]]:
         """The tables and the page, with their options."""

@@ -50,7 +50,6 @@ class Outputs:
                 count = len(photos)
                 raise UserError(f"{path} is one file for {count} photos; give a folder, as maps/")
         is_drawn = options.overlay or options.gif or options.words or options.html
-        is_described = options.xmp or options.text or options.embed
         self.finished: set[str] = set()
         self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
         self._options = options
@@ -62,7 +61,7 @@ class Outputs:
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
-        self._descriptions = Descriptions(options, photos) if is_described else None
+        self._descriptions = Descriptions(options, photos) if options.describes_photos else None
         self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
         is_resumed = self._lines is not None and self._lines.is_resumed
         self._check_paths(options.overwrite or is_resumed)
