@@ -8,6 +8,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from captioner.caption.confidence import LEAST_TRUE
 from captioner.errors import UserError
 from captioner.files import read_text, write_bytes, write_json, write_text
 from captioner.model_folders import GRAPHS, NGRAMS
@@ -34,6 +35,7 @@ def write_page(folder: Path) -> None:
         "preprocessing": preprocessing,
         "repeatable": model.repeatable,
         "confidence": model.confidence and to_mapping(model.confidence),
+        "least_true": LEAST_TRUE,
         "has_ngrams": model.ngrams is not None,
     }
     write_json(folder / "captioner.json", description)

@@ -3,7 +3,6 @@
 // Tokens 0 to 3 are padding, start, end and unknown. K rows (hypotheses), V words, L places.
 
 const [PAD, START, END, UNKNOWN] = [0, 1, 2, 3];
-const LEAST_TRUE = 0.4; // As in captioner/caption/confidence.py.
 const CLITICS = new Set(["'s", "'m", "'d", "'ll", "'re", "'ve", "n't"]);
 
 // ort: the module of onnxruntime-web. description: captioner.json. sessions: encoder, start, step.
@@ -88,7 +87,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
     const isContent = ofCaption.map((token) => !isRepeatable.has(token));
     const judged = confidenceOf(description.confidence, spoken, terms, isContent);
     const likely = (judged.wordConfidence ?? []).filter((value) => value !== null);
-    const truth = sum(likely.map((value) => value - LEAST_TRUE));
+    const truth = sum(likely.map((value) => value - description.least_true));
     return {
       words: spoken, text: sentence(spoken), maps: maps.slice(0, -1), isCut,
       score: score + search.truth_weight * truth, ...judged,
