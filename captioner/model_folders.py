@@ -31,7 +31,7 @@ VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both side
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
 NGRAMS = "ngrams.bin"  # Beside exported graphs: `Constraints.ngrams`, little-endian int64.
 FILES = (WEIGHTS, CONFIG, VOCABULARY, "source.json", "target.json", CARD, *GRAPHS, NGRAMS)
-"""No other file is downloaded or uploaded."""
+"""No other file is downloaded."""
 
 MODEL = "model"  # In a run's folder: the folder of the best model.
 SCORES_FILE = "scores.json"  # In the folder of the best model: its validation scores.
@@ -232,25 +232,6 @@ def pinned(name: str) -> str:
     if not is_address(name):
         return name
     return f"hf://{_parse(name)[1]}@{_fetch(name).name}"
-
-
-def push_model(folder: Path, name: str, private: bool = False) -> str:
-    """Upload a model in one commit; returns its address. private: refuse a public repository."""
-    address, repository, revision = _parse(name if is_address(name) else f"hf://{name}")
-    if revision:
-        raise UserError(f"{address} names a revision, which a push makes; leave it out")
-    with _explained(address):
-        from huggingface_hub import CommitOperationAdd, HfApi
-
-        hub = HfApi()
-        # None: the rule of the user or the organisation.
-        hub.create_repo(repository, private=private or None, exist_ok=True)
-        if private and not hub.repo_info(repository).private:
-            raise UserError(f"{address} is public already; make it private there, or leave it")
-        files = [file for file in FILES if (folder / file).is_file()]
-        additions = [CommitOperationAdd(file, folder / file) for file in files]
-        commit = hub.create_commit(repository, additions, commit_message="captioner push")
-    return f"hf://{repository}@{commit.oid}"
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A model hub of one user on this machine, in the requests that huggingface_hub makes."""
 
-import base64
 import hashlib
 import json
 import threading
@@ -10,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TOKEN = "hf_of_ada"
-"""Of the user `ada`, who alone reads private repositories and writes."""
+"""Of the user `ada`, who alone reads private repositories."""
 
 
 class HubServer(ThreadingHTTPServer):
@@ -41,26 +40,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def do_GET(self) -> None:
-        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         path = self.path.partition("?")[0]
         self.server.requests.append(f"{self.command} {path}")
         parts = path.strip("/").split("/")
         is_ada = self.headers.get("Authorization") == f"Bearer {TOKEN}"
-        if path == "/api/validate-yaml":
-            return self._answer({"errors": [], "warnings": []})
-        if path == "/api/repos/create":
-            return self._create(json.loads(content), is_ada)
         name = "/".join(parts[2:4] if parts[0] == "api" else parts[:2])
         if name not in self.server.commits or (name in self.server.private and not is_ada):
             return self._refuse(404 if is_ada else 401, "RepoNotFound")
-        if self.command == "POST" and not is_ada:
-            return self._refuse(403, "")
-        if "preupload" in parts:  # All files are sent in the commit, none beside it.
-            mode = {"uploadMode": "regular", "shouldIgnore": False}
-            files = [{"path": each["path"], **mode} for each in json.loads(content)["files"]]
-            return self._answer({"files": files})
-        if "commit" in parts:
-            return self._commit(name, content)
         commits = self.server.commits[name]
         revision = parts[5] if parts[0] == "api" and len(parts) > 5 else "main"
         revision = parts[3] if parts[2] == "resolve" else revision
@@ -81,32 +67,10 @@ class _Handler(BaseHTTPRequestHandler):
         data = commits[commit][parts[4]]
         return self._send(200, data, {"X-Repo-Commit": commit, "ETag": f'"{_digest(data)}"'})
 
-    do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
+    do_HEAD = do_GET  # noqa: N815
 
-    def _create(self, repository: dict[str, Any], is_ada: bool) -> None:
-        name = f"{repository['organization']}/{repository['name']}"
-        if not is_ada or repository["organization"] != "ada":
-            return self._refuse(403 if is_ada else 401, "")
-        if name in self.server.commits:
-            return self._answer({"url": f"{self.server.url}/{name}"}, 409)
-        if repository.get("private") or repository.get("visibility") == "private":
-            self.server.private.add(name)
-        self.server.add(name, {".gitattributes": b""})
-        return self._answer({"url": f"{self.server.url}/{name}", "id": name})
-
-    def _commit(self, name: str, content: bytes) -> None:
-        files = dict(list(self.server.commits[name].values())[-1])
-        for line in content.splitlines():
-            operation = json.loads(line)
-            value = operation["value"]
-            if operation["key"] == "file":
-                files[value["path"]] = base64.b64decode(value["content"])
-        commit = self.server.add(name, files)
-        url = f"{self.server.url}/{name}/commit/{commit}"
-        self._answer({"success": True, "commitOid": commit, "commitUrl": url})
-
-    def _answer(self, value: Any, status: int = 200) -> None:
-        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
+    def _answer(self, value: Any) -> None:
+        self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
     def _refuse(self, status: int, code: str) -> None:
         self._send(status, b"{}", {"X-Error-Code": code})

@@ -1,4 +1,4 @@
-"""Publishing models on a hub and using them from there, on a hub of this machine."""
+"""Models of a hub, on a hub of this machine."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -40,33 +40,21 @@ def hub(tmp_path: Path, connect: Connect) -> Iterator[HubServer]:
         yield server
 
 
-def push(folder: Path, name: str, capsys: Output, *options: str) -> str:
-    """Push a model; returns the one line that is printed, its address."""
-    assert main(["push", str(folder), name, *options]) == 0
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    (address,) = printed.out.splitlines()
-    return address
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_pushed_model_gives_the_caption(hub: HubServer, tiny_model: Path, capsys: Output) -> None:
-    (tiny_model / "notes.txt").write_text("of mine")
-    address = push(tiny_model, "ada/tiny", capsys)
-    commit = list(hub.commits["ada/tiny"])[-1]
-    assert address == f"hf://ada/tiny@{commit}"
-    files = hub.commits["ada/tiny"][commit]
-    names = ["README.md", "config.json", "model.safetensors", "vocabulary.json"]
-    assert sorted(files) == [".gitattributes", *names]
-    assert [n for n in names if files[n] != (tiny_model / n).read_bytes()] == []
+def test_a_model_of_the_hub_gives_the_caption(hub: HubServer, tiny_model: Path) -> None:
+    commit = hub.add("ada/tiny", files_of(tiny_model))
     expected = captioner.load(tiny_model).caption(DEMO_PHOTO)
-    for name in (address, "hf://ada/tiny", Path("hf://ada/tiny")):
+    for name in (f"hf://ada/tiny@{commit}", "hf://ada/tiny", Path("hf://ada/tiny")):
         caption = captioner.load(name).caption(DEMO_PHOTO)
         assert caption.text == expected.text
         torch.testing.assert_close(caption.attention, expected.attention, rtol=0, atol=0)
 
 
 def test_only_the_files_of_a_model_are_downloaded_once(hub: HubServer, tiny_model: Path) -> None:
-    files = {path.name: path.read_bytes() for path in tiny_model.iterdir()}
+    files = files_of(tiny_model)
     commit = hub.add("bob/dogs", {**files, "code.py": b"print()", "model.pkl": b"pickle"})
     folder = model_folder("hf://bob/dogs")
     assert folder.name == commit
@@ -79,9 +67,9 @@ def test_only_the_files_of_a_model_are_downloaded_once(hub: HubServer, tiny_mode
 def test_a_revision_stays_and_the_plain_address_is_the_newest(
     hub: HubServer, tiny_model: Path, capsys: Output
 ) -> None:
-    first = push(tiny_model, "hf://ada/tiny", capsys)
+    first = f"hf://ada/tiny@{hub.add('ada/tiny', files_of(tiny_model))}"
     (tiny_model / "README.md").write_text("# Another card\x1b[2J")
-    second = push(tiny_model, "ada/tiny", capsys)
+    second = f"hf://ada/tiny@{hub.add('ada/tiny', files_of(tiny_model))}"
     assert captioner.load(first).card == "# A model of random weights"
     assert captioner.load("hf://ada/tiny").card == captioner.load(second).card
     for name, revision in ((first, first), ("hf://ada/tiny", second)):
@@ -93,19 +81,14 @@ def test_a_revision_stays_and_the_plain_address_is_the_newest(
 
 
 def test_a_private_model_needs_its_owner(
-    hub: HubServer, tiny_model: Path, capsys: Output, refused: Refused, connect: Connect
+    hub: HubServer, tiny_model: Path, refused: Refused, connect: Connect
 ) -> None:
-    push(tiny_model, "ada/secret", capsys, "--private")
-    assert hub.private == {"ada/secret"}
-    push(tiny_model, "ada/public", capsys)
-    commits = len(hub.commits["ada/public"])
-    assert "is public already" in refused(["push", str(tiny_model), "ada/public", "--private"])
-    assert len(hub.commits["ada/public"]) == commits
+    hub.add("ada/secret", files_of(tiny_model))
+    hub.private.add("ada/secret")
     connect(HF_TOKEN="hf_of_bob")
     sentence = refused(["info", "hf://ada/secret"])
     assert "hf://ada/secret does not exist or is not yours" in sentence
     assert "hf auth login or HF_TOKEN" in sentence
-    assert "hf auth login" in refused(["push", str(tiny_model), "ada/public"])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +105,7 @@ def test_a_private_model_needs_its_owner(
 def test_what_is_no_captioner_is_refused_before_its_weights(
     hub: HubServer, tiny_model: Path, refused: Refused, name: str, said: str
 ) -> None:
-    files = {path.name: path.read_bytes() for path in tiny_model.iterdir()}
+    files = files_of(tiny_model)
     hub.add("bob/dogs", files)
     hub.add("bob/bert", {**files, "config.json": b'{"model_type": "bert"}'})
     hub.add("bob/broken", {**files, "config.json": b"{"})
@@ -131,9 +114,9 @@ def test_what_is_no_captioner_is_refused_before_its_weights(
 
 
 def test_without_network_the_cache_is_used(
-    hub: HubServer, tiny_model: Path, capsys: Output, refused: Refused, connect: Connect
+    hub: HubServer, tiny_model: Path, refused: Refused, connect: Connect
 ) -> None:
-    address = push(tiny_model, "ada/tiny", capsys)
+    address = f"hf://ada/tiny@{hub.add('ada/tiny', files_of(tiny_model))}"
     folder = model_folder("hf://ada/tiny")
     hub.requests.clear()
     for variables in ({"HF_ENDPOINT": "http://127.0.0.1:9"}, {"HF_HUB_OFFLINE": "1"}):
@@ -142,5 +125,4 @@ def test_without_network_the_cache_is_used(
             assert model_folder(name) == folder
         sentence = refused(["info", "hf://ada/other"])
         assert "hf://ada/other cannot be had: " in sentence
-        assert "cannot be had" in refused(["push", str(tiny_model), "ada/tiny"])
     assert hub.requests == []

@@ -101,7 +101,6 @@ def _add_scores(parser: argparse.ArgumentParser) -> shared.Add:
     add("--metrics", "METRIC", about, nargs="+", choices=METRICS, default=DEFAULT_METRICS)
     about = f"bootstrap confidence intervals (default: {CONFIDENCE})"
     add("--confidence", "SHARE", about, nargs="?", type=float, const=CONFIDENCE)
-    add("--fluency", "FILE", "score fluency against these captions of people, one a line")
     add("--words", "", "the share of content words that are true, by kind: people, actions, ...")
     shared.add_outputs(add, csv="write the scores of every image")
     return add

@@ -1,4 +1,4 @@
-"""`captioner calibrate`, `export`, `push` and `info`: commands on whole models."""
+"""`captioner calibrate`, `export` and `info`: commands on whole models."""
 
 import argparse
 from pathlib import Path
@@ -9,14 +9,12 @@ from captioner.errors import UserError, counted
 from captioner.files import check_writable
 from captioner.model_folders import (
     MODEL,
-    complete_folder,
     described,
     is_address,
     kind_of,
     model_folder,
     packaged_models,
     pinned,
-    push_model,
 )
 
 CALIBRATE_DESCRIPTION = """\
@@ -41,15 +39,6 @@ In Python: captioner.load("onnx/").caption("photo.jpg"). The page needs a
 web server for its files alone: photos stay in the browser.
 """
 
-PUSH_DESCRIPTION = """\
-Publishes a captioner or translator on the model hub: weights, config,
-vocabulary and card, nothing else. Prints the address that loads this version.
-
-  captioner push runs/coco/model user/name
-
-Log in first: hf auth login, or HF_TOKEN. Needs pip install "captioner[hub]".
-"""
-
 INFO_DESCRIPTION = """\
 Describes a captioner or translator: its parts, its size, its model card.
 
@@ -60,7 +49,7 @@ Describes a captioner or translator: its parts, its size, its model card.
 
 
 def add_commands(commands: shared.Commands) -> None:
-    """Add the four commands to the command line."""
+    """Add the three commands to the command line."""
     usage, summary = "calibrate MODEL --annotations FILE [options]", "fit a model's confidence"
     parser, add = shared.add_parser(commands, run_calibrate, usage, summary, CALIBRATE_DESCRIPTION)
     add("model", "MODEL", "a model folder; it is written to")
@@ -82,13 +71,6 @@ def add_commands(commands: shared.Commands) -> None:
     add("--precision", f"{{{','.join(kinds)}}}", about, choices=kinds, default="float32")
     add("--page", "", "add a page for browsers, with onnxruntime-web, which npm fetches")
     add("--overwrite", "", "replace files of FOLDER")
-
-    usage, summary = "push MODEL NAME [options]", "publish a model on the hub"
-    parser, add = shared.add_parser(commands, run_push, usage, summary, PUSH_DESCRIPTION)
-    add("model", "MODEL", "a folder, or a packaged model")
-    add = shared.add_group(parser, "output")
-    add("name", "NAME", "user/name of the repository, made if needed")
-    add("--private", "", "only for you and your organisation")
 
     usage, summary = "info [MODEL]", "describe a model"
     _, add = shared.add_parser(commands, run_info, usage, summary, INFO_DESCRIPTION)
@@ -154,13 +136,6 @@ def run_export(arguments: argparse.Namespace) -> None:
         write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {size / 1e6:.1f} MB, weights in {arguments.precision}")
-
-
-def run_push(arguments: argparse.Namespace) -> None:
-    """Load the model as a check, upload it, print its address."""
-    folder = complete_folder(model_folder(arguments.model))
-    _description(folder)
-    print(push_model(folder, arguments.name, arguments.private))
 
 
 def run_info(arguments: argparse.Namespace) -> None:

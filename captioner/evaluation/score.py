@@ -20,7 +20,6 @@ import numpy as np
 from captioner.caption.photos import caption_photos
 from captioner.data.example import Example, ImageId, OnProblem, Problems
 from captioner.data.instances import CocoInstances, read_synonyms
-from captioner.data.parallel import read_lines
 from captioner.data.readers import format_of, read_splits
 from captioner.data.table import is_failed, text_records
 from captioner.errors import UserError
@@ -37,7 +36,6 @@ from captioner.files import write_json
 from captioner.outcomes import Failed
 from captioner.progress import progress_bar
 from captioner.tables import Row, figures_table, text_table
-from captioner.text.ngrams import PeoplesNgrams
 from captioner.text.tokenizer import tokenize
 from captioner.vision.shards import PATH_COLUMNS
 
@@ -93,7 +91,7 @@ class CaptionScores:
             figures["in brackets"] = confidence
             about = f"confidence, {RESAMPLES:,} bootstrap resamples of the images"
             intervals = {**intervals, "in brackets": about}
-        names = ("diversity", "fluency", "hallucination")
+        names = ("diversity", "hallucination")
         sections = [figures.pop(name) for name in names if name in figures]
         by_kind = figures.pop("words", None)
         parts = [figures_table(figures, intervals), *map(figures_table, sections)]
@@ -174,7 +172,6 @@ class Scorer:
     format: str | None = None  # Format of all files of captions; None: found for each file.
     instances: Sequence[File] = ()  # COCO's instances, to find hallucinated things.
     synonyms: File | None = None  # The word list for them; None for the packaged one.
-    fluency: File | None = None  # People's captions, one a line, none the model learned from.
     words: bool = False  # Split the content words by kind, and say which are true.
     on_problem: OnProblem = "refuse"  # For bad records of the files of captions.
     problems: list[Problems] = field(default_factory=list, init=False)  # One for each file read.
@@ -183,12 +180,6 @@ class Scorer:
         check_metrics(self.metrics)
         if self.confidence is not None and not 0 < self.confidence < 1:
             raise UserError(f"confidence {self.confidence} is not between 0 and 1")
-        self.people = None
-        if self.fluency is not None:
-            people = [tokenize(line) for line in read_lines(self.fluency) if line.strip()]
-            if not people:
-                raise UserError(f"{self.fluency} has no captions; give people's, one a line")
-            self.people = PeoplesNgrams(people)
 
     def score(
         self,
@@ -216,8 +207,6 @@ class Scorer:
         details = scores.details
         words, truth = scores.corpus.captions, scores.corpus.references
         details["diversity"] = wording.text_diversity(words, training)
-        if self.people is not None:
-            details["fluency"] = wording.fluency(words, truth, self.people)
         if self.words:
             details["words"] = wording.words_by_kind(words, truth)
         if self.instances:

@@ -1,4 +1,4 @@
-"""What captions say and how: true words, things that are not there, variety, fluency.
+"""What captions say and how: true words, things that are not there, variety.
 
 Content words are compared by stem, so that "dogs" matches "dog": Porter's English stemmer in
 Snowball (https://snowballstem.org), through snowballstemmer.
@@ -16,7 +16,6 @@ import snowballstemmer
 from captioner.data.instances import Synonyms, read_synonyms
 from captioner.evaluation.corpus import Corpus, FloatArray, Metric, Tokens
 from captioner.text.languages import FUNCTION_WORDS, KINDS, word_kinds, word_paragraphs
-from captioner.text.ngrams import PeoplesNgrams
 
 
 def word_precision(corpus: Corpus) -> Metric:
@@ -203,30 +202,3 @@ def text_diversity(
         "mean_length": sum(map(len, sentences)) / count,
         **repeated,
     }
-
-
-def fluency(
-    captions: Sequence[Tokens], references: Sequence[Sequence[Tokens]], people: PeoplesNgrams
-) -> dict[str, float]:
-    """How fluent captions are, and people's captions of the same photos, the ceiling, by name.
-
-    people: of captions that the model has not learned from. A reference that is itself in `people`
-        does not vouch for its own n-grams, but the trigram model has seen it.
-
-    fluent: the share of captions all of whose bigrams and trigrams people wrote. log_probability:
-    the mean of `PeoplesNgrams.log_probability` over captions, in nats a word. misplaced_articles:
-    the share of captions with "a" before a plural or a mass noun. people_fluent: of references.
-    """
-
-    def scores(sentences: Sequence[Tokens], leave_out: bool) -> dict[str, float]:
-        fluent = sum(not people.unseen(words, leave_out) for words in sentences)
-        misplaced = sum(bool(people.misplaced_articles(words)) for words in sentences)
-        return {
-            "fluent": fluent / len(sentences),
-            "log_probability": sum(map(people.log_probability, sentences)) / len(sentences),
-            "misplaced_articles": misplaced / len(sentences),
-        }
-
-    ceiling = scores(list(chain.from_iterable(references)), leave_out=True)
-    caption_scores = scores(captions, leave_out=False)
-    return caption_scores | {f"people_{name}": score for name, score in ceiling.items()}

@@ -1,6 +1,5 @@
-"""Scores of captions in training: rewards, validation, and a test of what a run gained."""
+"""Scores of captions in training: rewards and validation."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,11 +11,9 @@ from torch import Tensor
 from captioner.caption.losses import SelfCriticalConfig
 from captioner.data.example import Example
 from captioner.data.parallel import read_lines
-from captioner.errors import counted
-from captioner.evaluation import CONFIDENCE
 from captioner.evaluation.coco_metrics import DocumentFrequency, cider_d
-from captioner.evaluation.corpus import FEW_IMAGES, Corpus, compare
-from captioner.evaluation.score import evaluate_captions, read_results
+from captioner.evaluation.corpus import Corpus
+from captioner.evaluation.score import evaluate_captions
 from captioner.evaluation.wording import content_stems
 from captioner.runs.captioning_recipe import SCORES
 from captioner.text.ngrams import PeoplesNgrams
@@ -24,9 +21,7 @@ from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 
 RESULTS = "results.json"
-START_RESULTS = "start_results.json"
-"""In a run's folder: captions of the validation photos in COCO's format, by the best model and by
-the one that the run starts from."""
+"""In a run's folder: captions of the validation photos by the best model, in COCO's format."""
 
 
 def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
@@ -44,34 +39,6 @@ def scores_of(captions: Sequence[str], examples: Sequence[Example]) -> dict[str,
     ]
     scores["exact match"] = sum(exact) / len(exact)
     return scores
-
-
-def doubt_of_gain(folder: Path, validation: Sequence[Example], score: str) -> str:
-    """A sentence if a run's best epoch is not significantly better than its start; else ""."""
-    if not os.path.exists(folder / START_RESULTS):
-        return ""
-    best = read_results(folder / RESULTS)
-    start = read_results(folder / START_RESULTS)
-    # A photo may have become readable since the start.
-    common = [example for example in validation if example.name in start]
-    references = [example.captions for example in common]
-    first, second = (
-        evaluate_captions([captions[example.name] for example in common], references).metrics
-        for captions in (best, start)
-    )
-    comparisons = compare(first, second)
-    name = score if score in comparisons else "CIDEr-D"
-    gain = comparisons[name]
-    words = comparisons["word-precision"]
-    is_few = len(references) < FEW_IMAGES
-    if gain["difference"] > 0 and gain["p_bootstrap"] < 1 - CONFIDENCE and not is_few:
-        return ""
-    evidence = "too few photos for a test" if is_few else f"p {gain['p_bootstrap']:.2f}"
-    return (
-        f"nothing was gained that {counted(len(references), 'validation photo')} can show: "
-        f"{name} {gain['second']:.3f} at the start and {gain['first']:.3f} now ({evidence}), "
-        f"true words {words['second']:.3f} and {words['first']:.3f}"
-    )
 
 
 Reward = Callable[[int, Sequence[int]], float]

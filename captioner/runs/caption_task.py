@@ -25,9 +25,7 @@ from captioner.outcomes import loading_workers
 from captioner.runs.batches import CaptionBatches, chunks
 from captioner.runs.caption_scores import (
     RESULTS,
-    START_RESULTS,
     CaptionReward,
-    doubt_of_gain,
     scores_of,
 )
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
@@ -164,17 +162,12 @@ class CaptionTask:
         names = [example.image_id for example in self.validation]
         captions = dict(zip(names, validated.texts, strict=True))
         write_results(folder / RESULTS, captions)
-        if epoch == 0:
-            write_results(folder / START_RESULTS, captions)
 
-    def remarks(self, folder: Path, best_epoch: int) -> list[str]:
-        """Sentences on what the best model gained, and on what it lacks."""
-        remarks = []
-        if best_epoch > 0:
-            remarks.append(doubt_of_gain(folder, self.validation, self.recipe.validation.score))
-        if self.recipe.data.format != "shapes" and not read_config(folder / MODEL).confidence:
-            remarks.append("it has no confidence yet; captioner calibrate fits one")
-        return [remark for remark in remarks if remark]
+    def remarks(self, folder: Path) -> list[str]:
+        """A sentence on what the best model lacks."""
+        if self.recipe.data.format == "shapes" or read_config(folder / MODEL).confidence:
+            return []
+        return ["it has no confidence yet; captioner calibrate fits one"]
 
 
 def make_caption_task(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> CaptionTask:

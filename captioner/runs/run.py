@@ -70,7 +70,7 @@ class Task(Protocol):
     def save(self, folder: Path, validated: Validated, epoch: int) -> None:
         """Save the model with its scores, and the texts, in the folder of a run."""
 
-    def remarks(self, folder: Path, best_epoch: int) -> list[str]:
+    def remarks(self, folder: Path) -> list[str]:
         """Sentences on the best model, at the end of a run."""
 
 
@@ -199,7 +199,7 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
-    for remark in task.remarks(folder, best["epoch"]):
+    for remark in task.remarks(folder):
         print(remark)
 
 

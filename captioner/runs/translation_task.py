@@ -203,7 +203,7 @@ class TranslationTask:
         write_json(folder / MODEL / SCORES_FILE, validated.record)
         write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in validated.texts))
 
-    def remarks(self, folder: Path, best_epoch: int) -> list[str]:
+    def remarks(self, folder: Path) -> list[str]:
         """No remarks."""
         return []
 

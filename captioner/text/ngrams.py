@@ -1,15 +1,13 @@
 """N-grams that people wrote, in any language; misplaced articles and English slips."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from captioner.text.languages import ARTICLES, FUNCTION_WORDS, MODIFIERS, is_noun
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 _, START, END, _ = SPECIAL_WORDS  # Before the first word, and after the last.
-DISCOUNT = 0.75  # Subtracted from counts, for n-grams not seen (Chen and Goodman 1999).
 # A noun that ends so many phrases, less than this share with "a", is a plural or a mass noun.
 LEAST_COUNT, LEAST_SHARE = 20, 0.03
 # A preposition is a slip in less than this share of an article and noun's: "in the beach".
@@ -38,24 +36,14 @@ class PeoplesNgrams:
             order: Counter(ngram for words in self._captions for ngram in ngrams(words, order))
             for order in (2, 3)
         }
-        # How many different words stand before each word, and after each history.
-        self._before = Counter(word for _, word in self.counts[2])
-        self._after = Counter(ngram[:-1] for ngram in chain(self.counts[2], self.counts[3]))
-        self._histories = Counter[Ngram]()  # How often each occurs.
-        for ngram, count in chain(self.counts[2].items(), self.counts[3].items()):
-            self._histories[ngram[:-1]] += count
 
-    def unseen(self, words: Sequence[str], leave_out: bool = False) -> list[Ngram]:
-        """The bigrams and trigrams of a sentence that nobody wrote.
-
-        leave_out: leave the sentence out of the captions, if it is among them.
-        """
-        is_left_out = leave_out and tuple(words) in self._captions
+    def unseen(self, words: Sequence[str]) -> list[Ngram]:
+        """The bigrams and trigrams of a sentence that nobody wrote."""
         return [
             ngram
             for order, counts in self.counts.items()
-            for ngram, times in Counter(ngrams(words, order)).items()
-            if counts[ngram] <= (times if is_left_out else 0)
+            for ngram in dict.fromkeys(ngrams(words, order))
+            if not counts[ngram]
         ]
 
     def misplaced_articles(self, words: Sequence[str]) -> list[str]:
@@ -92,31 +80,6 @@ class PeoplesNgrams:
                 if index.keys() >= set(ngram) and slips.isdisjoint(triples):
                     token_ngrams.add(tuple(index[word] for word in ngram))
         return sorted(token_ngrams)
-
-    def log_probability(self, words: Sequence[str]) -> float:
-        """The mean log-probability of a sentence's words and its end, in nats.
-
-        A trigram model with interpolated Kneser-Ney smoothing (Chen and Goodman 1999, *An Empirical
-        Study of Smoothing Techniques for Language Modeling*, section 2.7), one discount for all
-        orders; below the bigrams all known words and one unknown one are alike.
-        """
-        first = (START, words[0] if words else END)
-        terms = (math.log(self.probability(ngram)) for ngram in (first, *ngrams(words, 3)))
-        return sum(terms) / (len(words) + 1)
-
-    def probability(self, ngram: Ngram) -> float:
-        """The probability of the last word after the up to two words before it."""
-        history = ngram[:-1]
-        if not history:
-            known = len(self._before)
-            count = max(self._before[ngram[0]] - DISCOUNT, 0) + DISCOUNT * known / (known + 1)
-            return count / len(self.counts[2])
-        shorter = self.probability(ngram[1:])
-        total = self._histories[history]
-        if not total:
-            return shorter
-        count = max(self.counts[len(ngram)][ngram] - DISCOUNT, 0)
-        return (count + DISCOUNT * self._after[history] * shorter) / total
 
 
 def _phrases(words: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
