@@ -6,17 +6,16 @@ GPU_TESTS_DEVICE=cpu runs them on the CPU, to check the tests themselves.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from training.training_samples import trainer_of
 
-from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
-from captioner.training.distributed import Engine
-from captioner.training.optimizer import make_optimizer
-from captioner.training.step import TrainingStepper
 
 DEVICE = torch.device(os.environ.get("GPU_TESTS_DEVICE", "cuda"))
 
@@ -45,11 +44,11 @@ def exact_products() -> Iterator[None]:
 def losses_of_ten_steps(loss: nn.Module, batch: Any, precision: str) -> tuple[float, float]:
     """Train on one batch as a run does: the loss of the first step and of the last."""
     config = TrainingConfig(learning_rate=0.01, precision=precision)  # type: ignore[arg-type]
-    optimizer = make_optimizer(loss, config)
-    stepper = TrainingStepper(loss, optimizer, config, Engine(DEVICE), Position())
     losses = []
-    for _ in range(10):
-        stepper.make([batch])
-        losses.append(float(stepper.last_loss))
-    stepper.sums()
+    with TemporaryDirectory() as folder:
+        trainer = trainer_of(loss, config, Path(folder))
+        for _ in range(10):
+            trainer.step([batch])
+            losses.append(float(trainer.reports.last_loss))
+        trainer.reports.sums()
     return losses[0], losses[-1]

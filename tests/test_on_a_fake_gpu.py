@@ -7,6 +7,8 @@ tensors of two. Tensors on the CPU are real. What a GPU computes is tested where
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
@@ -17,17 +19,14 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from training.training_samples import trainer_of
 from translate.translation_samples import CONFIGS, SIZE
 
 import captioner
 from captioner.caption.folder import decoder_config, make_decoder
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, PhotoBatch
 from captioner.text.token_batches import TranslationBatch, collate_sources
-from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
-from captioner.training.distributed import Engine
-from captioner.training.optimizer import make_optimizer
-from captioner.training.step import TrainingStepper
 from captioner.translate.model import TranslationLoss, TranslationObjective
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 
@@ -86,12 +85,12 @@ def make_steps(gpu: Operations, loss: nn.Module, batch: Any, patch: pytest.Monke
 
     patch.setattr(Tensor, "backward", backward)
     config = TrainingConfig(optimizer="adam")
-    optimizer = make_optimizer(loss, config)
-    assert optimizer.defaults["fused"]
-    stepper = TrainingStepper(loss, optimizer, config, Engine(DEVICE), Position())
+    with TemporaryDirectory() as folder:
+        trainer = trainer_of(loss, config, Path(folder))
+    assert trainer.optimizer.defaults["fused"]
     gpu.copies = False
     for _ in range(2):
-        stepper.make([batch._replace(share=0.6), batch._replace(share=0.4)])
+        trainer.step([batch._replace(share=0.6), batch._replace(share=0.4)])
 
 
 @pytest.mark.parametrize(

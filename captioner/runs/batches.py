@@ -27,7 +27,7 @@ from captioner.text.token_batches import (
     collate_pairs,
 )
 from captioner.text.vocabulary import Vocabulary
-from captioner.training.step import seed_of
+from captioner.training.loop import seed_of
 
 _BATCHES_SORTED_TOGETHER = 100  # Leaves little padding, and the order random.
 
@@ -43,7 +43,7 @@ _Key = tuple[Sequence[int], int, list[Item], Place]  # Parts, their count, examp
 class DividedBatches(ABC, Generic[Item, Batch]):
     """Batches that are divided into parts, and loaded ahead (see `Loader`).
 
-    Implements `captioner.training.step.Batches`.
+    Implements `captioner.training.loop.Batches`.
     """
 
     @property
@@ -69,7 +69,7 @@ class DividedBatches(ABC, Generic[Item, Batch]):
     def batches(
         self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
     ) -> Generator[list[Batch], None, None]:
-        """See `captioner.training.step.Batches`."""
+        """See `captioner.training.loop.Batches`."""
         plan = self._plan(epoch)
         numbers = range(first, len(plan))
         keys = ((parts, part_count, plan[number], (epoch, number)) for number in numbers)

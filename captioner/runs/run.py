@@ -23,9 +23,9 @@ from captioner.runs.translation_task import TranslationRecipe, make_translation_
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
-from captioner.training.loop import LOG, Validated, Validation, summary_writer, train
+from captioner.training.loop import Batches, Validated, Validation, train
 from captioner.training.optimizer import make_optimizer
-from captioner.training.step import Batches
+from captioner.training.run_log import LOG, summary_writer
 
 Recipe = CaptioningRecipe | TranslationRecipe
 

@@ -1,32 +1,48 @@
 """The training loop for every model that has `loss(batch)`."""
 
-import json
 import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from captioner.errors import UserError, refuse_missing
-from captioner.files import read_text, refuse_os_errors, write_text
+from captioner.devices import autocast
+from captioner.errors import UserError
 from captioner.progress import progress_bar
 from captioner.training import checkpoint
 from captioner.training.checkpoint import CHECKPOINT, Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
-from captioner.training.step import Batches, TrainingStepper, seed_of
+from captioner.training.reports import StepReports
+from captioner.training.run_log import RunLog
 
-LOG, BOARD = "log.jsonl", "tensorboard"
 SCALAR_STEPS = 100  # Between two losses for TensorBoard; an epoch may take hours.
+
+
+class Batches(Protocol):
+    """A training set in batches, which depend on the epoch only and can be divided.
+
+    A part is the argument of the model's `loss`, and has `to(device)`. `share`: of the batch's
+    examples, 0 for a fully masked dummy, so that every process takes part; 1 if it has none.
+    """
+
+    def __len__(self) -> int:
+        """The number of batches of every epoch."""
+
+    def batches(
+        self, epoch: int, first: int = 0, parts: Sequence[int] = (0,), part_count: int = 1
+    ) -> Generator[list[Any], None, None]:
+        """Yield, for each batch of an epoch from number `first` on, the parts of these numbers."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +92,24 @@ def train(
     """
     engine = engine or Engine(next(model.parameters()).device)
     optimizer = optimizer or make_optimizer(model, config)
-    run = _Run(model, data, config, folder, validation, optimizer, engine)
-    run.begin(resume)
-    with run.stopping_on_signals():
-        if validation is not None and validation.before and not run.position.scores:
-            run.save({"epoch": 0, "step": 0, **run.validate(validation)})
-        while not run.is_finished():
-            run.epoch()
-    return run.position
+    trainer = Trainer(model, data, config, folder, validation, optimizer, engine)
+    trainer.begin(resume)
+    with trainer.stopping_on_signals():
+        if validation is not None and validation.before and not trainer.position.scores:
+            trainer.save({"epoch": 0, "step": 0, **trainer.validate(validation)})
+        while not trainer.is_finished():
+            trainer.epoch()
+    return trainer.position
 
 
 @dataclass
-class _Run:
-    """The state of a run in one process, which alone changes its position."""
+class Trainer:
+    """A run in one process: what it trains, and its position, which only the trainer changes.
+
+    The gradient of a step is that of the mean loss over its examples, however many parts and
+    processes they are divided among. In float16 gradients are scaled (Micikevicius et al. 2018,
+    *Mixed Precision Training*): a step whose gradient overflows is left out and halves the scale.
+    """
 
     model: nn.Module
     data: Batches
@@ -98,7 +119,7 @@ class _Run:
     optimizer: torch.optim.Optimizer
     engine: Engine
     position: Position = field(default_factory=Position)
-    log: "RunLog | None" = None  # None but in process 0.
+    log: RunLog | None = None  # None but in process 0.
     is_stop_requested: bool = False
 
     def begin(self, resume: bool) -> None:
@@ -127,7 +148,14 @@ class _Run:
                 print(f"going on after step {self.position.step} (epoch {epoch})", flush=True)
             if engine.is_main:
                 self.log = RunLog(self.folder, logged_step, config.tensorboard)
-        self.stepper = TrainingStepper(self.model, self.optimizer, config, engine, self.position)
+        self._loss = engine.wrap(_Loss(self.model, config.precision))
+        self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        self._device = self._parameters[0].device
+        is_scaled = config.precision == "float16"
+        self.scaler = torch.amp.GradScaler(self._device.type, enabled=is_scaled)
+        if self.position.scaling:
+            self.scaler.load_state_dict(self.position.scaling)
+        self.reports = StepReports(self._parameters, self.scaler, engine, self.position)
         self._set_learning_rate(max(0, self.position.step - 1))
         self.save_time, self.saved_step = time.monotonic(), self.position.step
 
@@ -142,17 +170,17 @@ class _Run:
         with bar as progress, closing(self._batches()) as batches:
             for parts in batches:
                 self._set_learning_rate(position.step)
-                self.stepper.make(parts)
+                self.step(parts)
                 self.average.update(position.step)
                 position.step += 1
                 position.step_in_epoch += 1
                 progress.update()
                 if self.log and config.tensorboard and position.step % SCALAR_STEPS == 0:
-                    record = {"steps/loss": float(self.stepper.last_loss), "step": position.step}
+                    record = {"steps/loss": float(self.reports.last_loss), "step": position.step}
                     self.log.write(record, to_file=False)
                 self._save_or_stop()
             steps = max(1, position.step_in_epoch)
-            means = {f"train_{name}": sum_ / steps for name, sum_ in self.stepper.sums().items()}
+            means = {f"train_{name}": sum_ / steps for name, sum_ in self.reports.sums().items()}
             progress.set_postfix_str(f"loss {means['train_loss']:.3f}", refresh=False)
         rate = self.optimizer.param_groups[0]["lr"]
         record = {"epoch": epoch, "step": position.step, "learning_rate": rate, **means}
@@ -161,37 +189,34 @@ class _Run:
         if validation and self.saved_step < position.step:  # Validation takes long, and may fail.
             self.save()
         position.epoch, position.step_in_epoch = epoch, 0
-        self.stepper.totals = {}
+        self.reports.totals = {}
         if validation:
             record |= self.validate(validation)
         self.save(record)
 
-    @contextmanager
-    def stopping_on_signals(self) -> Iterator[None]:
-        """While the block runs, SIGINT and SIGTERM request a stop; only in the main thread.
+    def step(self, parts: Sequence[Any]) -> None:
+        """Make a step, given this process's parts of the batch.
 
-        A second one is a `KeyboardInterrupt`, but for several processes: torchrun repeats signals.
+        After an error, processes that wait for this one end when it leaves its engine.
         """
-
-        def request_stop(*_: object) -> None:
-            if self.is_stop_requested and self.engine.world_size == 1:
-                raise KeyboardInterrupt
-            self.is_stop_requested = True
-
-        is_main_thread = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, signal.SIGTERM) if is_main_thread else ()
-        previous = [signal.signal(number, request_stop) for number in numbers]
+        processes, scaler = self.engine.world_size, self.scaler
         try:
-            yield
-        finally:
-            for number, handler in zip(numbers, previous, strict=True):
-                signal.signal(number, handler)
-
-    def is_finished(self) -> bool:
-        """Whether the run went through its epochs, or stopped early."""
-        scores, patience = self.position.scores, self.config.patience
-        waited = len(scores) - 1 - scores.index(max(scores)) if scores else 0
-        return 0 < patience <= waited or self.position.epoch >= self.config.epochs
+            self.optimizer.zero_grad(set_to_none=True)
+            for number, part in enumerate(parts, 1):
+                is_last = processes == 1 or number == len(parts)
+                share = getattr(part, "share", 1.0)
+                with nullcontext() if is_last else self._loss.no_sync():  # type: ignore[operator]
+                    report = self._loss(part.to(self._device), self._device)
+                    # Gradients are averaged over processes; the sum is needed.
+                    scaler.scale(report["loss"] * (share * processes)).backward()
+                self.reports.add(report, share)
+            scaler.unscale_(self.optimizer)
+            norm = nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm or math.inf)
+            self.reports.add_norm(norm)
+            scaler.step(self.optimizer)
+            scaler.update()
+        except (RuntimeError, UserError) as error:
+            raise self.reports.explained(error) from None
 
     def validate(self, validation: Validation) -> dict[str, float]:
         """Score the model, and keep it if it is the best so far."""
@@ -214,6 +239,48 @@ class _Run:
         print(f"{when}: {', '.join(listed)}{' (best)' if is_best else ''}", flush=True)
         return scores
 
+    def is_finished(self) -> bool:
+        """Whether the run went through its epochs, or stopped early."""
+        scores, patience = self.position.scores, self.config.patience
+        waited = len(scores) - 1 - scores.index(max(scores)) if scores else 0
+        return 0 < patience <= waited or self.position.epoch >= self.config.epochs
+
+    def save(self, record: dict[str, Any] | None = None) -> None:
+        """Save a checkpoint. record: of an epoch that ended, logged before."""
+        position = self.position
+        position.totals, position.scaling = self.reports.sums(), self.scaler.state_dict()
+        states = self.engine.gather(checkpoint.random_state(self.engine.device))
+        with self.engine.fail_together():
+            if self.log is not None:
+                if record is not None:
+                    self.log.write(record)
+                average = self.average.tensors
+                checkpoint.save_checkpoint(
+                    self.path, self.model, self.optimizer, position, average, states
+                )
+        self.save_time, self.saved_step = time.monotonic(), position.step
+
+    @contextmanager
+    def stopping_on_signals(self) -> Iterator[None]:
+        """While the block runs, SIGINT and SIGTERM request a stop; only in the main thread.
+
+        A second one is a `KeyboardInterrupt`, but for several processes: torchrun repeats signals.
+        """
+
+        def request_stop(*_: object) -> None:
+            if self.is_stop_requested and self.engine.world_size == 1:
+                raise KeyboardInterrupt
+            self.is_stop_requested = True
+
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if is_main_thread else ()
+        previous = [signal.signal(number, request_stop) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, previous, strict=True):
+                signal.signal(number, handler)
+
     def _batches(self) -> Generator[list[Any], None, None]:
         """This process's parts of each batch that the epoch has left."""
         part_count = self.config.accumulate * self.engine.world_size
@@ -222,7 +289,7 @@ class _Run:
         try:
             yield from self.data.batches(position.epoch, position.step_in_epoch, parts, part_count)
         except torch.OutOfMemoryError as error:  # An encoder computes the batches.
-            raise self.stepper.explained(error) from None
+            raise self.reports.explained(error) from None
 
     def _save_or_stop(self) -> None:
         """Save a checkpoint if it is time, or stop with one if a process had a signal."""
@@ -243,58 +310,20 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
 
-    def save(self, record: dict[str, Any] | None = None) -> None:
-        """Save a checkpoint. record: of an epoch that ended, logged before."""
-        position, stepper = self.position, self.stepper
-        position.totals, position.scaling = stepper.sums(), stepper.scaler.state_dict()
-        states = self.engine.gather(checkpoint.random_state(self.engine.device))
-        with self.engine.fail_together():
-            if self.log is not None:
-                if record is not None:
-                    self.log.write(record)
-                average = self.average.tensors
-                checkpoint.save_checkpoint(
-                    self.path, self.model, self.optimizer, position, average, states
-                )
-        self.save_time, self.saved_step = time.monotonic(), position.step
+
+def seed_of(*numbers: int) -> int:
+    """A seed of 64 bits made of several numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
-class RunLog:
-    """Appends records to `log.jsonl` and TensorBoard, each with its `step`.
+class _Loss(nn.Module):
+    """The model's loss as the forward function of a module, which an engine can wrap."""
 
-    resume_at: later records, which will be written again, are removed, and hidden in TensorBoard.
-    """
+    def __init__(self, model: nn.Module, precision: str) -> None:
+        super().__init__()
+        self.model = model
+        self.precision: torch.dtype = getattr(torch, precision)
 
-    def __init__(self, folder: Path, resume_at: int | None = None, tensorboard: bool = False):
-        self._path = folder / LOG
-        self._board = None
-        if tensorboard:
-            purged = resume_at + 1 if resume_at else None
-            with refuse_os_errors(f"cannot write {folder / BOARD}"):
-                self._board = summary_writer()(str(folder / BOARD), purge_step=purged)
-        kept = []
-        if resume_at is not None and os.path.exists(self._path):
-            for line in read_text(self._path, "run log").split("\n"):
-                # A killed run may leave an incomplete last line.
-                with suppress(ValueError, KeyError, TypeError):
-                    if json.loads(line)["step"] <= resume_at:
-                        kept.append(f"{line}\n")
-        write_text(self._path, "".join(kept))
-
-    def write(self, record: dict[str, Any], to_file: bool = True) -> None:
-        """Append one record. to_file: not only for TensorBoard."""
-        with refuse_os_errors(f"cannot write {self._path.parent}"):
-            if to_file:
-                with self._path.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-            if self._board is not None:
-                for name in record.keys() - {"step"}:
-                    self._board.add_scalar(name, record[name], record["step"])
-                self._board.flush()
-
-
-def summary_writer() -> Any:
-    """Torch's writer for TensorBoard."""
-    with refuse_missing("training.tensorboard needs the package tensorboard", "tensorboard"):
-        from torch.utils.tensorboard import SummaryWriter
-    return SummaryWriter
+    def forward(self, batch: Any, device: torch.device) -> dict[str, Tensor]:
+        with autocast(device, self.precision):
+            return self.model.loss(batch)  # type: ignore[no-any-return, operator]

@@ -19,7 +19,7 @@ from captioner.runs.photos import Rows
 from captioner.runs.run import Recipe, train_run
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping
-from captioner.training.step import Batches
+from captioner.training.loop import Batches
 from captioner.vision.encoder import VGGConfig, VGGEncoder
 
 Config = dict[str, Any]

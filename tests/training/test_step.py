@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from training_samples import Data, at, content_of, raising, run, spoiled
+from training_samples import Data, at, content_of, raising, run, spoiled, trainer_of
 
 from captioner.errors import UserError
-from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
-from captioner.training.distributed import Engine
+from captioner.training.loop import Trainer
 from captioner.training.optimizer import Average, learning_rate_factor, make_optimizer
-from captioner.training.step import TrainingStepper
 
 NO_NUMBER = "the model's output is not a number, or too large for one, at step 6, in epoch 2: lower"
 NO_MEMORY = (
@@ -69,54 +67,54 @@ class Model(nn.Module):
         return {"loss": product.float().mean() * self.slope}
 
 
-def stepper_of(model: nn.Module, precision: Any = "float16") -> TrainingStepper:
+def trainer(model: nn.Module, folder: Path, precision: Any = "float16") -> Trainer:
     config = TrainingConfig(precision=precision, learning_rate=0.1, clip_norm=0.0)
-    return TrainingStepper(model, make_optimizer(model, config), config, Engine(), Position())
+    return trainer_of(model, config, folder)
 
 
-def make_step(stepper: TrainingStepper) -> None:
+def make_step(trainer: Trainer) -> None:
     """Make and count a step."""
-    stepper.make([torch.ones(1, 2)])
-    stepper.position.step += 1
-    stepper.position.step_in_epoch += 1
+    trainer.step([torch.ones(1, 2)])
+    trainer.position.step += 1
+    trainer.position.step_in_epoch += 1
 
 
-def test_a_step_that_overflows_is_left_out_and_halves_the_scale() -> None:
+def test_a_step_that_overflows_is_left_out_and_halves_the_scale(tmp_path: Path) -> None:
     model = Model(slope=1.0)  # Times the first scale, 65,536, it is above float16's 65,504.
-    stepper, before = stepper_of(model), model.layer.weight.detach().clone()
-    make_step(stepper)
+    started, before = trainer(model, tmp_path), model.layer.weight.detach().clone()
+    make_step(started)
     assert torch.equal(model.layer.weight, before)
-    assert stepper.scaler.get_scale() == 32_768
-    make_step(stepper)
+    assert started.scaler.get_scale() == 32_768
+    make_step(started)
     torch.testing.assert_close(model.layer.weight.detach(), before - 0.1)  # Adam's first step.
-    assert stepper.sums()["gradient_norm"] == pytest.approx(3**0.5, rel=1e-3)
+    assert started.reports.sums()["gradient_norm"] == pytest.approx(3**0.5, rel=1e-3)
 
 
-def test_gradients_that_overflow_at_any_scale_are_a_failure() -> None:
-    stepper = stepper_of(Model(slope=1e30))
+def test_gradients_that_overflow_at_any_scale_are_a_failure(tmp_path: Path) -> None:
+    started = trainer(Model(slope=1e30), tmp_path)
     for _ in range(17):  # Down to a scale of a half.
-        make_step(stepper)
+        make_step(started)
     with pytest.raises(UserError, match="the norm of the gradient is inf at step 18, in epoch 1"):
-        make_step(stepper)
+        make_step(started)
 
 
-def test_a_gpu_s_failure_is_seen_some_steps_later_and_its_step_is_named() -> None:
+def test_a_gpu_s_failure_is_seen_some_steps_later_and_its_step_is_named(tmp_path: Path) -> None:
     model = Model(slope=1.0)
     model.dtype = torch.float32
-    stepper = stepper_of(model, "float32")
-    stepper.most_unseen = 3
+    started = trainer(model, tmp_path, "float32")
+    started.reports.most_unseen = 3
     for slope in (1.0, math.inf, 1.0):
         model.slope = slope
-        make_step(stepper)
+        make_step(started)
     with pytest.raises(UserError, match="the norm of the gradient is inf at step 2, in epoch 1"):
-        make_step(stepper)
-    assert stepper.position.step == 3
+        make_step(started)
+    assert started.position.step == 3
 
 
-def test_small_gradients_do_not_vanish() -> None:
-    stepper = stepper_of(Model(slope=1e-9))  # Below float16's smallest number, 6e-8.
-    make_step(stepper)
-    assert stepper.sums()["gradient_norm"] == pytest.approx(1e-9 * 3**0.5, rel=0.01)
+def test_small_gradients_do_not_vanish(tmp_path: Path) -> None:
+    started = trainer(Model(slope=1e-9), tmp_path)  # Below float16's smallest number, 6e-8.
+    make_step(started)
+    assert started.reports.sums()["gradient_norm"] == pytest.approx(1e-9 * 3**0.5, rel=0.01)
 
 
 # The optimisers, the learning rate over the steps, and the moving average of the weights

@@ -27,7 +27,8 @@ from training_samples import (
 
 from captioner.errors import UserError
 from captioner.training.checkpoint import Position
-from captioner.training.loop import Interrupted, RunLog
+from captioner.training.loop import Interrupted
+from captioner.training.run_log import RunLog
 
 
 def assert_same_run(found: Path, expected: Path) -> None:

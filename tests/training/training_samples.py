@@ -21,7 +21,8 @@ from captioner.errors import UserError
 from captioner.training.checkpoint import Position
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
-from captioner.training.loop import Interrupted, Validated, Validation, train
+from captioner.training.loop import Interrupted, Trainer, Validated, Validation, train
+from captioner.training.optimizer import make_optimizer
 
 EXAMPLES, BATCH, EPOCHS = 13, 4, 3
 """The last of the four batches of an epoch has one example: nothing for the second process."""
@@ -64,6 +65,15 @@ class Data:
                 values = inputs[own] if len(own) else torch.full((1, 3), torch.nan)
                 made.append(Batch(values, values.sum(dim=1, keepdim=True), len(own) / len(rows)))
             yield made
+
+
+def trainer_of(model: nn.Module, config: TrainingConfig, folder: Path) -> Trainer:
+    """A trainer at its first step, on the model's device."""
+    device = next(model.parameters()).device
+    optimizer = make_optimizer(model, config)
+    trainer = Trainer(model, Data(), config, folder, None, optimizer, Engine(device))
+    trainer.begin(resume=False)
+    return trainer
 
 
 def at(
