@@ -43,8 +43,9 @@ from captioner.caption.folder import load_model
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.cli.program import run_program, script_parser
-from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, decode
+from captioner.decoding.options import AnySearch
+from captioner.decoding.rules import Constraints
 from captioner.devices import autocast, choose_device
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
@@ -151,7 +152,7 @@ def decoding(machine: Machine, images: int, dtype: torch.dtype) -> Result:
     decoder = make_decoder(machine).eval()
     annotations = make_annotations(machine, images)
     words = LENGTH - 1  # And the end.
-    constraints = Constraints(minimum_length=words, maximum_length=words)
+    constraints = Constraints(AnySearch(minimum_length=words, maximum_length=words))
 
     def ours() -> list[tuple[list[int], float]]:
         with torch.no_grad(), autocast(machine.device, dtype):

@@ -146,9 +146,18 @@ def _decode(model: Any, remember: Callable[[], Any], normalisation: float) -> No
     """Search for sequences of LENGTH tokens, the memory computed within the time."""
     import torch
 
-    from captioner.decoding.constraints import Constraints
     from captioner.decoding.loop import BeamSearch, decode
 
+    length = {"minimum_length": LENGTH - 1, "maximum_length": LENGTH - 1}
+    try:
+        from captioner.decoding.options import AnySearch
+        from captioner.decoding.rules import Constraints
+
+        constraints = Constraints(AnySearch(**length))
+    except ImportError:  # A commit whose constraints are numbers themselves.
+        from captioner.decoding import constraints as numbers
+
+        constraints = numbers.Constraints(**length)
     with torch.no_grad():
         decode(
             model,
@@ -156,7 +165,7 @@ def _decode(model: Any, remember: Callable[[], Any], normalisation: float) -> No
             start=1,
             end=2,
             strategy=BeamSearch(BEAM),
-            constraints=Constraints(minimum_length=LENGTH - 1, maximum_length=LENGTH - 1),
+            constraints=constraints,
             length_normalisation=normalisation,
         )
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import torch
 from benchmark_machine import Machine, has_bfloat16
 
-from captioner.decoding.constraints import Constraints
-from captioner.decoding.loop import decode
+from captioner.decoding.loop import decode, make_strategy
+from captioner.decoding.options import AnySearch
+from captioner.decoding.rules import Constraints
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_any_recipe
@@ -95,8 +96,8 @@ class Translation:
                     self.model.remember(batch.source, batch.source_mask),
                     start=Vocabulary.start,
                     end=Vocabulary.end,
-                    strategy=search.strategy(),
-                    constraints=Constraints(minimum_length=words, maximum_length=words),
+                    strategy=make_strategy(search),
+                    constraints=Constraints(AnySearch(minimum_length=words, maximum_length=words)),
                     length_normalisation=search.length_normalisation,
                     coverage_penalty=search.coverage_penalty,
                 )

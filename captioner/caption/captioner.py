@@ -14,11 +14,10 @@ from captioner.caption.base import CaptionDecoder
 from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence
 from captioner.caption.photos import PhotoCaptioner
-from captioner.decoding.loop import decode
+from captioner.decoding.loop import decode, make_generator, make_strategy
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.search import Hypothesis
 from captioner.errors import UserError
-from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
 from captioner.vision.preprocessing import Preprocessing
@@ -29,7 +28,7 @@ class Captioner(PhotoCaptioner):
     """Encoder, decoder, vocabulary and preprocessing; see `captioner.load`.
 
     search: the default options. card: the text of the model card. confidence: of a calibrated model
-        (`captioner calibrate`). ngrams: of `Constraints`, to which the search keeps.
+        (`captioner calibrate`). ngrams: of `Rules`, to which the search keeps.
     """
 
     encoder: Encoder
@@ -101,18 +100,13 @@ class Captioner(PhotoCaptioner):
         self, annotations: Tensor, search: SearchOptions, generator: torch.Generator | None = None
     ) -> list[list[Hypothesis]]:
         """See `PhotoCaptioner`."""
-        vocabulary = self.vocabulary
         return decode(
             self.decoder,
             self.decoder.remember(annotations.to(self.device)),
-            start=vocabulary.start,
-            end=vocabulary.end,
-            strategy=search.strategy(generator or search.generator(self.device)),
-            constraints=search.constraints(
-                forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
-                repeatable=tuple(vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))),
-                ngrams=self.ngrams,
-            ),
+            start=Vocabulary.start,
+            end=Vocabulary.end,
+            strategy=make_strategy(search, generator or make_generator(search, self.device)),
+            constraints=self.constraints(search),
             length_normalisation=search.length_normalisation,
         )
 

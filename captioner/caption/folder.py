@@ -18,8 +18,8 @@ from captioner.caption.confidence import Confidence
 from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 from captioner.caption.photos import BaseModelConfig
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
-from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
-from captioner.decoding.options import ORDER
+from captioner.decoding.constraints import ngrams_of_keys
+from captioner.decoding.rules import ORDER, ngram_keys
 from captioner.errors import UserError, did_you_mean, near_names
 from captioner.files import read_json, write_json, write_text
 from captioner.memory_limits import check_memory

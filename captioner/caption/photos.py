@@ -16,7 +16,8 @@ from PIL import Image
 from captioner.caption.caption import DRAWN_SIDE, Caption, sentence
 from captioner.caption.cautious import cautious_caption
 from captioner.caption.confidence import Confidence, likely_truth
-from captioner.decoding.options import ORDER, SearchOptions
+from captioner.decoding.options import SearchOptions
+from captioner.decoding.rules import ORDER, Constraints, ngram_keys
 from captioner.decoding.search import Hypothesis
 from captioner.errors import UserError
 from captioner.outcomes import (
@@ -29,7 +30,7 @@ from captioner.outcomes import (
 )
 from captioner.render.overlay import Region
 from captioner.schema import Config
-from captioner.text.languages import is_english, language_tag
+from captioner.text.languages import FUNCTION_WORDS, is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, original_size, photo_name
 from captioner.vision.preprocessing import Preprocessing
@@ -70,7 +71,7 @@ class PhotoCaptioner(ABC):
     vocabulary: Vocabulary
     confidence: Confidence | None
     can_sample = True
-    ngrams: Any = None  # Sorted keys of the n-grams that people wrote; see `Constraints`.
+    ngrams: Any = None  # Sorted keys of the n-grams that people wrote; see `Rules`.
     load_translation: Callable[[str], Translate] | None = None  # For a language, if there is any.
 
     @property
@@ -89,6 +90,17 @@ class PhotoCaptioner(ABC):
     def annotations(self, photos: Sequence[Image.Image]) -> Any:
         """Photos from `load_image` -> annotation vectors (B, L, D)."""
         return self.encode_pixels(np.stack([self.preprocessing.pixels(photo) for photo in photos]))
+
+    def constraints(self, search: SearchOptions) -> Constraints:
+        """The limits of a search of captions."""
+        vocabulary = self.vocabulary
+        function_words = sorted(FUNCTION_WORDS & set(vocabulary.words))
+        return Constraints(
+            search,
+            forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
+            repeatable=tuple(vocabulary.encode(function_words)),
+            ngrams=self.ngrams,
+        )
 
     @abstractmethod
     def find_hypotheses(
@@ -152,9 +164,7 @@ class PhotoCaptioner(ABC):
         start, end = self.vocabulary.start, self.vocabulary.end
         tokens = [*[start] * before, *self.vocabulary.encode(words), end]
         for last in range(before, len(tokens)):
-            key = 0
-            for token in tokens[last - before : last + 1]:
-                key = key * size + token
+            key = ngram_keys(tokens[last - before : last + 1], size)
             place = bisect_left(places, key, key=lambda place: int(ngrams[place]))
             if place == len(ngrams) or int(ngrams[place]) != key:
                 return False
@@ -191,7 +201,9 @@ class PhotoCaptioner(ABC):
         """The generator of the samples of all batches; None without sampling."""
         if not search.sample or self.device is None:
             return None
-        return search.generator(self.device)
+        from captioner.decoding.loop import make_generator
+
+        return make_generator(search, self.device)
 
     @overload
     def caption(self, photos: Any, *, on_error: Literal["skip"], **options: Any) -> Any: ...

@@ -11,9 +11,10 @@ from captioner.attention.memory import Memory
 from captioner.caption.base import CaptionDecoder, evaluation_mode
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
-from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, Sampling, Strategy, decode
+from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import cross_entropies
+from captioner.decoding.rules import Constraints
 from captioner.text.token_batches import decoder_inputs
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.encoder import Encoder
@@ -189,7 +190,7 @@ class SelfCriticalLoss(CaptioningLoss):
             start=Vocabulary.start,
             end=Vocabulary.end,
             strategy=strategy,
-            constraints=Constraints(maximum_length=longest),
+            constraints=Constraints(AnySearch(minimum_length=0, maximum_length=longest)),
             keep_attention=False,
         )
         torch.clear_autocast_cache()  # See `fed_words`.

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from captioner.attention.memory import Memory
 from captioner.attention.selection import sample
-from captioner.decoding.constraints import Constraints, Rules
+from captioner.decoding.constraints import block, to_device
+from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import Decoder, Step, map_state, select_rows, select_sources
+from captioner.decoding.rules import Constraints, Rules
 from captioner.decoding.search import Advanced, Hypothesis, StepChoices, search_hypotheses
 
 
@@ -133,29 +135,49 @@ class Sampling:
 Strategy = BeamSearch | Sampling
 
 
+def make_strategy(search: AnySearch, generator: torch.Generator | None = None) -> Strategy:
+    """The strategy of a search. generator: for sampling; by default a new one."""
+    if not search.sample:
+        return BeamSearch(search.beam)
+    return Sampling(
+        generator or make_generator(search),
+        width=search.n_best,
+        temperature=search.temperature,
+        top_k=search.top_k,
+        top_p=search.top_p,
+    )
+
+
+def make_generator(search: AnySearch, device: torch.device | str = "cpu") -> torch.Generator:
+    """A new generator from `seed`; on the model's device no samples need to be copied."""
+    return torch.Generator(device).manual_seed(search.seed)
+
+
 def advance(
     step: Step,
     beam: Beam,
     strategy: Strategy,
     rules: Rules,
+    end: int,
     length_normalisation: float | Tensor = 0.0,
     keep_attention: bool = True,
 ) -> Advanced:
     """Extend, end and order the rows of a beam by the decoder's step. Reads no value.
 
+    rules: as tensors. end: the token that ends a sequence.
     length_normalisation: alpha of Wu et al. 2016, equation 14 (GNMT): hypotheses are ranked by
         log P / ((5 + T) / 6) ** alpha, so that longer ones are not ranked lower; 0 changes
         nothing, 0.6 to 1 are common.
     """
     log_probabilities = torch.log_softmax(step.logits.float(), dim=-1)  # (B, K, V)
     # One NaN among the logits makes its whole row NaN.
-    is_nan = log_probabilities[..., rules.end].isnan().any(dim=1)  # (B,)
-    rules.block(log_probabilities, beam.history)
+    is_nan = log_probabilities[..., end].isnan().any(dim=1)  # (B,)
+    block(rules, log_probabilities, beam.history, end)
 
     parents, tokens, live = strategy.choose(
         beam.totals, log_probabilities, beam.live, beam.ended
     )  # (B, K') each
-    is_end = live & (tokens == rules.end)
+    is_end = live & (tokens == end)
     live = live & ~is_end
     if strategy.drops_finished:
         width = live.shape[1]  # K'; `len` would make it a constant of an exported graph.
@@ -230,11 +252,16 @@ class TorchStepper:
         """Extend every row by a token."""
         step = self.decoder.step(beam.history[..., -1], beam.state)
         if self.rules is None:
-            size = step.logits.shape[-1]
-            device = step.logits.device
-            self.rules = self.constraints.rules(size, self.end_token, device)
+            rules = self.constraints.rules(step.logits.shape[-1])
+            self.rules = to_device(rules, step.logits.device)
         return advance(
-            step, beam, self.strategy, self.rules, self.length_normalisation, self.keep_attention
+            step,
+            beam,
+            strategy=self.strategy,
+            rules=self.rules,
+            end=self.end_token,
+            length_normalisation=self.length_normalisation,
+            keep_attention=self.keep_attention,
         )
 
     def narrow(self, beam: Beam, width: int) -> Beam:
@@ -295,4 +322,4 @@ def decode(
     mask = None
     if coverage_penalty > 0 and memory.mask is not None:
         mask = memory.mask.cpu().numpy()  # (B, L)
-    return search_hypotheses(stepper, constraints.maximum_length, coverage_penalty, mask)
+    return search_hypotheses(stepper, constraints.search.maximum_length, coverage_penalty, mask)

@@ -1,8 +1,6 @@
-"""The options of a search, for every model; imports no torch until they are used."""
+"""The options of a search, for every model."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -10,21 +8,8 @@ from typing_extensions import Self
 from captioner.errors import UserError
 from captioner.schema import LENGTH, Config, Length, Seed
 
-if TYPE_CHECKING:
-    import torch
-
-    from captioner.decoding.constraints import Constraints
-    from captioner.decoding.loop import BeamSearch, Sampling
-
 Tokens = Annotated[int, Field(ge=0, le=LENGTH)]  # A result's length.
 
-ORDER = 4
-"""The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":
-people write "playing on a" and "on a basketball court"."""
-LIKELIEST = 64  # Tokens of a step that are looked up among the n-grams.
-IMPOSSIBLE = -1e4
-"""Floor on an end token's log-probability where nothing else is left; finite, so that the
-hypothesis can be ranked and saved as JSON."""
 SAMPLING = ("temperature", "top_k", "top_p", "seed")  # The options that need `sample`.
 
 
@@ -73,38 +58,6 @@ class AnySearch(Config):
             if name in values and not changed.sample:
                 raise UserError(f"{name!r} has no meaning without 'sample'")
         return changed
-
-    def strategy(self, generator: torch.Generator | None = None) -> BeamSearch | Sampling:
-        """The search strategy. generator: for sampling; by default a new one."""
-        from captioner.decoding.loop import BeamSearch, Sampling
-
-        if not self.sample:
-            return BeamSearch(self.beam)
-        return Sampling(
-            generator or self.generator(),
-            width=self.n_best,
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-        )
-
-    def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
-        """A new generator from `seed`; on the model's device no samples need to be copied."""
-        import torch
-
-        return torch.Generator(device).manual_seed(self.seed)
-
-    def constraints(self, **others: Any) -> Constraints:
-        """The constraints. others: further fields of `Constraints`."""
-        from captioner.decoding.constraints import Constraints
-
-        return Constraints(
-            minimum_length=self.minimum_length,
-            maximum_length=self.maximum_length,
-            block_ngrams=self.block_ngrams,
-            repeat_distance=self.repeat_distance,
-            **others,
-        )
 
 
 class SearchOptions(AnySearch):

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from captioner.caption.photos import BaseModelConfig, PhotoCaptioner
-from captioner.decoding.options import ORDER, SearchOptions
-from captioner.decoding.search import Array, Hypothesis, search_hypotheses
+from captioner.decoding.options import SearchOptions
+from captioner.decoding.rules import Array, ngram_keys
+from captioner.decoding.search import Hypothesis, search_hypotheses
 from captioner.errors import UserError
 from captioner.model_folders import (
     CONFIG,
@@ -28,10 +29,9 @@ from captioner.onnx.graphs import (
     metadata,
     open_graph,
     open_graphs,
-    rule_inputs,
+    search_inputs,
 )
 from captioner.schema import from_mapping
-from captioner.text.languages import FUNCTION_WORDS
 from captioner.text.vocabulary import Vocabulary
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
@@ -57,12 +57,11 @@ class OnnxCaptioner(PhotoCaptioner):
         self._graphs = {self._threads: graphs}  # By the threads of each graph.
         rows, columns = json.loads(metadata(graphs[0])[MAP_SHAPE])
         self._map_shape = int(rows), int(columns)
-        self.repeatable = vocabulary.encode(sorted(FUNCTION_WORDS & set(vocabulary.words)))
         if weights is None:
             self.ngrams = _exported_ngrams(folder)
         elif (ngrams := weights.get("ngrams")) is not None:
-            powers = len(vocabulary) ** np.arange(ORDER - 1, -1, -1)  # (ORDER,)
-            self.ngrams = np.sort(ngrams.astype(np.int64) @ powers)  # (N, ORDER) -> (N,)
+            columns = list(ngrams.astype(np.int64).T)
+            self.ngrams = np.sort(ngram_keys(columns, len(vocabulary)))  # (N, ORDER) -> (N,)
         shapes = {item.name: item.shape for graph in graphs for item in graph.get_inputs()}
         sizes = shapes["pixels"][-1], shapes["forbidden"][0]
         if sizes != (self.preprocessing.size, len(vocabulary)):
@@ -114,14 +113,7 @@ class OnnxCaptioner(PhotoCaptioner):
         self, annotations: Array, search: SearchOptions, generator: Any = None
     ) -> list[list[Hypothesis]]:
         """See `PhotoCaptioner`. Raises `UserError` for options of sampling."""
-        vocabulary = self.vocabulary
-        rules = rule_inputs(
-            search,
-            len(vocabulary),
-            forbidden=(vocabulary.pad, vocabulary.start, vocabulary.unknown),
-            repeatable=self.repeatable,
-            ngrams=self.ngrams,
-        )
+        rules = search_inputs(self.constraints(search), len(self.vocabulary))
         _, start, step = self._graphs[self._threads]
         stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
         return search_hypotheses(stepper, search.maximum_length)

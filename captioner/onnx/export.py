@@ -31,9 +31,10 @@ from captioner.attention.memory import Memory
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model, save_description
 from captioner.caption.lstm import ShowAttendTellDecoder
-from captioner.decoding.constraints import Rules
 from captioner.decoding.loop import Beam, BeamSearch, advance
+from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import map_state, select_rows
+from captioner.decoding.rules import Constraints, Rules
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError
 from captioner.files import write_bytes
@@ -178,12 +179,16 @@ class _Start(nn.Module):
 class _Step(nn.Module):
     """`step.onnx`.
 
-    state: an example; `forward` takes tensors of its form. is_changed: whether a step changes each.
+    rules: names of the `Rules` that it takes. state: an example. `forward` takes the tensors of
+    those rules, then of a state of its form. is_changed: whether a step changes each of these.
     """
 
-    def __init__(self, decoder: nn.Module, state: Any, is_changed: list[bool]) -> None:
+    def __init__(
+        self, decoder: nn.Module, rules: list[str], state: Any, is_changed: list[bool]
+    ) -> None:
         super().__init__()
         self.decoder: Any = decoder
+        self.rules = rules
         self.state = state
         self.is_changed = is_changed
 
@@ -193,33 +198,20 @@ class _Step(nn.Module):
         totals: Tensor,
         live: Tensor,
         ended: Tensor,
-        forbidden: Tensor,
-        minimum_length: Tensor,
-        maximum_length: Tensor,
-        repeatable: Tensor,
-        repeat_distance: Tensor,
-        context: Tensor,
         width: Tensor,
         length_normalisation: Tensor,
-        ngrams: Tensor | None,
-        *state: Tensor,
+        *rules_and_state: Tensor,
     ) -> tuple[Tensor, ...]:
-        beam = Beam(_with_leaves(self.state, state), history, totals, live, ended)
-        step = self.decoder.step(history[..., -1], beam.state)
-        rules = Rules(
-            end=Vocabulary.end,
-            is_end=torch.arange(step.logits.shape[-1]) == Vocabulary.end,
-            forbidden=forbidden,
-            minimum_length=minimum_length,
-            maximum_length=maximum_length,
-            repeatable=repeatable,
-            repeat_distance=repeat_distance,
-            context=context,
-            ngrams=ngrams,
-        )
+        count = len(self.rules)
+        rules = Rules(**dict(zip(self.rules, rules_and_state[:count], strict=True)))
+        state = _with_leaves(self.state, rules_and_state[count:])
+        beam = Beam(state, history, totals, live, ended)
+        step = self.decoder.step(history[..., -1], state)
         # A graph takes the size of the beam as that of an array.
         strategy = BeamSearch(width.shape[0])
-        after, choices, live_counts = advance(step, beam, strategy, rules, length_normalisation)
+        after, choices, live_counts = advance(
+            step, beam, strategy, rules, Vocabulary.end, length_normalisation
+        )
         changed = [
             leaf.tensor
             for leaf, is_changed in zip(_leaves(after.state), self.is_changed, strict=True)
@@ -278,22 +270,21 @@ def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ng
     batch, width, *_ = next(leaf.tensor.shape for leaf in leaves if not leaf.is_memory)
     tokens = torch.ones(batch, width, dtype=torch.long)
     step = decoder.step(tokens, state)
-    flags = torch.zeros(step.logits.shape[-1], dtype=torch.bool)
-    beam: dict[str, tuple[Tensor | None, dict[int, str]]] = {
+    example = AnySearch(maximum_length=20, block_ngrams=3, repeat_distance=2)
+    ngrams = torch.arange(9) if has_ngrams else None
+    rules = Constraints(example, ngrams=ngrams).rules(step.logits.shape[-1]).inputs()
+    beam: dict[str, tuple[Tensor, dict[int, str]]] = {
         "history": (tokens.unsqueeze(-1).repeat(1, 1, 3), {**rows, 2: "written"}),
         "totals": (torch.zeros(tokens.shape), rows),
         "live": (torch.ones_like(tokens, dtype=torch.bool), rows),
         "ended": (torch.zeros_like(tokens[:, :1]), {0: "batch"}),
-        "forbidden": (flags, {}),
-        "minimum_length": (torch.tensor(1), {}),
-        "maximum_length": (torch.tensor(20), {}),
-        "repeatable": (flags.clone(), {}),  # One tensor would be one input.
-        "repeat_distance": (torch.tensor(2), {}),
-        "context": (torch.arange(2), {0: "context"}),
         "width": (torch.zeros(4), {0: "width"}),
         "length_normalisation": (torch.tensor(1.0), {}),
-        "ngrams": (torch.arange(9) if has_ngrams else None, {0: "ngrams"}),
     }
+    for name, array in rules.items():
+        tensor = torch.as_tensor(array)
+        is_of_words = tensor.dtype == torch.bool  # (V,)
+        beam[name] = (tensor, {} if is_of_words else dict.fromkeys(range(tensor.dim()), name))
     changed = [
         name
         for name, leaf, after in zip(names, leaves, _leaves(step.state), strict=True)
@@ -301,7 +292,7 @@ def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ng
     ]
     outputs = [*StepChoices._fields, "live_counts"]
     outputs += [NEXT + name for name in ("history", "totals", "live", "ended", *changed)]
-    module = _Step(decoder, state, [name in changed for name in names])
+    module = _Step(decoder, list(rules), state, [name in changed for name in names])
     step_inputs = {name: tensor for name, (tensor, _) in beam.items()}
     step_inputs.update((name, leaf.tensor) for name, leaf in zip(names, leaves, strict=True))
     step_sizes = [axes for _, axes in beam.values()]
@@ -309,26 +300,23 @@ def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ng
 
 
 def _graph(
-    module: nn.Module, inputs: Mapping[str, Tensor | None], outputs: list[str], sizes: Sizes
+    module: nn.Module, inputs: Mapping[str, Tensor], outputs: list[str], sizes: Sizes
 ) -> Any:
     """The graph of a module that takes these inputs in order. sizes: of each, by axis."""
     names = sorted({name for axes in sizes for name in axes.values()})
     dimensions = {name: torch.export.Dim(name) for name in names}
-    dynamic = [
-        None if tensor is None else {axis: dimensions[name] for axis, name in axes.items()}
-        for tensor, axes in zip(inputs.values(), sizes, strict=True)
-    ]
+    dynamic = [{axis: dimensions[name] for axis, name in axes.items()} for axes in sizes]
     parameters = signature(module.forward).parameters.values()
     count = sum(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters)
     shapes: tuple[Any, ...] = tuple(dynamic)
-    if count < len(parameters):  # The tensors of `*state` are one argument.
+    if count < len(parameters):  # The tensors of a starred parameter are one argument.
         shapes = (*dynamic[:count], tuple(dynamic[count:]))
     program = torch.onnx.export(
         module.eval(),
         tuple(inputs.values()),
         dynamo=True,
         opset_version=OPSET,
-        input_names=[name for name, tensor in inputs.items() if tensor is not None],
+        input_names=list(inputs),
         output_names=outputs,
         dynamic_shapes=shapes,
         custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},

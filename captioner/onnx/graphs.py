@@ -1,7 +1,7 @@
 """ONNX graphs: opens them, and drives the steps of a search with NumPy; imports no torch."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from captioner.decoding.options import AnySearch
-from captioner.decoding.search import Advanced, Array, StepChoices
+from captioner.decoding.rules import Array, Constraints
+from captioner.decoding.search import Advanced, StepChoices
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import GRAPHS, WEIGHTS
 from captioner.onnx.stored_weights import StoredWeights
@@ -69,7 +69,7 @@ def metadata(graph: Any) -> dict[str, str]:
 class GraphStepper:
     """The `Stepper` of two graphs, whose inputs and outputs `captioner.onnx.export` describes.
 
-    inputs: of `start`. rules: of `rule_inputs`.
+    inputs: of `start`. rules: of `search_inputs`.
     """
 
     drops_finished = True
@@ -127,31 +127,16 @@ class GraphStepper:
         return arrays
 
 
-def rule_inputs(
-    search: AnySearch,
-    vocabulary_size: int,
-    forbidden: Iterable[int],
-    repeatable: Iterable[int] = (),
-    ngrams: Array | None = None,
-) -> dict[str, Array]:
-    """A step's inputs: those of `captioner.decoding.constraints.Rules`, and the beam's.
+def search_inputs(constraints: Constraints, vocabulary_size: int) -> dict[str, Array]:
+    """What a step takes of a search: its rules, and the beam's size and normalisation.
 
-    ngrams: (N,), keys. Raises `UserError` for options of sampling.
+    Raises `UserError` for options of sampling.
     """
+    search = constraints.search
     if search.sample:
         raise UserError(f"sampling needs torch ({INSTALL}) and engine 'torch'")
-    numbers = np.arange(vocabulary_size)
-    context = np.arange(search.block_ngrams - 1)
-    if not search.block_ngrams:
-        context = np.array([search.maximum_length + 1])  # So far back is no word: none repeats.
-    rules = {
-        "forbidden": np.isin(numbers, list(forbidden)),
-        "minimum_length": np.array(search.minimum_length),
-        "maximum_length": np.array(search.maximum_length),
-        "repeatable": np.isin(numbers, list(repeatable)),
-        "repeat_distance": np.array(search.repeat_distance),
-        "context": context,
-        "width": np.zeros(search.beam, np.float32),
+    return {
+        **constraints.rules(vocabulary_size).inputs(),
+        "width": np.zeros(search.beam, np.float32),  # A graph takes its size.
         "length_normalisation": np.array(search.length_normalisation, np.float32),
     }
-    return rules if ngrams is None else {**rules, "ngrams": ngrams}

@@ -6,13 +6,16 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from captioner.caption.confidence import LEAST_TRUE
 from captioner.errors import UserError
 from captioner.files import read_text, write_bytes, write_json, write_text
 from captioner.model_folders import GRAPHS, NGRAMS
 from captioner.onnx.captioner import OnnxCaptioner
+from captioner.onnx.graphs import search_inputs
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
 from captioner.schema import to_mapping
 
@@ -33,7 +36,8 @@ def write_page(folder: Path) -> None:
         "words": model.vocabulary.words,
         "search": to_mapping(model.search),
         "preprocessing": preprocessing,
-        "repeatable": model.repeatable,
+        "inputs": _inputs(model),
+        "function_words": model.constraints(model.search).repeatable,
         "confidence": model.confidence and to_mapping(model.confidence),
         "least_true": LEAST_TRUE,
         "has_ngrams": model.ngrams is not None,
@@ -54,6 +58,20 @@ def write_page(folder: Path) -> None:
             digest.update(path.name.encode() + path.read_bytes())
     kept = f"captioner-{digest.hexdigest()[:16]}"
     write_text(worker, f"const KEPT = {json.dumps(kept)};\n{_static('service_worker.js')}")
+
+
+def _inputs(model: OnnxCaptioner) -> dict[str, Any]:
+    """The arrays of `search_inputs` as type, shape and values, without the n-grams."""
+    constraints = replace(model.constraints(model.search), ngrams=None)
+    arrays = search_inputs(constraints, len(model.vocabulary))
+    return {
+        name: {
+            "type": array.dtype.name,
+            "shape": array.shape,
+            "values": array.ravel().tolist(),
+        }
+        for name, array in arrays.items()
+    }
 
 
 def _static(name: str) -> str:

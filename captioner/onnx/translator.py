@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from captioner.decoding.options import TranslationSearch
+from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis, search_hypotheses
 from captioner.errors import INSTALL, UserError
 from captioner.model_folders import CONFIG, complete_folder, read_card, read_model_config
@@ -15,7 +16,7 @@ from captioner.onnx.graphs import (
     GraphStepper,
     default_threads,
     open_graphs,
-    rule_inputs,
+    search_inputs,
 )
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
@@ -69,6 +70,6 @@ class OnnxTranslator(SentenceTranslator):
         mask = np.arange(lengths.max()) < lengths[:, None]  # (B, S)
         tokens = np.full(mask.shape, Vocabulary.pad)  # (B, S)
         tokens[mask] = np.concatenate(rows)
-        rules = rule_inputs(search, len(self.target), forbidden)
+        rules = search_inputs(Constraints(search, forbidden), len(self.target))
         stepper = GraphStepper(self._start, self._step, {"tokens": tokens, "mask": mask}, rules)
         return search_hypotheses(stepper, search.maximum_length, search.coverage_penalty, mask)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from captioner.caption.captioner import Captioner
 from captioner.caption.folder import load_model
-from captioner.decoding.constraints import ngram_keys, ngrams_of_keys
-from captioner.decoding.options import ORDER
+from captioner.decoding.constraints import ngrams_of_keys
+from captioner.decoding.rules import ORDER, ngram_keys
 from captioner.errors import UserError
 from captioner.model_folders import MODEL, model_folder
 from captioner.text.ngrams import PeoplesNgrams

@@ -17,8 +17,9 @@ from torch import nn
 from typing_extensions import Self
 
 from captioner import model_folders
-from captioner.decoding.loop import decode
+from captioner.decoding.loop import decode, make_generator, make_strategy
 from captioner.decoding.options import TranslationSearch
+from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis
 from captioner.devices import autocast
 from captioner.errors import UserError
@@ -125,7 +126,7 @@ class Translator(SentenceTranslator):
 
     def new_generator(self, search: TranslationSearch) -> torch.Generator:
         """The generator of samples."""
-        return search.generator(self.device)
+        return make_generator(search, self.device)
 
     @torch.no_grad()
     def find_hypotheses(
@@ -143,8 +144,8 @@ class Translator(SentenceTranslator):
                 self.model.remember(tokens.to(self.device), mask),
                 start=Vocabulary.start,
                 end=Vocabulary.end,
-                strategy=search.strategy(generator),
-                constraints=search.constraints(forbidden=forbidden),
+                strategy=make_strategy(search, generator),
+                constraints=Constraints(search, forbidden),
                 length_normalisation=search.length_normalisation,
                 coverage_penalty=search.coverage_penalty,
             )

@@ -28,8 +28,7 @@ from captioner.caption.folder import load_model, make_decoder, save_model
 from captioner.cli.program import run_program, script_parser
 from captioner.data.instances import read_synonyms
 from captioner.data.parallel import read_lines
-from captioner.decoding.constraints import ngram_keys
-from captioner.decoding.options import ORDER
+from captioner.decoding.rules import ORDER, ngram_keys
 from captioner.files import read_text
 from captioner.runs.start_model import copy_weights
 from captioner.text.languages import FUNCTION_WORDS

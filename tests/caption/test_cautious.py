@@ -12,7 +12,7 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.cautious import cautious_caption, shorter_forms
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
-from captioner.decoding.constraints import ngram_keys
+from captioner.decoding.rules import ngram_keys
 from captioner.text.languages import FUNCTION_WORDS
 
 WEIGHTS = confidence_weights(1.0, 0.5, 0.75, 0.25, -0.125)

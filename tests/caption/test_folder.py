@@ -13,8 +13,7 @@ from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
 from captioner.caption.folder import load_model, save_confidence, save_model
 from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
-from captioner.decoding.constraints import ngram_keys
-from captioner.decoding.options import ORDER
+from captioner.decoding.rules import ORDER, ngram_keys
 from captioner.model_folders import described
 from captioner.text.ngrams import PeoplesNgrams
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from captioner.attention.memory import Memory
-from captioner.decoding.constraints import Constraints
-from captioner.decoding.loop import decode
-from captioner.decoding.options import IMPOSSIBLE, SearchOptions
+from captioner.decoding.loop import decode, make_strategy
+from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Step
+from captioner.decoding.rules import IMPOSSIBLE, Constraints
 from captioner.decoding.search import Hypothesis
 
 START, END = 0, 1
@@ -95,17 +95,18 @@ def allowed_next(
     tokens: list[int], log_probabilities: list[float], constraints: Constraints
 ) -> list[int]:
     """The tokens that may come next, written plainly."""
-    if len(tokens) == constraints.maximum_length:
+    search = constraints.search
+    if len(tokens) == search.maximum_length:
         return [END]
-    n = constraints.block_ngrams
+    n = search.block_ngrams
     allowed = []
     for token, value in enumerate(log_probabilities):
         if value == float("-inf") or token in constraints.forbidden:
             continue
-        if token == END and len(tokens) < constraints.minimum_length:
+        if token == END and len(tokens) < search.minimum_length:
             continue
-        soon = tokens[max(0, len(tokens) - constraints.repeat_distance) :]
-        if constraints.repeat_distance and token in soon and token not in constraints.repeatable:
+        soon = tokens[max(0, len(tokens) - search.repeat_distance) :]
+        if search.repeat_distance and token in soon and token not in constraints.repeatable:
             continue
         if n and token != END and has_repeat([*tokens, token], n):
             continue
@@ -130,7 +131,7 @@ def naive_beam_search(
         for tokens, total in live:
             values = decoder.log_probabilities(source, tokens)
             for token in allowed_next(tokens, values, constraints):
-                is_too_short = token == END and len(tokens) < constraints.minimum_length
+                is_too_short = token == END and len(tokens) < constraints.search.minimum_length
                 value = IMPOSSIBLE if is_too_short else values[token]
                 candidates.append((tokens, token, total + value))
         candidates.sort(key=lambda candidate: -candidate[2])
@@ -153,8 +154,8 @@ def search(
         memory,
         start=START,
         end=END,
-        strategy=search.strategy(),
-        constraints=search.constraints(**(limits or {})),
+        strategy=make_strategy(search),
+        constraints=Constraints(search, **(limits or {})),
         length_normalisation=search.length_normalisation,
     )
 

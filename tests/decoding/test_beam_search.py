@@ -14,7 +14,8 @@ from table_decoder import (
     search,
 )
 
-from captioner.decoding.constraints import Constraints
+from captioner.decoding.options import AnySearch
+from captioner.decoding.rules import Constraints
 
 
 @given(
@@ -33,7 +34,13 @@ def test_a_narrow_beam_equals_the_search_written_plainly(
 ) -> None:
     decoder = TableDecoder(random_table(seed, vocabulary_size))
     forbidden, last = ((START,) if forbid else ()), vocabulary_size - 1
-    constraints = Constraints(minimum, minimum + more, block, forbidden, distance, (last, END))
+    options = AnySearch(
+        minimum_length=minimum,
+        maximum_length=minimum + more,
+        block_ngrams=block,
+        repeat_distance=distance,
+    )
+    constraints = Constraints(options, forbidden, (last, END))
     found = search(
         decoder,
         memory_of(3, 8),

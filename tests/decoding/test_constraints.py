@@ -6,26 +6,38 @@ from typing import Any
 import pytest
 import torch
 from table_decoder import END, START, TableDecoder, memory_of, random_table, search
+from torch import Tensor
 
-from captioner.decoding.constraints import IMPOSSIBLE, Constraints, ngram_keys
-from captioner.decoding.options import SearchOptions
+from captioner.decoding.constraints import block, to_device
+from captioner.decoding.options import AnySearch, SearchOptions
+from captioner.decoding.rules import IMPOSSIBLE, Constraints, ngram_keys
 from captioner.errors import UserError
 
 BLOCKED = float("-inf")
+
+
+def block_tokens(constraints: Constraints, values: Tensor, history: Tensor) -> None:
+    rules = to_device(constraints.rules(values.shape[-1]), values.device)
+    block(rules, values, history, END)
+
+
+def with_lengths(minimum: int, maximum: int, forbidden: tuple[int, ...] = ()) -> Constraints:
+    return Constraints(AnySearch(minimum_length=minimum, maximum_length=maximum), forbidden)
 
 
 def left(constraints: Constraints, tokens: list[int], vocabulary_size: int = 5) -> list[int]:
     """Which tokens are left after these."""
     history = torch.tensor([[[START, *tokens]]])
     values = torch.full((1, 1, vocabulary_size), -2.0)
-    constraints.rules(vocabulary_size, END).block(values, history)
+    block_tokens(constraints, values, history)
     # What is left keeps its value, but for an end that comes too early.
     assert set(values.flatten().tolist()) <= {-2.0, BLOCKED, IMPOSSIBLE}
     return [token for token in range(vocabulary_size) if values[0, 0, token] > BLOCKED]
 
 
 def of_ngrams(known: Iterable[tuple[int, ...]]) -> Constraints:
-    return Constraints(ngrams=ngram_keys(torch.tensor(sorted(known)).unbind(dim=1), 5))
+    keys = ngram_keys(torch.tensor(sorted(known)).unbind(dim=1), 5)
+    return Constraints(AnySearch(minimum_length=0), ngrams=keys)
 
 
 def test_only_ngrams_that_people_wrote_by_hand() -> None:
@@ -55,14 +67,14 @@ def test_words_that_people_keep_apart_by_hand() -> None:
 def test_an_ending_the_model_rules_out_counts_as_impossible() -> None:
     def blocked(constraints: Constraints, tokens: list[int]) -> list[float]:
         values = torch.tensor([[[-1.0, BLOCKED, -0.5]]])
-        constraints.rules(3, END).block(values, torch.tensor([[[START, *tokens]]]))
+        block_tokens(constraints, values, torch.tensor([[[START, *tokens]]]))
         return values.flatten().tolist()
 
-    assert blocked(Constraints(maximum_length=1), [2]) == [BLOCKED, IMPOSSIBLE, BLOCKED]
-    assert blocked(Constraints(forbidden=(0, 2)), []) == [BLOCKED, IMPOSSIBLE, BLOCKED]
-    short = Constraints(minimum_length=2, forbidden=(0, 2))  # Too short, but nothing else is left.
+    assert blocked(with_lengths(0, 1), [2]) == [BLOCKED, IMPOSSIBLE, BLOCKED]
+    assert blocked(with_lengths(0, 9, (0, 2)), []) == [BLOCKED, IMPOSSIBLE, BLOCKED]
+    short = with_lengths(2, 9, (0, 2))  # Too short, but nothing else is left.
     assert blocked(short, []) == [BLOCKED, IMPOSSIBLE, BLOCKED]
-    assert blocked(Constraints(), []) == [-1.0, BLOCKED, -0.5]  # where something else is left
+    assert blocked(with_lengths(0, 9), []) == [-1.0, BLOCKED, -0.5]  # where something else is left
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import torch
 from table_decoder import END, START, TableDecoder, assert_replayed, memory_of, random_table, search
 
 from captioner.attention.memory import Memory
-from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import BeamSearch, decode
+from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import cross_entropies
+from captioner.decoding.rules import Constraints
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -63,7 +64,7 @@ def test_it_ranks_what_has_ended() -> None:
             start=START,
             end=END,
             strategy=BeamSearch(40),
-            constraints=Constraints(maximum_length=3),
+            constraints=Constraints(AnySearch(minimum_length=0, maximum_length=3)),
             length_normalisation=0.7,
             coverage_penalty=beta,
         )

@@ -1,5 +1,6 @@
 """The search of an exported step against the search written plainly, as in tests/decoding."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from captioner.attention.memory import Memory
 from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Step
+from captioner.decoding.rules import Constraints
 from captioner.decoding.search import search_hypotheses
 from captioner.onnx.export import _plain_and_quiet, _search_graphs
-from captioner.onnx.graphs import START, STEP, GraphStepper, rule_inputs
+from captioner.onnx.graphs import START, STEP, GraphStepper, search_inputs
 from captioner.text.vocabulary import Vocabulary
 
 SIZE = 9
@@ -88,6 +90,7 @@ def test_numpy_and_a_graph_find_what_torch_finds(
     )
     keys = np.arange(SIZE**4)
     keys = keys[np.random.default_rng(len(sources)).random(SIZE**4) < share]
+    constraints = Constraints(options, FORBIDDEN, REPEATABLE, keys)
     numbers = torch.tensor([[source, 1.0, 2.0] for source in sources], dtype=torch.float32)
     expected = decode(
         Chain(),
@@ -95,13 +98,11 @@ def test_numpy_and_a_graph_find_what_torch_finds(
         start=Vocabulary.start,
         end=Vocabulary.end,
         strategy=BeamSearch(width),
-        constraints=options.constraints(
-            forbidden=FORBIDDEN, repeatable=REPEATABLE, ngrams=torch.tensor(keys)
-        ),
+        constraints=replace(constraints, ngrams=torch.tensor(keys)),
         length_normalisation=alpha,
         coverage_penalty=beta,
     )
-    rules = rule_inputs(options, SIZE, FORBIDDEN, REPEATABLE, keys)
+    rules = search_inputs(constraints, SIZE)
     stepper = GraphStepper(graphs[START], graphs[STEP], {"sources": numbers.numpy()}, rules)
     found = search_hypotheses(stepper, options.maximum_length, beta)
     for ours, theirs in zip(found, expected, strict=True):

@@ -14,7 +14,7 @@ from captioner.caption.folder import load_model, save_model
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.main import main
 from captioner.data.readers import read_splits
-from captioner.decoding.constraints import ngram_keys
+from captioner.decoding.rules import ngram_keys
 from captioner.errors import UserError
 from captioner.model_folders import model_folder
 from captioner.runs.caption_task import make_caption_task

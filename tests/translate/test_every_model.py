@@ -5,9 +5,10 @@ import torch
 from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, precisions
 from translation_samples import CONFIGS, SIZE, make, ragged, tokens
 
-from captioner.decoding.constraints import Constraints
 from captioner.decoding.loop import decode
+from captioner.decoding.options import AnySearch
 from captioner.decoding.protocol import TeacherForced, select_rows
+from captioner.decoding.rules import Constraints
 from captioner.text.token_batches import TranslationBatch, decoder_inputs
 from captioner.translate.model import TranslationLoss, TranslationObjective
 
@@ -94,7 +95,9 @@ def test_it_is_trained_and_searched_in_bfloat16(name: str) -> None:
         loss = TranslationLoss(model).loss(batch())["loss"]
         loss.backward()
         memory = model.remember(*batch()[:2])
-        found = decode(model, memory, start=1, end=2, constraints=Constraints(maximum_length=4))
+        found = decode(
+            model, memory, start=1, end=2, constraints=Constraints(AnySearch(maximum_length=4))
+        )
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(plain.item(), rel=0.05)
     assert len(found) == 3
@@ -105,7 +108,7 @@ def test_it_is_trained_and_searched_in_bfloat16(name: str) -> None:
 @every_model
 @precisions
 def test_the_loss_its_gradient_and_a_search_are_those_of_the_cpu(name: str, precision: str) -> None:
-    models, limit = [make(name), make(name).to(DEVICE)], Constraints(maximum_length=6)
+    models, limit = [make(name), make(name).to(DEVICE)], Constraints(AnySearch(maximum_length=6))
     searched = []
     with exact_products():
         for model, device in zip(models, (torch.device("cpu"), DEVICE), strict=True):

@@ -2,33 +2,27 @@
 //
 // Tokens 0 to 3 are padding, start, end and unknown. K rows (hypotheses), V words, L places.
 
-const [PAD, START, END, UNKNOWN] = [0, 1, 2, 3];
+const START = 1;
 const CLITICS = new Set(["'s", "'m", "'d", "'ll", "'re", "'ve", "n't"]);
 
 // ort: the module of onnxruntime-web. description: captioner.json. sessions: encoder, start, step.
 // ngrams: BigInt64Array of their keys, or null. Returns `caption`.
 export const makeCaptioner = (ort, description, sessions, ngrams) => {
   const { words, search, preprocessing } = description;
-  const isRepeatable = new Set(description.repeatable);
+  const isFunctionWord = new Set(description.function_words);
 
   const tensor = (type, values, ...shape) => new ort.Tensor(type, values, shape);
   const integer = (...values) => BigInt64Array.from(values, BigInt);
-  const flags = (isSet) => tensor("bool", Uint8Array.from(words, (_, token) => isSet(token)), words.length);
-
-  // As `rule_inputs` of captioner/onnx/graphs.py.
-  const n = search.block_ngrams;
-  const context = n ? Array.from({ length: n - 1 }, (_, place) => place) : [search.maximum_length + 1];
-  const rules = {
-    forbidden: flags((token) => [PAD, START, UNKNOWN].includes(token)),
-    minimum_length: tensor("int64", integer(search.minimum_length)),
-    maximum_length: tensor("int64", integer(search.maximum_length)),
-    repeatable: flags((token) => isRepeatable.has(token)),
-    repeat_distance: tensor("int64", integer(search.repeat_distance)),
-    context: tensor("int64", integer(...context), context.length),
-    width: tensor("float32", new Float32Array(search.beam), search.beam),
-    length_normalisation: tensor("float32", Float32Array.of(search.length_normalisation)),
-    ...(ngrams && { ngrams: tensor("int64", ngrams, ngrams.length) }),
+  const arrayOf = {
+    bool: (values) => Uint8Array.from(values),
+    int64: (values) => integer(...values),
+    float32: (values) => Float32Array.from(values),
   };
+
+  // The rules of the search, as `search_inputs` of captioner/onnx/graphs.py makes them.
+  const rules = Object.fromEntries(Object.entries(description.inputs).map(
+    ([name, { type, shape, values }]) => [name, tensor(type, arrayOf[type](values), ...shape)]));
+  if (ngrams) rules.ngrams = tensor("int64", ngrams, ngrams.length);
 
   // The first rows of a tensor (1, K, ...).
   const narrow = ({ type, data, dims: [, rows, ...rest] }, width) => {
@@ -84,7 +78,7 @@ export const makeCaptioner = (ort, description, sessions, ngrams) => {
       row = Number(parents.data[row]);
     }
     const ofCaption = tokens.slice(0, -1), spoken = ofCaption.map((token) => words[token]);
-    const isContent = ofCaption.map((token) => !isRepeatable.has(token));
+    const isContent = ofCaption.map((token) => !isFunctionWord.has(token));
     const judged = confidenceOf(description.confidence, spoken, terms, isContent);
     const likely = (judged.wordConfidence ?? []).filter((value) => value !== null);
     const truth = sum(likely.map((value) => value - description.least_true));

@@ -1,0 +1,105 @@
+"""The rules of a search, declared once: torch, the graphs and the page take these arrays."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from captioner.decoding.options import AnySearch
+
+ORDER = 4
+"""The n of the n-grams that a search keeps to. Triples would allow "playing on a basketball":
+people write "playing on a" and "on a basketball court"."""
+LIKELIEST = 64  # Tokens of a step that are looked up among the n-grams.
+IMPOSSIBLE = -1e4
+"""Floor on an end token's log-probability where nothing else is left; finite, so that the
+hypothesis can be ranked and saved as JSON."""
+
+Array = np.ndarray[Any, Any]
+
+
+class Rules(NamedTuple):
+    """Limits on hypotheses: arrays of NumPy, tensors of torch, or inputs of a graph.
+
+    Lengths count tokens without the end token. A rule is off where its array is None.
+    """
+
+    forbidden: Any
+    """(V,) boolean: tokens that are never chosen (padding, start, unknown), the end aside."""
+
+    minimum_length: Any
+    """(): the end token is blocked before this many tokens."""
+
+    maximum_length: Any
+    """(): after this many tokens all but the end token are blocked."""
+
+    repeatable: Any = None
+    """(V,) boolean: tokens exempt from `repeat_distance` (articles, prepositions)."""
+
+    repeat_distance: Any = None
+    """(): a token is blocked for this many tokens after it."""
+
+    context: Any = None
+    """(n - 1,): no n-gram occurs twice; steps back from the newest token, 0 to n - 2."""
+
+    ngrams: Any = None
+    """(N,), sorted `ngram_keys` of the n-grams of tokens that people wrote, n being `ORDER`.
+
+    No other n-gram occurs in a hypothesis, except before an end where nothing else is left. Only
+    the `LIKELIEST` tokens of a step are candidates. An n-gram (a, `start`, `start`, b), which no
+    sentence has, encodes a clash: b may not follow the word a at any distance.
+    """
+
+    def inputs(self) -> dict[str, Array]:
+        """The inputs of a graph, which has them all: a rule that is off gets a neutral value.
+
+        A graph of a model without n-grams has no input `ngrams`.
+        """
+        neutral = {
+            "repeatable": np.zeros_like(self.forbidden),
+            "repeat_distance": np.array(0),
+            # So far back is no word: none repeats.
+            "context": np.reshape(self.maximum_length + 1, 1),
+        }
+        given = {name: array for name, array in self._asdict().items() if array is not None}
+        return neutral | given
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """The limits that a search sets, with what the vocabulary adds; see `Rules`.
+
+    forbidden, repeatable: tokens. ngrams: keys (N,) of NumPy, or of torch on the model's device.
+    """
+
+    search: AnySearch = field(default_factory=AnySearch)
+    forbidden: tuple[int, ...] = ()
+    repeatable: tuple[int, ...] = ()
+    ngrams: Any = None
+
+    def rules(self, vocabulary_size: int) -> Rules:
+        """The rules as arrays."""
+        search = self.search
+        tokens = np.arange(vocabulary_size)
+        has_distance = search.repeat_distance > 0
+        return Rules(
+            forbidden=np.isin(tokens, self.forbidden),
+            minimum_length=np.array(search.minimum_length),
+            maximum_length=np.array(search.maximum_length),
+            repeatable=np.isin(tokens, self.repeatable) if has_distance else None,
+            repeat_distance=np.array(search.repeat_distance) if has_distance else None,
+            context=np.arange(search.block_ngrams - 1) if search.block_ngrams else None,
+            ngrams=self.ngrams,
+        )
+
+
+def ngram_keys(tokens: Iterable[Any], vocabulary_size: int) -> Any:
+    """A number for each n-gram of up to 55,108 words, in their order.
+
+    tokens: the first, second, ... of all n-grams: numbers, int64 arrays or tensors of one shape.
+    """
+    keys: Any = 0
+    for token in tokens:
+        keys = keys * vocabulary_size + token
+    return keys
