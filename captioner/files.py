@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 import time
 import unicodedata
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -70,6 +72,17 @@ def remove_temporaries(folder: Path, age: float = 3600.0, suffix: str = "") -> N
                 path.unlink()
 
 
+def remove_temporaries_of(path: str | os.PathLike[str]) -> None:
+    """Remove what killed processes left of a file that this one has locked."""
+    target = Path(os.path.realpath(path))
+    remove_temporaries(target.parent, age=-math.inf, suffix=_ending(target))
+
+
+def _ending(target: Path) -> str:
+    """The end of the names of a file's temporaries."""
+    return f"-{zlib.crc32(os.fsencode(target.name)):08x}{target.suffix}"
+
+
 def remove_leftovers(paths: Iterable[Path]) -> None:
     """Remove what killed processes left of files like these, each written in under a second."""
     for folder, suffix in {(path.parent, path.suffix) for path in paths}:
@@ -89,7 +102,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         is_replaced = os.path.isfile(target) or not os.path.exists(target)
         folder = target.parent if is_replaced else Path(tempfile.gettempdir())
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_path(folder, target.suffix)
+        temporary = temporary_path(folder, _ending(target))
         temporary.touch(exist_ok=False)
         try:
             yield temporary

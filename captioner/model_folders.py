@@ -1,5 +1,6 @@
 """Finds model folders by name, path or address, saves them, reads config and card."""
 
+import hashlib
 import json
 import logging
 import os
@@ -160,6 +161,18 @@ def weights_header(path: Path) -> tuple[Any, int]:
             return json.loads(file.read(min(size, LARGEST_CONFIG))), 8 + size
     except (OSError, ValueError):
         return {}, 0
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 of a model's weights, as their header names it, or else of the files that hold them.
+
+    Graphs and torch have the same.
+    """
+    folder = complete_folder(folder)
+    if named := weights_header(folder / WEIGHTS)[0].get("__metadata__", {}).get("sha256"):
+        return str(named)
+    paths = [folder / name for name in (WEIGHTS, *GRAPHS) if os.path.isfile(folder / name)]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def read_card(folder: Path) -> str:

@@ -2,9 +2,12 @@
 
 import io
 import sys
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from tqdm import tqdm
+
+Item = TypeVar("Item")
 
 _LINE_SECONDS = 10.0  # Least time between two plain lines.
 _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
@@ -32,7 +35,19 @@ def progress_bar(
 ) -> "tqdm[Any]":
     """Shows progress on standard error. start: items done before, which the rate leaves out."""
     options: dict[str, Any] = {"desc": what, "total": total, "unit": f" {unit}", "initial": start}
+    options |= {"smoothing": 0, "miniters": 0}  # Items come in batches: only the mean rate holds.
     if sys.stderr.isatty():
-        return _Bar(**options, disable=not shown, dynamic_ncols=True, bar_format=_BAR)
-    options |= {"mininterval": _LINE_SECONDS, "miniters": 1, "file": io.StringIO()}
+        options |= {"mininterval": 0, "dynamic_ncols": True, "bar_format": _BAR}
+        return _Bar(**options, disable=not shown)
+    options |= {"mininterval": _LINE_SECONDS, "file": io.StringIO()}
     return _Lines(**options, disable=not shown, bar_format=_LINE + "{postfix}")
+
+
+def counted_by(progress: "tqdm[Any]", items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items, each counted when the next comes: the first of a batch is not all of it."""
+    is_begun = 0
+    for item in items:
+        progress.update(is_begun)
+        is_begun = 1
+        yield item
+    progress.update(is_begun)

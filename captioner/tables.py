@@ -82,9 +82,14 @@ def pyarrow_library() -> Any:
 
 @contextmanager
 def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
-    """Yields a function that adds rows; the file is complete at the end. types: pyarrow's."""
+    """Yields a function that adds rows; the file is complete at the end.
+
+    types: pyarrow's, by column; one that ends in [] is of lists.
+    """
     arrow = pyarrow_library()
-    schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in types.items()])
+    columns = {name: arrow.type_for_alias(kind.removesuffix("[]")) for name, kind in types.items()}
+    lists = {name: arrow.list_(columns[name]) for name, kind in types.items() if "[]" in kind}
+    schema = arrow.schema(list({**columns, **lists}.items()))
     rows: list[Mapping[str, Any]] = []
 
     def add(more: Sequence[Mapping[str, Any]], at_least: int = _ROWS_OF_GROUP) -> None:

@@ -8,7 +8,7 @@ import torch
 from samples import Output, Patch
 
 from captioner.outcomes import MOST_WORKERS, in_background, share_out
-from captioner.progress import progress_bar
+from captioner.progress import counted_by, progress_bar
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 4])
@@ -49,6 +49,31 @@ def test_one_batch_takes_all_cores_and_workers_get_the_same_share() -> None:
     assert share_out(64, 17, 16) == (MOST_WORKERS, 5)
     assert share_out(1, 17, 16) == share_out(64, 17, 16, most=1) == (1, 9)
     assert share_out(2, 33, 16) == (2, 9)
+
+
+def test_the_time_left_is_not_that_of_the_first_of_a_batch(
+    monkeypatch: Patch, capsys: Output
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+
+    def batches() -> Iterator[int]:
+        for _ in range(4):
+            clock[0] += 16
+            yield from range(20)
+
+    with progress_bar("captioning", 80, "photos") as progress:
+        assert len(list(counted_by(progress, batches()))) == 80
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" photos")[0] for line in lines] == [
+        f"captioning: {count}/80" for count in (20, 40, 60, 80)
+    ]
+    assert [line[-10:] for line in lines] == [
+        "01:36 left",
+        "00:48 left",
+        "00:21 left",
+        "00:00 left",
+    ]
 
 
 def test_plain_lines_come_at_intervals_and_at_the_end(monkeypatch: Patch, capsys: Output) -> None:

@@ -55,6 +55,7 @@ NOT_RUN = {
     "jupyter": "opens a window; tests/notebooks runs the notebooks",
     "mkdir": "the fixtures make these folders",
     "for": "downloads",
+    "cat": "tests/cli/test_resume.py joins tables",
     "(cd": "unpacks what was downloaded",
     "unzip": "likewise",
     "rm": "likewise",

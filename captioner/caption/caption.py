@@ -53,6 +53,7 @@ class Caption:
     photo: what `overlay`, `gif` and `html` draw on. A path or the content of a file is kept as
         given and read again; of other photos a small copy is kept.
     name: of the photo, such as its path; None of a caption that was made without its photo.
+    status: of the photo's file, or of its shard, before the photo was read; None of other photos.
     language, original: of a translated caption, its tag, such as "de", and the English one.
 
     Equality ignores the maps, the photo and its name.
@@ -71,6 +72,7 @@ class Caption:
     sure: bool | None = None
     photo: ImageSource | None = field(default=None, compare=False, repr=False)
     name: str | None = field(default=None, compare=False, repr=False)
+    status: os.stat_result | None = field(default=None, compare=False, repr=False)
     language: str | None = None
     original: Caption | None = field(default=None, repr=False)
 

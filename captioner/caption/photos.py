@@ -34,6 +34,7 @@ from captioner.text.languages import FUNCTION_WORDS, is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, original_size, photo_name
 from captioner.vision.preprocessing import Preprocessing
+from captioner.vision.shards import source_status
 
 Translate = Callable[[list[Caption]], list[Caption]]
 """Translates captions, such as `translate_captions` with its translator."""
@@ -57,10 +58,12 @@ class Prepared(NamedTuple):
     photo: ImageSource
     region: Region
     pixels: np.ndarray[Any, Any]
+    status: os.stat_result | None = None  # Of its file, before it was read.
 
     def captioned(self, caption: Caption) -> Caption:
         """The caption of these pixels, with the photo."""
-        return caption.of_photo(self.photo, self.region, self.name)
+        caption = caption.of_photo(self.photo, self.region, self.name)
+        return replace(caption, status=self.status)
 
 
 class PhotoCaptioner(ABC):
@@ -296,12 +299,13 @@ def caption_photos(
         shown = "standard input" if name == "-" else name
         if isinstance(source, (str, os.PathLike)) and name != "-":
             shown = photo_name(source)
+        status = source_status(source)
         photo = preprocessing.load(source, shown)
         if not isinstance(source, (str, os.PathLike, bytes)):
             source = photo.reduce(max(1, max(photo.size) // DRAWN_SIDE))
         width, height = original_size(photo)
         region = preprocessing.region(width, height)
-        return Prepared(name, source, region, preprocessing.pixels(photo))
+        return Prepared(name, source, region, preprocessing.pixels(photo), status)
 
     def caption_batch(photos: list[Prepared]) -> Iterable[Caption]:
         if not photos:

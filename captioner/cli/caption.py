@@ -60,6 +60,7 @@ def add_commands(commands: shared.Commands) -> None:
     add("--parquet", "FILE", "the same table as Parquet")
     add("--csv-for", "PROGRAM", "excel: tabs and UTF-16, for any language", choices=("excel",))
     add("--resume", "", "keep what --jsonl has of unchanged photos, or --text alone")
+    add("--resume-any", "", "the same for captions of other models, languages and search options")
     add("--overwrite", "", "replace files, texts and descriptions that are there already")
     add("--overlay", "PATH", "draw a panel a word: a picture, or a folder for many")
     add("--words", "FOLDER", "draw each word's map as a JPEG")
@@ -84,9 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths, standard_input = _read_paths(arguments)
 
-    from captioner.cli.outputs import opened_outputs
+    from captioner.cli.outputs import FAILURES, opened_outputs
     from captioner.outcomes import in_background
-    from captioner.progress import progress_bar
+    from captioner.progress import counted_by, progress_bar
     from captioner.tables import pyarrow_library
     from captioner.vision.decoding_process import DecodingPool
     from captioner.vision.shards import find_photos
@@ -108,27 +109,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.null:  # Any file name is printed as it is.
         assert isinstance(sys.stdout, io.TextIOWrapper)
         sys.stdout.reconfigure(encoding=sys.getfilesystemencoding(), errors="surrogateescape")
-    failed = 0
     with opened_outputs(options, photos) as outputs:
         if outputs.finished and not arguments.quiet:
             report(f"{len(outputs.finished):,} of {len(photos):,} photos are captioned already")
         remaining = outputs.remaining
         items = chain(failures, _captions(arguments, options, remaining))
         has_bar = len(remaining) > arguments.batch_size and not arguments.quiet
+        is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
+        if has_bar and is_terminal and any(options.tables()) and not arguments.format:
+            is_quiet = True  # The bar alone: thousands of lines would scroll by.
         total = len(failures) + len(remaining)
         with progress_bar("captioning", total, "photos", shown=has_bar) as progress:
-            for item in in_background(outputs.draw, items, outputs.workers):
+            drawn = in_background(outputs.draw, items, outputs.workers)
+            for item in counted_by(progress, drawn):
                 with progress.external_write_mode():
                     is_shown = not is_quiet and item.name not in outputs.finished
                     if is_shown and not isinstance(item, Failed):
                         _print_captions(item, arguments, is_alone)
                     if reason := outputs.add(item):
-                        failed += 1
                         report(reason)
-                progress.update()
-    if failed and len(photos) > 1:
-        report(f"{failed} of the items named could not be captioned or written")
-    return 2 if failed else 0
+    if len(photos) + len(failures) > 1 and not arguments.quiet:
+        report(outputs.summary())
+    return 2 if any(outputs.counts[outcome] for outcome in FAILURES) else 0
 
 
 def _captions(
@@ -145,7 +147,7 @@ def _captions(
     if options.language:
         translate = load_translation(options.language, arguments.translator, **machine)
     model = load(options.model, **machine)
-    search = shared.search_options(arguments, model.search)
+    search = model.search.override(**options.search)
     return caption_photos(model, photos.items(), search, arguments.batch_size, translate)
 
 
@@ -160,9 +162,14 @@ def output_options(arguments: argparse.Namespace) -> OutputOptions:
     """The options that say where captions go."""
     from captioner.cli.output_options import OutputOptions  # It imports Pillow.
 
-    values = {field.name: getattr(arguments, field.name) for field in fields(OutputOptions)}
+    names = {field.name for field in fields(OutputOptions)} - {"search"}
+    values: dict[str, Any] = {name: getattr(arguments, name) for name in names}
     language = language_tag(arguments.language or ENGLISH, "--language")
-    return OutputOptions(**{**values, "language": None if is_english(language) else language})
+    values["language"] = None if is_english(language) else language
+    given = {name: getattr(arguments, name) for name in SearchOptions.model_fields}
+    values["search"] = {name: value for name, value in given.items() if value is not None}
+    values["resume"] = arguments.resume or arguments.resume_any
+    return OutputOptions(**values)
 
 
 def _read_paths(arguments: argparse.Namespace) -> tuple[list[str], bytes | None]:

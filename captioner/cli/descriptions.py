@@ -59,8 +59,12 @@ class Descriptions:
         """Whether there is a text beside a photo."""
         return any(option == "text" and holds_text(path) for option, path in self._places[photo])
 
-    def write(self, photo: str, caption: Caption) -> tuple[dict[str, str], list[str]]:
+    def write(
+        self, photo: str, caption: Caption, by_person: bool = False
+    ) -> tuple[dict[str, str], list[str]]:
         """Write `files`, or say what would be written; returns those written, and problems.
+
+        by_person: whether a person wrote the caption, in a table.
 
         A description by a person stays: sidecars and the photo then receive the keywords alone.
         """
@@ -73,7 +77,9 @@ class Descriptions:
         keywords = [word for word in words if is_noun(word)]
         keywords += [caption.doubt] if caption.doubt else []
         text = on_a_line(caption.text)
-        description = Description(text, keywords, caption.language or ENGLISH, caption.confidence)
+        confidence = None if by_person else caption.confidence
+        language = caption.language or ENGLISH
+        description = Description(text, keywords, language, confidence, by_person)
         places = [*self.files(photo, caption.confidence)]
         problems = []
         kept = ""

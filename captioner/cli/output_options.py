@@ -1,10 +1,10 @@
 """Where the captions of photos go: the options of `captioner caption`, from Python too."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from captioner.errors import UserError
 from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix
@@ -19,10 +19,13 @@ class OutputOptions:
     """Where captions are written, in which form: options of `captioner caption --help`.
 
     model: whose captions they are, in records. language: None for English. xmp: for which program.
+    search: options of `SearchOptions` that were given, over the model's own.
     """
 
     model: str = "default"
+    search: Mapping[str, Any] = field(default_factory=dict)
     language: str | None = None
+    translator: str | None = None
     jsonl: str | None = None
     json: str | None = None
     csv: str | None = None
@@ -39,6 +42,7 @@ class OutputOptions:
     format: str | None = None
     min_confidence: float = 0.0
     resume: bool = False
+    resume_any: bool = False
     overwrite: bool = False
     dry_run: bool = False
     quiet: bool = False

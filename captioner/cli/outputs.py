@@ -15,14 +15,29 @@ from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
 from captioner.cli.descriptions import Descriptions
 from captioner.cli.output_options import OutputOptions, names_a_file
-from captioner.cli.records import TYPES, JsonLines, Record, file_state, records_csv, rows_of
+from captioner.cli.program import report
+from captioner.cli.records import (
+    TYPES,
+    JsonLines,
+    Record,
+    file_state,
+    is_same_path,
+    origin_of,
+    records_csv,
+    rows_of,
+)
 from captioner.cli.shared_options import check_files
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.outcomes import MOST_WORKERS, Failed
 from captioner.render.overlay import WORD_PICTURE, save_word_images
 from captioner.render.page import PageItem, save_html
 from captioner.tables import AddRows, parquet_table
+from captioner.text.tokenizer import tokenize
 from captioner.vision.images import ImageSource, load_image
+from captioner.vision.shards import ShardMember, source_status
+
+FAILURES = ("unreadable", "not written")
+"""Outcomes of photos for which a run ends with exit code 2."""
 
 
 class _Drawings(NamedTuple):
@@ -42,6 +57,7 @@ class Outputs:
     finished: the photos whose captions `resume` found in the JSON lines.
     remaining: the others, and for `html` all photos.
     workers: threads for `draw`; 0 if there is nothing to draw.
+    counts: the photos of each outcome, as `summary` names them.
     """
 
     def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
@@ -52,28 +68,45 @@ class Outputs:
         is_drawn = options.overlay or options.gif or options.words or options.html
         self.finished: set[str] = set()
         self.workers = min(os.cpu_count() or 1, MOST_WORKERS) if is_drawn else 0
+        self.counts: Counter[str] = Counter()
         self._options = options
         self._photos = photos
         self._names = output_names(photos)
         self._inputs = {files.real_path(photo) for photo in photos}
+        shards = {photo.shard for photo in photos.values() if isinstance(photo, ShardMember)}
+        self._shards = {shard: source_status(shard) for shard in shards}  # When they were listed.
+        self._embedded: set[tuple[int, int]] = set()  # The states of photos after that.
         self._records: list[Record] = []
+        self._by_person: dict[str, Record] = {}
         self._drawn: dict[str, _Drawings] = {}  # Until `add` takes it.
         self._page: list[PageItem] = []
         self._parquet = ExitStack()
         self._add_rows: AddRows | None = None
         self._descriptions = Descriptions(options, photos) if options.describes_photos else None
         self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
-        is_resumed = self._lines is not None and self._lines.is_resumed
-        self._check_paths(options.overwrite or is_resumed)
-        if self._lines is not None and is_resumed:
-            for record in self._lines.resume(photos, options, self._is_finished):
-                if record["image"] in photos:
-                    self.finished.add(record["image"])
-                self._collect(record)
-        elif options.resume and options.text and self._descriptions:
+        self._check_paths(options.overwrite or (self._lines is not None and self._lines.is_resumed))
+        self._origin = origin_of(options) if any(options.tables()) else {}
+        if self._lines is not None and self._lines.is_resumed:
+            self._resume(self._lines)
+        elif self._lines is not None:
+            self._lines.start()
+        elif options.resume and self._descriptions:
             self.finished = {photo for photo in photos if self._descriptions.has_text(photo)}
         done = () if options.html else self.finished
         self.remaining = {name: photos[name] for name in photos if name not in done}
+
+    def _resume(self, lines: JsonLines) -> None:
+        """Collect the records of finished photos and of others than the run's."""
+        for record in lines.resume(self._photos, self._options, self._origin):
+            photo = record["image"]
+            if photo in self._photos and "by" in record:
+                self._by_person[photo] = record
+            if photo not in self._photos or self._is_finished(photo, record):
+                self.finished |= {photo} & self._photos.keys()
+                self._collect(record)
+        if self._by_person and not self._options.quiet:
+            count = counted(len(self._by_person), "caption")
+            report(f"{count} by a person kept; drawings and pages show the model's words")
 
     def _check_paths(self, overwrite: bool) -> None:
         paths = [(option, path) for option, path in self._options.tables() if path != "-"]
@@ -90,10 +123,17 @@ class Outputs:
             files.remove_leftovers(drawn)
 
     def draw(self, item: Caption | Failed) -> Caption | Failed:
-        """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread."""
-        if isinstance(item, Caption) and item.name is not None and item.words and self.workers:
+        """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread.
+
+        Returns the caption, that of the record in place of one by a person, or why there is none.
+        """
+        item = self._checked(item)
+        if isinstance(item, Failed) or item.name is None:
+            return item
+        if item.words and self.workers:
             self._drawn[item.name] = self._draw(item.name, item)
-        return item
+        record = self._by_person.get(item.name)
+        return _in_words_of(record, item) if record else item
 
     def _draw(self, name: str, caption: Caption) -> _Drawings:
         source = self._photos[name]
@@ -102,6 +142,8 @@ class Outputs:
             photo = load_image(source, sufficient_side=DRAWN_SIDE)
         except UserError as error:
             return _Drawings(problems=[str(error)])
+        if isinstance(changed := self._checked(caption), Failed):
+            return _Drawings(problems=[changed.reason])
         assert caption.region is not None
         caption = caption.of_photo(photo, caption.region)
         page = None
@@ -110,6 +152,9 @@ class Outputs:
             path = Path(os.path.relpath(name, folder)).as_posix() if isinstance(source, str) else ""
             page = caption.page_item(title)
             page = replace(page, path=path, folder=os.path.dirname(self._names[name]))
+            if record := self._by_person.get(name):
+                shown = f"{title}: {record.get('caption', '')}"
+                page = replace(page, name=shown, path=path or title)
         drawings = () if name in self.finished else self._options.drawings(self._names[name])
         write = partial(self._write_drawing, caption=caption, title=title)
         written, problems = files.write_each(drawings, write)
@@ -120,34 +165,59 @@ class Outputs:
 
         Returns why it failed or what could not be written, as the record has it; "" if all is well.
         """
+        item = self._checked(item)
         name = item.name
         assert name is not None  # Captions of `caption_photos` have one.
         drawn = self._drawn.pop(name, _Drawings())
         problems = [*drawn.problems]
         if drawn.page:
             self._page.append(drawn.page)
+        described: dict[str, str] = {}
+        status = None
+        old = self._by_person.get(name)
+        kept = [""]  # A person's words that stay, if any do.
         if isinstance(item, Failed):
             problems.append(item.reason)
-        if name in self.finished:  # It was captioned for the page.
-            return "; ".join(problems)
-        record: Record = {"image": name}
-        if isinstance(item, Caption):
-            record |= item.to_dict()
-            written = {**drawn.files}
+        elif name not in self.finished:
+            status = self._status_read(item)
             if self._descriptions:
-                described, more = self._descriptions.write(name, item)
-                written |= described
+                described, more, *kept = self._descriptions.write(name, item, old is not None)
                 problems += more
-            if written:
-                record["files"] = written
-        if error := "; ".join(problems):
+        error = "; ".join(dict.fromkeys(problems))
+        outcome = "kept a person's words" if old or any(kept) else "captioned"
+        if error:
+            outcome = "unreadable" if isinstance(item, Failed) else "not written"
+        if name in self.finished:  # It was captioned for the page.
+            self.counts[outcome] += bool(error)
+            return error
+        self.counts[outcome] += 1
+        self.counts["not sure"] += outcome == "captioned" and getattr(item, "sure", None) is False
+        record: Record = dict(old or {"image": name})
+        record.pop("error", None)
+        if isinstance(item, Caption) and not old:
+            record |= item.to_dict()
+        if written := record.get("files", {}) | drawn.files | described:
+            record["files"] = written
+        if error:
             record["error"] = error
-        source = self._photos.get(name, name)
-        record |= {"model": self._options.model, **file_state(source)}
+        if status is None or "embed" in described:
+            status = source_status(self._photos.get(name, name))
+        if "embed" in described and status is not None:
+            self._embedded.add(_state(status))
+        record |= {**({} if old else self._origin), **file_state(status)}
         if self._lines is not None:
             self._lines.write(record)
         self._collect(record)
         return error
+
+    def summary(self) -> str:
+        """How many photos were captioned, and how many were not; each counts once."""
+        captioned = f"{self.counts['captioned']:,} captioned"
+        if unsure := self.counts["not sure"]:
+            captioned += f" ({unsure:,} not sure)"
+        others = ("kept a person's words", *FAILURES)
+        parts = [f"{self.counts[name]:,} {name}" for name in others if self.counts[name]]
+        return ", ".join([captioned, *parts])
 
     def finish(self) -> None:
         """Write JSON, CSV and page. One that cannot be written does not stop the others."""
@@ -201,18 +271,45 @@ class Outputs:
     def _is_finished(self, photo: str, record: Record) -> bool:
         """Whether the photo has the size and time of its record, and its files are there."""
         written = record.get("files", {})
-        state = file_state(self._photos[photo])
+        state = file_state(source_status(self._photos[photo]))
         wanted = self._options.drawings(self._names[photo])
         if self._descriptions:
-            wanted = chain(wanted, self._descriptions.files(photo, record.get("confidence")))
+            confidence = 1.0 if "by" in record else record.get("confidence")
+            wanted = chain(wanted, self._descriptions.files(photo, confidence))
         if not state or not state.items() <= record.items():
             return False
         return all(
-            option in written
-            and files.real_path(written[option]) == files.real_path(path)
-            and os.path.exists(path)
+            option in written and is_same_path(written[option], path) and os.path.exists(path)
             for option, path in wanted
         )
+
+    def _status_read(self, caption: Caption) -> os.stat_result | None:
+        """The status of a photo's file, or of its shard, before the photo was read."""
+        source = self._photos.get(caption.name or "")
+        return self._shards[source.shard] if isinstance(source, ShardMember) else caption.status
+
+    def _checked(self, item: Caption | Failed) -> Caption | Failed:
+        """The item; a failure if another program changed the photo after it was read."""
+        if isinstance(item, Failed) or (before := self._status_read(item)) is None:
+            return item
+        assert item.name is not None
+        now = source_status(self._photos.get(item.name))
+        if now is not None and _state(now) in {_state(before), *self._embedded}:
+            return item
+        return Failed(item.name, f"{item.name} changed while it was captioned; caption it again")
+
+
+def _in_words_of(record: Record, caption: Caption) -> Caption:
+    """A caption with the words of a record by a person."""
+    text = " ".join(record.get("caption", "").split())
+    words = tuple(text.split() if caption.language else tokenize(text))
+    original = caption.language and replace(caption, words=())  # Keywords are English.
+    caption = replace(caption, text=text, words=words, original=original or None, alternatives=())
+    return replace(caption, confidence=1.0, sure=None)
+
+
+def _state(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns
 
 
 @contextmanager
@@ -221,6 +318,7 @@ def opened_outputs(options: OutputOptions, photos: Mapping[str, ImageSource]) ->
     with ExitStack() as stack:
         for path in {path for _, path in options.tables()} - {"", "-"}:
             stack.enter_context(files.file_lock(path))
+            files.remove_temporaries_of(path)
         outputs = Outputs(options, photos)
         stack.callback(outputs.finish)
         yield outputs

@@ -3,23 +3,36 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import captioner
 from captioner import files
+from captioner.caption.caption import sentence
+from captioner.caption.photos import BaseModelConfig
 from captioner.cli.output_options import PLACES, OutputOptions
 from captioner.cli.program import report
 from captioner.errors import UserError, counted
+from captioner.model_folders import (
+    complete_folder,
+    model_folder,
+    read_model_config,
+    weights_digest,
+)
+from captioner.models import LANGUAGES
+from captioner.schema import from_mapping, to_mapping
 from captioner.tables import csv_text
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource
 from captioner.vision.shards import source_status
 
 Record = dict[str, Any]
-"""A photo's `image`, `Caption.to_dict`, `files`, `model`, `bytes` and `modified`, or `error`."""
+"""A photo's `image`, `Caption.to_dict`, `files`, `origin_of`, `file_state`, or `error`."""
 
 _OF_CAPTION = (
     "caption",
@@ -30,39 +43,71 @@ _OF_CAPTION = (
     "word_confidence",
     "language",
 )
-_OF_PHOTO = ("model", "bytes", "modified", "error")
-_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words", *PLACES, *_OF_PHOTO)
+_OF_PHOTO = ("by", "model", "bytes", "modified", "error")
+_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words_folder", *PLACES, *_OF_PHOTO)
 _NUMBERS = {"rank": "int32", "bytes": "int64", "sure": "bool"} | dict.fromkeys(
     ("log_probability", "score", "confidence"), "double"
 )
+_LISTS = {"words": "string[]", "word_confidence": "double[]"}
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
-TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS
+_BEGINNING = b'{"image": '  # Of a line.
+TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS | _LISTS
 """In Parquet."""
 
 
-def file_state(photo: ImageSource) -> Record:
+def file_state(status: os.stat_result | None) -> Record:
     """Size and time of change of a photo's file or shard; empty without one."""
-    status = source_status(photo)
     if status is None:
         return {}
-    changed = datetime.fromtimestamp(status.st_mtime, timezone.utc)
-    return {"bytes": status.st_size, "modified": changed.isoformat()}
+    try:
+        changed = datetime.fromtimestamp(status.st_mtime, timezone.utc).isoformat()
+    except (ValueError, OverflowError, OSError):  # Its years are 1 to 9999.
+        changed = f"@{status.st_mtime}"  # Seconds since 1970, as `date -d` reads them.
+    return {"bytes": status.st_size, "modified": changed}
+
+
+def origin_of(options: OutputOptions) -> Record:
+    """What a run's captions come from, as records have it: digests of weights, search, version."""
+    origin: Record = {"model": options.model, "version": captioner.__version__}
+    with suppress(UserError):  # From Python, a model may have any name.
+        folder = complete_folder(model_folder(options.model))
+        config = from_mapping(BaseModelConfig, read_model_config(folder, "captioner"), "config")
+        origin["digest"] = weights_digest(folder)
+        origin["search"] = to_mapping(config.search.override(**options.search))
+        if language := options.language:
+            translator = options.translator or LANGUAGES.get(language.partition("-")[0], "")
+            origin["translator"] = weights_digest(model_folder(translator))
+    return origin
+
+
+def is_by_person(record: Mapping[str, Any]) -> bool:
+    """Whether a person wrote the caption of a record: it is marked, or differs from its words."""
+    versions = [record, record.get("original") or {}, *record.get("alternatives", [])]
+    return record.get("by") == "person" or any(map(_is_edited, versions))
+
+
+def _is_edited(version: Mapping[str, Any]) -> bool:
+    shown, words = version.get("caption", "").split(), version.get("words")
+    return words is not None and shown not in (sentence(words).split(), " ".join(words).split())
 
 
 def rows_of(record: Record) -> Iterator[Record]:
     """One row a caption."""
-    of_photo = {key: record.get(key) for key in ("image", *_OF_PHOTO)} | record.get("files", {})
+    written = record.get("files", {})
+    of_photo = {key: record.get(key) for key in ("image", *_OF_PHOTO)} | written
+    of_photo["words_folder"] = written.get("words")
     for rank, version in enumerate([record, *record.get("alternatives", [])], start=1):
-        row = {**of_photo, "rank": rank, **{key: version.get(key) for key in _OF_CAPTION}}
-        if scores := row["word_confidence"]:
-            pairs = zip(version["words"], scores, strict=True)
-            row["word_confidence"] = ", ".join(f"{w} {n:.2f}" for w, n in pairs if n is not None)
-        yield row
+        of_caption = {key: version.get(key) for key in ("words", *_OF_CAPTION)}
+        yield {**of_photo, "rank": rank, **of_caption}
 
 
 def records_csv(records: Sequence[Record], is_excel: bool) -> str:
     """The rows, with the columns that have a value."""
     rows = list(chain.from_iterable(map(rows_of, records)))
+    for row in rows:
+        if scores := row["word_confidence"]:
+            pairs = zip(row["words"], scores, strict=False)
+            row["word_confidence"] = ", ".join(f"{w} {n:.2f}" for w, n in pairs if n is not None)
     used = {name for row in rows for name, value in row.items() if value is not None}
     columns = [name for name in _COLUMNS if name in used.union(_COLUMNS[:5])]
     return csv_text(rows, columns, "\t" if is_excel else ",")
@@ -80,39 +125,34 @@ class JsonLines:
         self.is_resumed = resume and os.path.exists(path)
         self._mode = "a" if self.is_resumed else "w"
 
+    def start(self) -> None:
+        """Make a missing file: a run that is killed before its first record can be resumed."""
+        if self._path != "-" and not os.path.exists(self._path):
+            self._append([])
+
     def write(self, record: Record) -> None:
         """Append a record."""
         if self._path == "-":
             sys.stdout.write(files.json_text(record, indent=None))
             sys.stdout.flush()
             return
-        with files.refuse_os_errors(f"cannot write {self._path}"):
-            _write_lines(self._path, [record], self._mode)
-        self._mode = "a"
+        self._append([record])
 
     def resume(
-        self,
-        photos: Mapping[str, ImageSource],
-        options: OutputOptions,
-        is_finished: Callable[[str, Record], bool],
+        self, photos: Mapping[str, ImageSource], options: OutputOptions, origin: Record
     ) -> Iterator[Record]:
-        """The records to keep: of finished photos, and of others than `photos`; reports gone ones.
+        """The record of each photo, but for failures; those by people are marked.
 
-        Lines of the others stay until new ones replace them: a killed run loses none.
+        Reports photos that are gone, and lines without a record, which are moved to another file.
+        All records stay in the file until new ones replace them: a killed run loses none.
         """
-        self._find_renamed(photos)
+        self._check(photos, options, origin)
         gone: dict[str, int] = {}
-        for record in self._latest_records():
-            if "error" in record:
-                continue
-            self._check_origin(record, options)
+        for record in self._rewrite():
             photo = record["image"]
-            if photo in photos:
-                if is_finished(photo, record):
-                    yield record
+            if "error" in record and "by" not in record:
                 continue
-            is_in_shard = any(map(os.path.isfile, Path(photo).parents))
-            if photo != "-" and not os.path.lexists(photo) and not is_in_shard:
+            if photo not in photos and not any(map(_exists, (photo, self._from_table(photo)))):
                 gone[photo] = sum(map(os.path.lexists, record.get("files", {}).values()))
             yield record
         if gone:
@@ -122,55 +162,153 @@ class JsonLines:
                 f"{self._path} keeps {count} of photos that are gone, {min(gone)} the first; "
                 f"beside them stays what was written: {files_left}"
             )
-        self.drop_replaced()  # And an unfinished last line, of a killed run.
 
     def drop_replaced(self) -> None:
         """Keep the last record of each photo."""
-        with files.atomic_path(self._path) as temporary:
-            _write_lines(temporary, self._latest_records(), "w")
+        for _ in self._rewrite():
+            pass
 
-    def _check_origin(self, record: Record, options: OutputOptions) -> None:
-        if not record.get("model"):
-            raise UserError(f"--jsonl {self._path} was not written by --jsonl; give another file")
-        is_same_model = os.path.normpath(record["model"]) == os.path.normpath(options.model)
-        if not is_same_model or record.get("language") != options.language:
-            raise UserError(
-                f"--jsonl {self._path} has captions of the model {record['model']} in the language "
-                f"{record.get('language') or ENGLISH}; give another file, or --overwrite in place "
-                "of --resume"
-            )
-
-    def _find_renamed(self, photos: Mapping[str, ImageSource]) -> None:
-        """Find the records of these photos under other spellings of their paths."""
-        recorded = {record["image"] for record in self._records()}
-        unknown = recorded - photos.keys()
-        new = photos.keys() - recorded
-        if unknown and new:
-            name_of = {files.real_path(photo): photo for photo in new}
-            for photo in unknown:
-                if name := name_of.get(files.real_path(photo)):
-                    self._renamed[photo] = name
-
-    def _latest_records(self) -> Iterator[Record]:
-        latest = {record["image"]: number for number, record in enumerate(self._records())}
-        for number, record in enumerate(self._records()):
-            if latest[record["image"]] == number:
-                yield record
-
-    def _records(self) -> Iterator[Record]:
-        """The records, without an unfinished last line, of a killed run."""
-        with files.opened_file(self._path, "--jsonl") as file:
-            while line := file.readline(_LONGEST_LINE):
-                if line.strip() and (line.endswith(b"\n") or len(line) == _LONGEST_LINE):
-                    try:
-                        record = json.loads(line)
-                        record["image"] = self._renamed.get(record["image"] + "", record["image"])
-                    except (ValueError, TypeError, KeyError, RecursionError):
-                        what = "holds no results of `captioner caption`; --overwrite replaces it"
-                        raise UserError(f"--jsonl {self._path} {what}") from None
+    def _rewrite(self) -> Iterator[Record]:
+        """Write the file anew: each photo's last record, which is yielded, or else a person's."""
+        last: dict[str, tuple[bool, int]] = {}
+        for number, _, record in self._lines():
+            if record:
+                place = is_by_person(record), number
+                last[record["image"]] = max(last.get(record["image"], place), place)
+        with files.atomic_path(self._path) as temporary, _opened(temporary, "w") as file:
+            for number, line, record in self._lines():
+                if record is None:
+                    with open(f"{self._path}.left_out", "ab") as left_out:
+                        left_out.write(line.removesuffix(b"\n") + b"\n")
+                elif last[record["image"]][1] == number:
+                    if is_by_person(record) and record.get("by") != "person":
+                        record["by"] = "person"
+                        written = record.get("files", {})  # But with the words before.
+                        record["files"] = {
+                            key: written[key] for key in written if key not in PLACES
+                        }
+                    file.write(files.json_text(record, indent=None))
                     yield record
 
+    def _append(self, records: Sequence[Record]) -> None:
+        problem = f"cannot write {self._path}"
+        with files.refuse_os_errors(problem), _opened(self._path, self._mode) as file:
+            file.writelines(files.json_text(record, indent=None) for record in records)
+        self._mode = "a"
 
-def _write_lines(path: str | Path, records: Iterable[Record], mode: str) -> None:
-    with open(path, mode, encoding="utf-8", errors="backslashreplace") as file:
-        file.writelines(files.json_text(record, indent=None) for record in records)
+    def _check(
+        self, photos: Mapping[str, ImageSource], options: OutputOptions, origin: Record
+    ) -> None:
+        """Refuse records of another origin; report old ones and lines without a record."""
+        states: dict[str, Record] = {}  # Of photos by names that the run does not have.
+        recorded: set[str] = set()
+        left_out: list[int] = []
+        undigested = 0
+        for number, _, record in self._lines():
+            if record is None:
+                left_out.append(number)
+                continue
+            if "error" not in record:
+                self._check_origin(record, options, origin)
+                undigested += "digest" not in record
+            recorded.add(record["image"])
+            if record["image"] not in photos:
+                states[record["image"]] = {key: record.get(key) for key in ("bytes", "modified")}
+        if left_out and not recorded:
+            what = "holds no results of `captioner caption`; give another file"
+            raise UserError(f"--jsonl {self._path} {what}")
+        for number in left_out:
+            what = f"no record of `captioner caption`: it is moved to {self._path}.left_out"
+            report(f"line {number} of {self._path} is {what}")
+        if undigested:
+            count = counted(undigested, "record")
+            report(f"{self._path} keeps {count} of an older version, without a digest of weights")
+        self._find_renamed({photo: photos[photo] for photo in photos.keys() - recorded}, states)
+
+    def _check_origin(self, record: Record, options: OutputOptions, origin: Record) -> None:
+        was = {**record.get("search", {}), **record, "language": record.get("language") or ENGLISH}
+        now = {**options.search, **origin, "language": options.language or ENGLISH}
+        names = [name for name in ("digest", "translator", *options.search) if name in was]
+        differing = [name for name in ("language", *names) if was[name] != now.get(name)]
+        is_named_so = os.path.normpath(was["model"]) == os.path.normpath(now["model"])
+        if (differing or ("digest" not in was and not is_named_so)) and not options.resume_any:
+            raise UserError(
+                f"--jsonl {self._path} has captions of {_named(was, differing)}; this run's are of "
+                f"{_named(now, differing)}: give another file, or --resume-any"
+            )
+
+    def _find_renamed(
+        self, photos: Mapping[str, ImageSource], states: Mapping[str, Record]
+    ) -> None:
+        """Find records of these photos under other spellings, also from another working folder.
+
+        states: of the photos in the file that are not in the run.
+        """
+        name_of = {files.real_path(photo): photo for photo in photos if states}
+        same_file = defaultdict(list)
+        for photo in name_of.values():
+            same_file[os.path.basename(photo)].append(photo)
+        for old, state in states.items():
+            name = name_of.get(files.real_path(old))
+            if not name and not _exists(old):
+                moved = [
+                    photo
+                    for photo in same_file[os.path.basename(old)]
+                    if is_same_path(old, photo)
+                    and file_state(source_status(photos[photo])) == state
+                ]
+                name = name_of.get(files.real_path(self._from_table(old)))
+                name = name or (moved[0] if len(moved) == 1 else None)
+            if name:
+                self._renamed[old] = name
+
+    def _from_table(self, path: str) -> str:
+        """A path as from the folder of the table."""
+        return os.path.join(os.path.dirname(self._path), path)
+
+    def _lines(self) -> Iterator[tuple[int, bytes, Record | None]]:
+        """Number, content and record of the lines, but for an unfinished one of a killed run."""
+        with files.opened_file(self._path, "--jsonl") as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
+                if len(line) == _LONGEST_LINE:
+                    raise UserError(f"--jsonl {self._path} has an endless line; give another file")
+                if record := _parsed(line):
+                    record["image"] = self._renamed.get(record["image"], record["image"])
+                is_begun = line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
+                if record or (line.strip() and not (is_begun and not line.endswith(b"\n"))):
+                    yield number, line, record
+
+
+def is_same_path(recorded: str, path: str | Path) -> bool:
+    """Whether a recorded path is this one, perhaps from another working folder: the end of it."""
+    if files.real_path(recorded) == files.real_path(path):
+        return True
+    parts = [part for part in Path(recorded).parts if part != os.pardir]
+    return not _exists(recorded) and (*parts,) == Path(os.path.abspath(path)).parts[-len(parts) :]
+
+
+def _exists(photo: str) -> bool:
+    """Whether there is a photo, or the shard of its name."""
+    return photo == "-" or os.path.lexists(photo) or any(map(os.path.isfile, Path(photo).parents))
+
+
+def _named(origin: Record, names: Sequence[str]) -> str:
+    """What captions come from, with these fields."""
+    details = [f"{name} {origin.get(name)!s:.12}" for name in names if name != "language"]
+    noted = f" ({', '.join(details)})" if details else ""
+    return f"the model {origin['model']} in the language {origin['language']}{noted}"
+
+
+def _parsed(line: bytes) -> Record | None:
+    """The record in a line; None of another line."""
+    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        record: Record = json.loads(line)
+        is_by_person(record)  # This and the next raise errors for words and files of other types.
+        list(rows_of(record))
+        is_ours = bool("" + record["image"] and "" + record["model"])
+        return record if is_ours and isinstance(record.get("search", {}), dict) else None
+    return None
+
+
+def _opened(path: str | Path, mode: str) -> IO[str]:
+    return open(path, mode, encoding="utf-8", errors="backslashreplace")

@@ -243,7 +243,7 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
         if is_failed(record):
             failed.append(where)
             continue
-        if skips_own and record.keys() >= _BY_CAPTIONER:
+        if skips_own and record.keys() >= _BY_CAPTIONER and record.get("by") != "person":
             yield _Row(where, "", [])
             continue
         columns = _columns(tuple(record))

@@ -57,6 +57,7 @@ class Description:
     keywords: Sequence[str]
     language: str = "en"
     confidence: float | None = None
+    by_person: bool = False
 
 
 class XmpPacket:
@@ -144,7 +145,7 @@ class XmpPacket:
         languages = ("x-default", description.language)
         lowered = [tag.lower() for tag in languages]
         copies = self._items(f"{_OWN}description")
-        own_texts = {caption, *_texts(copies)}
+        own_texts = set(_texts(copies)) if description.by_person else {caption, *_texts(copies)}
         descriptions = self._items(f"{_DC}description", "Alt")
         for item in descriptions.findall(_ITEM):
             if _language(item) in lowered:

@@ -34,7 +34,7 @@ from captioner.evaluation.corpus import (
 )
 from captioner.files import write_json
 from captioner.outcomes import Failed
-from captioner.progress import progress_bar
+from captioner.progress import counted_by, progress_bar
 from captioner.tables import Row, figures_table, text_table
 from captioner.text.tokenizer import tokenize
 from captioner.vision.shards import PATH_COLUMNS
@@ -311,7 +311,7 @@ def caption_examples(
     items = zip(examples, caption_photos(captioner, photos, options, batch_size), strict=True)
     captioned = 0
     with progress_bar(shown_as, len(examples), "images") as progress:
-        for example, item in items:
+        for example, item in counted_by(progress, items):
             if not isinstance(item, Failed):
                 captioned += 1
                 yield example, item
@@ -319,7 +319,6 @@ def caption_examples(
                 raise UserError(item.reason)
             else:
                 left_out[item.name] = item.reason
-            progress.update()
     if not captioned:
         raise UserError(f"not one of {len(examples):,} photos could be read")
 

@@ -173,5 +173,5 @@ def test_lines_to_resume_from_are_of_a_file_and_not_endless(
         file.truncate(2**33)
     command = ["caption", "a.png", "--model", "tiny-model", "--resume", "--jsonl"]
     endless = refused([*command, str(tmp_path / "endless.jsonl")])
-    assert endless.endswith("; --overwrite replaces it")
+    assert endless.endswith("has an endless line; give another file")
     assert refused([*command, "/dev/zero"]).endswith("it is a pipe or a device, not a file")

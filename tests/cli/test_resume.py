@@ -1,0 +1,297 @@
+"""Resuming from JSON lines: edits, origins, working folders, damage, photos that change, kills."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from pyarrow import parquet
+from samples import CAPTION, Output, Patch, make_captioner, save_photo, write_tar
+
+from captioner.caption.caption import sentence
+from captioner.caption.captioner import Captioner
+from captioner.caption.folder import save_model
+from captioner.cli.main import main
+from captioner.cli.output_options import OutputOptions
+from captioner.cli.outputs import Outputs
+from captioner.cli.records import file_state, is_by_person
+from captioner.data.xmp import words_of_person
+
+RESUME = ["--jsonl", "o.jsonl", "--resume"]
+MINE = "My brother's two dogs."
+
+
+@pytest.fixture
+def folder(tiny_model: Path, monkeypatch: Patch) -> Path:
+    """The current folder, with the model and two photos in the folder `photos`."""
+    monkeypatch.chdir(tiny_model.parent)
+    for number, name in enumerate(("a.png", "b.png")):
+        save_photo(Path("photos") / name, number)
+    return tiny_model.parent
+
+
+def caption(*options: str) -> int:
+    return main([*CAPTION, "photos", *RESUME, *options])
+
+
+def records(path: str = "o.jsonl") -> list[dict[str, object]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def write(*changed: dict[str, object]) -> None:
+    Path("o.jsonl").write_text("".join(json.dumps(record) + "\n" for record in changed))
+
+
+def test_a_caption_that_a_person_changed_stays_in_every_output(
+    folder: Path, capsys: Output
+) -> None:
+    assert caption("--xmp") == 0
+    first, second = records()
+    write(first | {"caption": MINE}, second)
+    outputs = ["--xmp", "--text", "--overlay", "maps/", "--html", "page.html", "--json", "o.json"]
+    outputs += ["--csv", "o.csv", "--parquet", "o.parquet"]
+    capsys.readouterr()
+    assert caption(*outputs) == 0
+    printed = capsys.readouterr()
+    assert f"photos/a.png: {MINE}\n" in printed.out
+    assert "1 caption by a person kept; drawings and pages show the model's words" in printed.err
+    assert printed.err.endswith("captioner: 1 captioned, 1 kept a person's words\n")
+    for found in (records()[0], json.loads(Path("o.json").read_text())[0]):
+        assert (found["caption"], found["by"], found["words"]) == (MINE, "person", first["words"])
+    assert parquet.read_table("o.parquet").to_pylist()[0]["caption"] == MINE
+    assert MINE in Path("o.csv").read_text()
+    assert "a.png: My brother&#x27;s two dogs." in Path("page.html").read_text()
+    assert Path("photos/a.txt").read_text() == f"{MINE}\n"
+    assert words_of_person(Path("photos/a.png")) == MINE
+    assert not words_of_person(Path("photos/b.png"))
+    assert Path("maps/a.png").is_file()
+
+    os.utime("photos/a.png", (1, 1))  # Nor does a change of the photo take it away.
+    capsys.readouterr()
+    assert caption(*outputs[:4]) == 0
+    assert "1 of 2 photos are captioned already" in capsys.readouterr().err
+    assert caption(*outputs[:4]) == 0
+    assert "2 of 2 photos are captioned already" in capsys.readouterr().err
+    assert {record["image"]: record["caption"] for record in records()}["photos/a.png"] == MINE
+
+
+@pytest.mark.parametrize("options", [["--cautious"], ["--language", "de"], ["--language", "fr"]])
+def test_what_the_models_say_is_not_by_a_person(folder: Path, options: list[str]) -> None:
+    assert main(["caption", "--demo", "--n-best", "5", "--json", "o.json", *options]) == 0
+    (record,) = json.loads(Path("o.json").read_text())
+    assert not is_by_person(record)
+    assert is_by_person(record | {"caption": f"{record['caption']}."})
+    record["alternatives"][-1]["caption"] += " too"
+    assert is_by_person(record)
+
+
+@given(some.lists(some.sampled_from(["a", "'s", "n't", "man", "\u00e9t\u00e9", "l'eau", "-"])))
+def test_no_sentence_of_words_is_by_a_person(words: list[str]) -> None:
+    assert not is_by_person({"caption": sentence(words), "words": words})
+    assert not is_by_person({"caption": " ".join(words), "words": words})
+
+
+def test_captions_of_one_origin_alone_are_in_a_table(folder: Path, capsys: Output) -> None:
+    assert caption("--beam", "2") == 0
+    before = Path("o.jsonl").read_bytes()
+    record = records()[0]
+    assert (record["search"]["beam"], len(record["digest"])) == (2, 64)
+    shutil.copytree("tiny-model", "copied")
+    save_model(make_captioner(seed=1), Path("other"))
+    other = ["--model", "other"]
+    assert caption("--model", "copied") == caption("--beam", "2") == 0  # Given last, it counts.
+    capsys.readouterr()
+    for options, was, now in ((other, record["digest"][:12], "digest "), (["--beam", "3"], 2, 3)):
+        assert caption(*options) == 2
+        (sentence,) = capsys.readouterr().err.splitlines()
+        assert f"{was})" in sentence
+        assert f"{now}" in sentence.partition("this run's are of")[2]
+        assert sentence.endswith("give another file, or --resume-any")
+        assert Path("o.jsonl").read_bytes() == before
+    for options in (other, ["--beam", "3"]):
+        assert caption(*options, "--resume-any", "--quiet") == 0
+    write(*({name: old[name] for name in old if name != "digest"} for old in records()))
+    capsys.readouterr()
+    assert caption() == 0
+    message = "o.jsonl keeps 2 records of an older version, without a digest of weights\n"
+    assert message in capsys.readouterr().err
+    assert caption(*other) == 2
+
+
+def test_a_table_resumes_from_any_working_folder(
+    folder: Path, capsys: Output, monkeypatch: Patch
+) -> None:
+    Path("out/below").mkdir(parents=True)
+    drawn = ["--overlay", f"{folder.resolve()}/maps"]
+    table = ["--jsonl", "out/o.jsonl", "--resume"]
+    model = str(folder.resolve() / "tiny-model")
+    first = ["caption", "--model", model, "photos"]
+    assert main([*first, *table, "--overlay", "maps/"]) == 0
+    for place, photos, table in (
+        ("out", "../photos", "o.jsonl"),
+        ("photos", ".", "../out/o.jsonl"),
+        ("out/below", "../../photos", "../o.jsonl"),
+        (".", "photos", "out/o.jsonl"),
+    ):
+        monkeypatch.chdir(folder / place)
+        capsys.readouterr()
+        command = ["caption", "--model", model, photos, "--jsonl", table, "--resume"]
+        assert main([*command, *drawn]) == 0
+        errors = capsys.readouterr().err
+        assert "2 of 2 photos are captioned already" in errors
+        assert "gone" not in errors
+        assert len(records(table)) == 2
+    monkeypatch.chdir(folder)  # A photo that has changed as well is found from the table.
+    Path("out/o.jsonl").rename("o.jsonl")
+    save_photo(Path("photos/a.png"), 9)
+    monkeypatch.chdir(folder / "out")
+    assert (
+        main(["caption", "--model", model, "../photos", "--jsonl", "../o.jsonl", "--resume"]) == 0
+    )
+    assert len(records("../o.jsonl")) == 2
+
+
+def test_a_line_without_a_record_is_named_and_kept_elsewhere(folder: Path, capsys: Output) -> None:
+    assert caption() == 0
+    first, second = Path("o.jsonl").read_bytes().splitlines(keepends=True)
+    torn = first[:40] + second + b'{"image": "foreign", "caption": "mine"}\n[1]\n'
+    Path("o.jsonl").write_bytes(first + torn + second[:50])  # As `cat` makes it of two.
+    capsys.readouterr()
+    assert caption() == 0
+    printed = capsys.readouterr()
+    for number in (2, 3, 4):
+        what = "no record of `captioner caption`: it is moved to o.jsonl.left_out"
+        assert f"captioner: line {number} of o.jsonl is {what}\n" in printed.err
+    assert printed.out.startswith("photos/b.png: ")
+    assert [record["image"] for record in records()] == ["photos/a.png", "photos/b.png"]
+    assert Path("o.jsonl.left_out").read_bytes() == torn
+    whole = b"\xef\xbb\xbf" + first + second.rstrip()  # By an editor.
+    Path("o.jsonl").write_bytes(whole)
+    assert caption() == 0
+    assert "2 of 2 photos are captioned already" in capsys.readouterr().err
+    for content in (b"mine\n", b"mine", b'[\n {"image": "a.png"}\n]\n'):
+        Path("o.jsonl").write_bytes(content)
+        assert caption() == 2
+        error = capsys.readouterr().err
+        assert error.endswith(
+            "o.jsonl holds no results of `captioner caption`; give another file\n"
+        )
+        assert Path("o.jsonl").read_bytes() == content
+
+
+def test_photos_with_a_text_have_records_if_there_is_a_table(folder: Path) -> None:
+    assert caption("--text") == 0
+    Path("o.jsonl").unlink()  # As after a kill before its first line.
+    assert caption("--text", "--xmp") == 0
+    assert len(records()) == len([*Path("photos").glob("*.xmp")]) == 2
+
+
+@pytest.mark.parametrize("change", ["photo", "removed", "shard"])
+def test_what_changes_while_it_is_captioned_has_no_caption(
+    change: str, folder: Path, capsys: Output, monkeypatch: Patch
+) -> None:
+    path = Path("photos/a.png")
+    if change == "shard":
+        members = {f"{number}.png": path.read_bytes() for number in range(2)}
+        path = write_tar(Path("photos/a.tar"), members)
+    encode = Captioner.encode_pixels
+
+    def meanwhile(self: Captioner, pixels: object) -> object:
+        path.unlink() if change == "removed" else path.write_bytes(path.read_bytes() + b"\0")
+        return encode(self, pixels)
+
+    drawn = ["--overlay", "maps/"]
+    command = [*CAPTION, str(path), "photos/b.png", *RESUME, *drawn, "--engine", "torch"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Captioner, "encode_pixels", meanwhile)
+        assert main(command) == 2
+    assert "changed while it was captioned; caption it again" in capsys.readouterr().err
+    for record in records():
+        assert ("error" in record, "caption" in record) == (
+            record["image"] != "photos/b.png",
+            record["image"] == "photos/b.png",
+        )
+    assert [file.name for file in Path("maps").rglob("*.png")] == ["b.png"]
+    if change == "photo":
+        assert main(command) == 0
+        assert [*map(len, (records(), capsys.readouterr().out.splitlines()))] == [2, 1]
+
+
+def test_a_run_killed_before_its_first_record_resumes(folder: Path) -> None:
+    photos = {"photos/a.png": "photos/a.png"}
+    options = OutputOptions(jsonl="o.jsonl", overlay="maps/", resume=True)
+    Outputs(options, photos)
+    save_photo(Path("maps/a.png"))
+    assert set(Outputs(options, photos).remaining) == set(photos)
+    assert caption("--overlay", "maps/") == 0
+
+
+def test_a_killed_run_leaves_no_temporaries_to_the_next(folder: Path) -> None:
+    tables = ["o.jsonl", "o.json", "o.csv", "o.parquet", "o.html"]
+    options = {Path(table).suffix[1:]: table for table in tables} | {"resume": True}
+    script = f"""
+import os, signal
+from captioner.cli.output_options import OutputOptions
+from captioner.cli.outputs import opened_outputs
+from captioner.files import atomic_path
+from captioner.outcomes import Failed
+
+with opened_outputs(OutputOptions(**{options}), {{}}) as outputs:
+    outputs.add(Failed("a.png", "it is bad"))
+    opened = [atomic_path(table) for table in {tables}]
+    for path in opened:
+        path.__enter__()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", script])
+    assert killed.returncode == -signal.SIGKILL
+    assert len([*folder.glob(".captioner-*")]) == 6
+    other = folder / ".captioner-0123.csv"  # Of another file.
+    other.touch()
+    command = [f"--{option}={table}" for option, table in options.items() if option != "resume"]
+    assert main([*CAPTION, "photos/a.png", *command, "--resume"]) == 0
+    assert [*folder.glob(".captioner-*")] == [other]
+
+
+@pytest.mark.parametrize("seconds", [1.73e12, 2.0**62, -1e15])
+def test_a_photo_is_of_any_time(seconds: float) -> None:
+    assert file_state(None) == {}
+    status = SimpleNamespace(st_size=3, st_mtime=seconds)
+    assert file_state(status) == {"bytes": 3, "modified": f"@{seconds}"}
+    early = file_state(SimpleNamespace(st_size=3, st_mtime=-1.5))
+    assert early["modified"] == "1969-12-31T23:59:58.500000+00:00"
+
+
+def test_the_last_line_counts_and_parquet_has_lists(folder: Path, capsys: Output) -> None:
+    Path("photos/c.png").write_bytes(b"none")
+    tables = ["--parquet", "o.parquet", "--words", "words"]
+    assert main([*CAPTION, "photos", "none.png", *tables, "--json", "o.json"]) == 2
+    assert capsys.readouterr().err.endswith("captioner: 2 captioned, 2 unreadable\n")
+    table = parquet.read_table("o.parquet")
+    types = {name: str(table.schema.field(name).type) for name in ("words", "word_confidence")}
+    assert types == {"words": "list<element: string>", "word_confidence": "list<element: double>"}
+    for row, record in zip(table.to_pylist(), json.loads(Path("o.json").read_text()), strict=True):
+        assert row["words"] == record.get("words")
+        assert row["words_folder"] == record.get("files", {}).get("words")
+    assert main([*CAPTION, "photos/a.png"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_a_table_has_the_bar_alone(
+    folder: Path, capsys: Output, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("captioner.cli.program._Stream.isatty", lambda stream: True)
+    tables = ["--batch-size", "1", "--csv", "o.csv", "--overwrite"]
+    assert main([*CAPTION, "photos", *tables]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "| 2/2 [" in printed.err
+    assert main([*CAPTION, "photos", *tables, "--format", "{path}"]) == 0
+    assert capsys.readouterr().out == "photos/a.png\nphotos/b.png\n"
