@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from captioner import files
@@ -17,7 +17,7 @@ from captioner.caption.caption import Caption
 from captioner.cli.caption import formatted_caption
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.program import on_a_line, report
-from captioner.data.xmp import Description, XmpPacket, words_of_person
+from captioner.data.xmp import Description, XmpPacket, sidecars, spellings, words_of_person
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
 from captioner.text.languages import ENGLISH, is_noun
@@ -35,6 +35,7 @@ class Descriptions:
             where = "https://exiftool.org or, on Debian, apt install libimage-exiftool-perl"
             raise UserError(f"--embed needs exiftool; see {where}")
         self._options = options
+        self._names = cache(spellings)
         # Found before any is written: a new sidecar may change where another photo's goes.
         self._places = {photo: [*self._beside(photo)] for photo in photos}
         self._owners: dict[Path, dict[str, str]] = defaultdict(dict)
@@ -85,7 +86,7 @@ class Descriptions:
         kept = ""
         if any(option != "text" for option, _ in places) and not self._options.overwrite:
             try:
-                kept = words_of_person(Path(photo))
+                kept = words_of_person(Path(photo), names=self._names)
             except UserError as error:  # The unreadable part may be a person's words.
                 problems.append(str(error))
                 places = [place for place in places if place[0] == "text"]
@@ -106,16 +107,14 @@ class Descriptions:
         """The files beside a photo, with their options.
 
         Lightroom reads `photo.xmp`, the name in Adobe's XMP Specification Part 3, which is written
-        unless there is a `photo.jpg.xmp` alone; digiKam and darktable read `photo.jpg.xmp`.
+        unless there is a `photo.jpg.xmp` alone, or it is a raw file's; digiKam and darktable read
+        `photo.jpg.xmp`.
         """
         path = Path(photo)
-        xmp = self._options.xmp
-        with_suffix = path.with_name(f"{path.name}.xmp")
-        without = path.with_suffix(".xmp")
-        if xmp == "lightroom" and (os.path.exists(without) or not os.path.exists(with_suffix)):
-            yield "xmp", without
-        elif xmp:
-            yield "xmp", with_suffix
+        short, long = sidecars(path, self._names)
+        places = [*short, *long] if self._options.xmp == "lightroom" else long
+        if self._options.xmp:
+            yield "xmp", next(filter(os.path.exists, places), places[0])
         if self._options.text:
             yield "text", path.with_suffix(".txt")
 

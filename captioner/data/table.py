@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioner.data.example import SPLIT_OF, Collector, Problems
-from captioner.data.xmp import photo_descriptions
+from captioner.data.xmp import photo_descriptions, spellings
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
 from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, photo_files
@@ -114,6 +114,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
             else:
                 left_out += 1
     counts: Counter[str] = Counter()
+    names = cache(spellings)
     for photo in photos:
         image = photo.relative_to(folder).as_posix()
         text, lines = _text_beside(photo)
@@ -123,7 +124,7 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
         elif image not in rows_of:
             descriptions = []
             try:
-                descriptions = list(photo_descriptions(photo))
+                descriptions = list(photo_descriptions(photo, names))
             except UserError as error:
                 problems.add("unreadable description", str(error))
             usable = [item for item in descriptions if problems.by_captioner or not item[2]]

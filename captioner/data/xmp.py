@@ -1,26 +1,26 @@
 """Descriptions in and beside a photo: who wrote them; captions and keywords in XMP.
 
-XMP (Adobe, *Specification Part 1*, ISO 16684-1), IPTC (*Information Interchange Model 4.2*, 2:120)
-and EXIF (*2.32*).
+XMP (Adobe, *Specification Part 1*, ISO 16684-1).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import mimetypes
+import os
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import cache
-from itertools import product
+from itertools import chain, product
 from os.path import isfile
 from pathlib import Path
 from typing import Any
 
 from lxml import etree
-from PIL import ExifTags
-from PIL.IptcImagePlugin import getiptcinfo
 
+from captioner.data.inside_photos import is_by_camera, read_inside
 from captioner.errors import UserError
-from captioner.files import read_text, refuse_os_errors
-from captioner.vision.images import opened
+from captioner.files import refuse_os_errors
 
 _NAMESPACES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
@@ -31,12 +31,19 @@ _RDF, _DC, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
 # `captioner` holds copies of what captioner wrote, to know it again.
 _ITEM = f"{_RDF}li"
 
-# Properties that describe a photo; programs show the first before the others.
-_DESCRIBING = (
-    f"{_DC}description",
+_EXIF_COPIES = (
     "{http://ns.adobe.com/tiff/1.0/}ImageDescription",
     "{http://ns.adobe.com/exif/1.0/}UserComment",
 )
+_IPTC = "{http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/}"
+# Properties that describe a photo; programs show the first before the others.
+_DESCRIBING = (
+    f"{_DC}description",
+    *_EXIF_COPIES,
+    f"{_IPTC}AltTextAccessibility",
+    f"{_IPTC}ExtDescrAccessibility",
+)
+_SIDECAR_FOR = re.compile(rb"""SidecarForExtension(?:\s*=\s*["']|>)\s*(\w+)""")
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _NO_TEXT = (_LANGUAGE, f"{_RDF}parseType", f"{_RDF}about")
@@ -79,16 +86,22 @@ class XmpPacket:
     @property
     def descriptions(self) -> list[str]:
         """All texts that describe the photo, in any language and form; the default stands first."""
-        texts = []
+        return [*self.property_of_descriptions()]
+
+    def property_of_descriptions(self) -> dict[str, str]:
+        """The first property that holds each of `descriptions`."""
+        properties: dict[str, str] = {}
         parts = self._rdf.getroottree().iterfind(f".//{_RDF}RDF/*")
         for name, part in product(_DESCRIBING, list(parts)):
-            texts.append(part.get(name, ""))
+            texts = [part.get(name, "")]
             for element in part.iterchildren(name):
                 items = sorted(element.iter(_ITEM), key=lambda item: _language(item) != "x-default")
                 texts += map(_text, items or [element])
                 if items:
                     texts.append("".join(element.xpath(_BESIDE_ITEMS, namespaces=_NAMESPACES)))
-        return [text for text in dict.fromkeys(map(str.strip, texts)) if text]
+            for text in filter(None, map(str.strip, texts)):
+                properties.setdefault(text, name)
+        return properties
 
     def own_texts(self, name: str) -> list[str]:
         """The texts that captioner wrote as `description`, or as `subject`, which is keywords."""
@@ -165,9 +178,9 @@ class XmpPacket:
         for item in subjects.findall(_ITEM):
             if _text(item) in own_texts:
                 subjects.remove(item)
-        others = {*_texts(subjects), *iptc_keywords} - own_texts
+        others = {word.casefold() for word in {*_texts(subjects), *iptc_keywords} - own_texts}
         for array in (copies, subjects):
-            _add(array, (word for word in keywords if word not in others))
+            _add(array, (word for word in keywords if word.casefold() not in others))
 
     def _property(self, name: str) -> etree._Element:
         """The element of a property; made if missing, also from its form as an attribute."""
@@ -217,83 +230,87 @@ def _add(array: etree._Element, texts: Iterable[str]) -> None:
         etree.SubElement(array, _ITEM).text = text
 
 
-_CHARACTER_SETS = {b"UNICODE\0": "utf-16", b"JIS\0\0\0\0\0": "iso2022_jp"}  # In a UserComment.
+Spellings = Callable[[Path], Mapping[str, Sequence[str]]]
+"""The names in a folder, by their form in lower case."""
 
 
-def photo_descriptions(photo: Path) -> Iterator[tuple[str, str, bool]]:
+def spellings(folder: Path) -> Mapping[str, Sequence[str]]:
+    """The names in a folder by the form that file systems which ignore case compare."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    with suppress(OSError, ValueError):
+        for name in sorted(os.listdir(folder)):
+            names[_folded(name)].append(name)
+    return names
+
+
+def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
+    """The places of a photo's sidecars, `photo.xmp` in any case, then `photo.jpg.xmp` in any case.
+
+    The names in the folder stand first, and the exact one among them, also if there is none. A
+    `photo.xmp` of another file, such as a raw one (`photoshop:SidecarForExtension`), is left out.
+    names: those of a folder; for many photos, a cache of `spellings`.
+    """
+    listed = names(photo.parent)
+    is_alone = len(listed.get(_folded(photo.name), ())) < 2  # Else case tells photos apart.
+    places = []
+    for exact in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
+        found = [
+            exact.with_name(name)
+            for name in listed.get(_folded(exact.name), ())
+            if is_alone or Path(name).stem == exact.stem
+        ]
+        places.append([*dict.fromkeys([*sorted(found, key=lambda path: path != exact), exact])])
+    places[0] = [path for path in places[0] if not _is_of_other(path, photo)]
+    return places
+
+
+def photo_descriptions(
+    photo: Path, names: Spellings = spellings
+) -> Iterator[tuple[str, str, bool]]:
     """Where the descriptions of a photo are, their texts, and whether captioner wrote them.
 
     The first counts most; those that cameras write are left out. What is not understood is a text.
+    names: see `sidecars`.
     """
-    for sidecar in (photo.with_suffix(".xmp"), photo.with_name(f"{photo.name}.xmp")):
-        if isfile(sidecar):
-            with refuse_os_errors(f"cannot read {sidecar}"):
-                packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
-            yield from _described(packet, place="with an XMP sidecar")
-    block, texts = _read_inside(photo)
-    packet = XmpPacket(block, f"the XMP of {photo}")
-    yield from _described(packet, texts, "described inside")
+    for sidecar in filter(isfile, chain(*sidecars(photo, names))):
+        with refuse_os_errors(f"cannot read {sidecar}"):
+            packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
+        yield from _described([packet], place="with an XMP sidecar")
+    blocks, texts = read_inside(photo)
+    packets = [XmpPacket(block, f"the XMP of {photo}") for block in blocks]
+    yield from _described(packets, texts, "described inside")
 
 
-def words_of_person(photo: Path | XmpPacket, *others: str) -> str:
+def words_of_person(photo: Path | XmpPacket, *others: str, names: Spellings = spellings) -> str:
     """The description by a person of a photo, or in a packet and other texts; "" if none."""
-    described = photo_descriptions(photo) if isinstance(photo, Path) else _described(photo, others)
+    if isinstance(photo, Path):
+        described = photo_descriptions(photo, names)
+    else:
+        described = _described([photo], others)
     return next((text for _, text, is_own in described if not is_own), "")
 
 
 def _described(
-    packet: XmpPacket, others: Sequence[str] = (), place: str = ""
+    packets: Sequence[XmpPacket], others: Sequence[str] = (), place: str = ""
 ) -> Iterator[tuple[str, str, bool]]:
-    own_texts = packet.own_texts("description")
-    for text in map(str.strip, (*packet.descriptions, *others)):
-        patterns = _camera_descriptions()
-        if text and not any(fnmatchcase(text.lower(), pattern) for pattern in patterns):
+    own_texts = {text for packet in packets for text in packet.own_texts("description")}
+    by_packet = (packet.property_of_descriptions().items() for packet in packets)
+    for text, name in chain(*by_packet, ((other.strip(), "") for other in others)):
+        if text and not is_by_camera(text, is_exif=name in _EXIF_COPIES):
             yield place, text, text in own_texts
 
 
-def _read_inside(photo: Path) -> tuple[bytes | None, list[str]]:
-    """The XMP packet in a photo, and its texts in IPTC, EXIF and PNG; damage is left out."""
-    block = None
-    texts = []
-    with suppress(Exception), opened(photo) as image:
-        xmp = image.info.get("xmp")
-        block = xmp.rstrip(b"\0 ") if isinstance(xmp, bytes) and xmp.strip(b"\0 ") else None
-        with suppress(Exception):
-            iptc: Any = (getiptcinfo(image) or {}).get((2, 120), b"")
-            texts.append(_decoded(iptc if isinstance(iptc, bytes) else iptc[0]))
-        with suppress(Exception):
-            exif = image.getexif()
-            texts.append(_decoded(exif.get(ExifTags.Base.ImageDescription, "")))
-            texts.append(_decoded(exif.get(ExifTags.Base.XPComment, b""), "utf-16-le"))
-            comment = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment, b"")
-            texts.append(_user_comment(comment))
-        texts.append(str(image.info.get("Description", "")))
-    return block, texts
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).lower()
 
 
-def _user_comment(content: bytes | str) -> str:
-    """The text behind the eight bytes that name its character set."""
-    if isinstance(content, str):
-        return _decoded(content)
-    encoding = _CHARACTER_SETS.get(content[:8], "utf-8")
-    if encoding == "utf-16" and content[8:10] not in (b"\xff\xfe", b"\xfe\xff"):
-        # Without a mark: the byte that is 0 in Latin letters tells the order.
-        is_big = content[8::2].count(0) > content[9::2].count(0)
-        encoding = "utf-16-be" if is_big else "utf-16-le"
-    text = _decoded(content[8:], encoding)
-    return "" if any(ord(letter) < ord("\t") for letter in text) else text  # Data of a camera.
+def _is_of_other(sidecar: Path, photo: Path) -> bool:
+    """Whether a sidecar says that it is of a file with another suffix, such as a raw file."""
+    with suppress(OSError, ValueError):
+        if found := _SIDECAR_FOR.search(sidecar.read_bytes().replace(b"\0", b"")):
+            return _type_of(found[1].decode("latin-1")) != _type_of(photo.suffix[1:])
+    return False
 
 
-def _decoded(content: bytes | str, encoding: str = "utf-8") -> str:
-    """Text in an encoding, or else in Latin-1, as which Pillow decodes EXIF."""
-    raw = content.encode("latin-1") if isinstance(content, str) else content
-    try:
-        return raw.decode(encoding).strip("\0 ")
-    except UnicodeDecodeError:
-        return raw.decode("latin-1").strip("\0 ")
-
-
-@cache
-def _camera_descriptions() -> list[str]:
-    """Patterns of the descriptions by cameras and programs, in lower case."""
-    return read_text(Path(__file__).with_name("camera_descriptions.txt")).lower().split("\n")[:-1]
+def _type_of(suffix: str) -> str:
+    return mimetypes.guess_type(f"a.{suffix}")[0] or suffix.lower()

@@ -259,7 +259,7 @@ def test_what_captioner_wrote_is_known_until_somebody_changes_it(tmp_path: Path)
 
 def test_a_folder_has_descriptions_beside_and_inside_its_photos(tmp_path: Path) -> None:
     for number, xmp in enumerate([packet("Inside")] * 3 + [b""]):
-        save(tmp_path / f"{number}.jpg", xmp, "SONY DSC")
+        save(tmp_path / f"{number}.jpg", xmp, "cof")
     (tmp_path / "0.txt").write_text("In a text\n")
     (tmp_path / "0.xmp").write_bytes(packet("In a sidecar"))
     (tmp_path / "1.jpg.xmp").write_bytes(packet("In a sidecar"))
