@@ -135,9 +135,9 @@ class Outputs:
             record |= item.to_dict()
             written = {**drawn.files}
             if self._descriptions:
-                described, more = self._descriptions.write(name, item)
-                written |= described
-                problems += more
+                described = self._descriptions.write(name, item)
+                written |= described.files
+                problems += described.problems
             if written:
                 record["files"] = written
         if error := "; ".join(problems):

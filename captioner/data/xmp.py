@@ -12,7 +12,7 @@ from functools import cache
 from itertools import product
 from os.path import isfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lxml import etree
 from PIL import ExifTags
@@ -28,7 +28,7 @@ _NAMESPACES = {
     "captioner": "captioner:ns/1.0/",
 }
 _RDF, _DC, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
-# `captioner` holds copies of what captioner wrote, to know it again.
+# `captioner` holds copies of what captioner wrote, to know it again, and of what it replaced.
 _ITEM = f"{_RDF}li"
 
 # Properties that describe a photo; programs show the first before the others.
@@ -36,6 +36,7 @@ _DESCRIBING = (
     f"{_DC}description",
     "{http://ns.adobe.com/tiff/1.0/}ImageDescription",
     "{http://ns.adobe.com/exif/1.0/}UserComment",
+    "{http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/}AltTextAccessibility",
 )
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -57,6 +58,18 @@ class Description:
     keywords: Sequence[str]
     language: str = "en"
     confidence: float | None = None
+
+
+class Merged(NamedTuple):
+    """What merging a description did.
+
+    keywords: that are captioner's now. replaced: words of a person, of which the packet has a copy.
+    is_taken_out: a person took captioner's description out: it is not written again.
+    """
+
+    keywords: Sequence[str] = ()
+    replaced: Sequence[str] = ()
+    is_taken_out: bool = False
 
 
 class XmpPacket:
@@ -98,22 +111,43 @@ class XmpPacket:
         description: Description,
         is_described: bool = False,
         iptc_keywords: Sequence[str] = (),
-    ) -> None:
+        overwrite: bool = False,
+    ) -> Merged:
         """Set `dc:description`, which is the default for all languages, and `dc:subject`.
+
+        What captioner wrote and a person took out is not written again: keywords one by one, the
+        description unless `overwrite`. Words of a person, wherever they describe the photo, are
+        replaced; see `keep_copy`.
 
         is_described: by a person, here or elsewhere: only keywords are set, and the description
             that captioner wrote is withdrawn. iptc_keywords: beside the packet in a photo.
         """
-        if is_described:
+        replaced: list[str] = []
+        is_taken_out = not overwrite and self._is_taken_out()
+        if is_described and not is_taken_out:
             self._withdraw()
-        else:
-            self._describe(description)
-        self._set_keywords(description.keywords, iptc_keywords)
+        elif not is_taken_out:
+            replaced = self._describe(description)
+        keywords = self._set_keywords(description.keywords, iptc_keywords)
         confidence = self._property(f"{_OWN}confidence")
-        if is_described or description.confidence is None:
+        if is_described or is_taken_out or description.confidence is None:
             confidence.getparent().remove(confidence)
         else:
             confidence.text = f"{description.confidence:.2f}"
+        return Merged(keywords, replaced, is_taken_out)
+
+    def keep_copy(self, place: str, text: str, language: str = "x-default") -> None:
+        """Keep words that captioner replaces, in the order in which it replaced them.
+
+        place: the name of the property in XMP, or of the tag in IPTC, where they stood: the copy of
+            `dc:description` is the item of `captioner:before_description` in its language.
+        """
+        copies = self._items(f"{_OWN}before_{place}", "Seq")
+        if text not in [item.text for item in copies]:
+            try:
+                etree.SubElement(copies, _ITEM, {_LANGUAGE: language}).text = text
+            except ValueError:  # Control characters.
+                raise UserError(f"the {place} of a person cannot be copied into XMP") from None
 
     def as_file(self) -> bytes:
         """The packet as the content of an XMP file."""
@@ -126,47 +160,89 @@ class XmpPacket:
         root = self._rdf.getroottree().getroot()
         return _BLOCK % bytes(etree.tostring(root, encoding="UTF-8", with_tail=False))
 
+    def _is_taken_out(self) -> bool:
+        """Whether the description that captioner wrote has gone, and no other is the default."""
+        if not any(self.own_texts("description")):
+            return False
+        items = self._items(f"{_DC}description", "Alt")
+        defaults = [_text(item) for item in items.findall(_ITEM) if _language(item) == "x-default"]
+        _remove_empty(items)
+        return not any(defaults)
+
     def _withdraw(self) -> None:
         """Remove the descriptions that captioner wrote."""
         copies = self._items(f"{_OWN}description")
         texts = set(_texts(copies))
         copies.getparent().getparent().remove(copies.getparent())
-        for element in list(self._rdf.iter(f"{_DC}description")):
+        for element in list(self._rdf.iter(*_DESCRIBING)):
             for item in list(element.iter(_ITEM)):
                 if _text(item) in texts:
                     item.getparent().remove(item)
             if not _text(element):
                 element.getparent().remove(element)
 
-    def _describe(self, description: Description) -> None:
-        """Set the description; replaces those in its language and those without a language."""
-        caption = description.caption
-        languages = ("x-default", description.language)
-        lowered = [tag.lower() for tag in languages]
+    def _describe(self, description: Description) -> list[str]:
+        """Set the description; returns the words of a person that it replaced."""
+        words = {text for _, text, is_own in _described(self) if not is_own}
         copies = self._items(f"{_OWN}description")
-        own_texts = {caption, *_texts(copies)}
-        descriptions = self._items(f"{_DC}description", "Alt")
-        for item in descriptions.findall(_ITEM):
-            if _language(item) in lowered:
-                descriptions.remove(item)
-        for place, tag in enumerate(languages):
-            item = etree.Element(_ITEM, {_LANGUAGE: tag})
-            item.text = caption
-            descriptions.insert(place, item)
+        own_texts = {*_texts(copies)}
+        descriptions = self._items(_DESCRIBING[0], "Alt")
+        replaced = self._replace(descriptions, description, own_texts, words)
+        for name in _DESCRIBING[1:]:
+            items = self._items(name, "Alt")
+            if words.union(own_texts).isdisjoint(_texts(items)):
+                _remove_empty(items)
+            else:
+                replaced += self._replace(items, description, own_texts, words)
+        own_texts.add(description.caption)
         copies.clear()
         _add(copies, (text for text in dict.fromkeys(_texts(descriptions)) if text in own_texts))
+        return replaced
 
-    def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> None:
-        """Replace the keywords that captioner wrote; those of the user stay."""
+    def _replace(
+        self, items: etree._Element, description: Description, own_texts: set[str], words: set[str]
+    ) -> list[str]:
+        """Describe in one property, in place of what is in the language or in none, and of words.
+
+        Keeps a copy of what captioner did not write. Returns the words that it replaced.
+        """
+        languages = ("x-default", description.language)
+        lowered = [tag.lower() for tag in languages]
+        replaced = []
+        for item in items.findall(_ITEM):
+            text = _text(item)
+            if text not in words and _language(item) not in lowered:
+                continue
+            items.remove(item)
+            if text and text not in own_texts:
+                whole = str(item.xpath("string()")) or text
+                place = etree.QName(items.getparent()).localname
+                self.keep_copy(place, whole, item.get(_LANGUAGE, "x-default"))
+                replaced += [text] if text in words - {description.caption} else []
+        for number, tag in enumerate(languages):
+            item = etree.Element(_ITEM, {_LANGUAGE: tag})
+            item.text = description.caption
+            items.insert(number, item)
+        return replaced
+
+    def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> list[str]:
+        """Replace the keywords that captioner wrote; those of the user stay.
+
+        The copies keep those that a person took out. Returns those written.
+        """
         copies, subjects = self._items(f"{_OWN}subject"), self._items(f"{_DC}subject")
-        own_texts = set(_texts(copies))
+        own_texts = dict.fromkeys(_texts(copies))
+        texts = {*_texts(subjects)}
+        taken_out = [word for word in own_texts if word not in texts]
+        others = texts.union(iptc_keywords).difference(own_texts).union(taken_out)
+        written = [word for word in keywords if word not in others]
         copies.clear()
+        _add(copies, taken_out + written)
         for item in subjects.findall(_ITEM):
             if _text(item) in own_texts:
                 subjects.remove(item)
-        others = {*_texts(subjects), *iptc_keywords} - own_texts
-        for array in (copies, subjects):
-            _add(array, (word for word in keywords if word not in others))
+        _add(subjects, written)
+        return written
 
     def _property(self, name: str) -> etree._Element:
         """The element of a property; made if missing, also from its form as an attribute."""
@@ -205,6 +281,13 @@ def _text(element: etree._Element) -> str:
     for inner in element.iter(etree.Element):
         texts += [value for name, value in inner.attrib.items() if name not in _NO_TEXT]
     return " ".join(filter(None, map(str.strip, texts)))
+
+
+def _remove_empty(array: etree._Element) -> None:
+    """Remove a property that has no text."""
+    element = array.getparent()
+    if not _text(element):
+        element.getparent().remove(element)
 
 
 def _language(item: etree._Element) -> str:
