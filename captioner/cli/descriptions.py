@@ -12,7 +12,7 @@ from typing import NamedTuple
 from captioner import files
 from captioner.caption.caption import Caption
 from captioner.cli.caption import formatted_caption
-from captioner.cli.embedding import Embedder
+from captioner.cli.embedding import TEMPORARY, Embedder
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.program import on_a_line, report
 from captioner.data.xmp import Description, Merged, XmpPacket, words_of_person
@@ -54,7 +54,7 @@ class Descriptions:
             for _, path in places:
                 self._owners[path].setdefault(files.real_path(photo), photo)
         if not options.dry_run:
-            embedded = map(Path, photos if options.embed else ())
+            embedded = (Path(photo).with_suffix(TEMPORARY) for photo in photos if options.embed)
             files.remove_leftovers(chain(self._owners, embedded))
         self._overwrite = options.overwrite_descriptions
         self._embedder: Embedder | None = None

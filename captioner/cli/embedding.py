@@ -21,6 +21,9 @@ from captioner.vision.images import load_image, opened
 _WHOLE = "_exiftool_tmp"
 """What exiftool adds to the name of a photo for the file that it copies over it."""
 
+TEMPORARY = ".embedded"
+"""Suffix of temporary files beside photos; by that of a WebP, exiftool does not know its format."""
+
 _BYTES_A_SECOND = 1e6  # A photo of a gigabyte has 17 minutes more.
 
 
@@ -112,8 +115,7 @@ class Embedder:
         self, photo: Path, path: Path, block: bytes, changes: Sequence[str], is_dry: bool
     ) -> None:
         """Write a photo beside the old one, and in its place unless `is_dry`."""
-        block_path = files.temporary_path(path.parent, ".xmp")
-        written = files.temporary_path(path.parent, path.suffix.replace("%", ""))
+        block_path, written = (files.temporary_path(path.parent, TEMPORARY) for _ in range(2))
         problem = f"cannot embed the caption in {photo}"
         try:
             with files.refuse_os_errors(problem):
