@@ -106,12 +106,10 @@ class Descriptions:
         for option, path in places:
             try:
                 self._check_owner(option, path)
-                if option == "embed":
-                    kept = self._embed(path, description, kept)
-                elif option == "xmp":
-                    self._write_sidecar(path, description, kept)
-                else:
+                if option == "text":
                     kept_text = self._write_text(path, line)
+                else:
+                    kept = self._write_xmp(option, path, description, kept)
                 written[option] = os.fspath(path)
             except UserError as error:
                 problems.append(str(error))
@@ -143,61 +141,56 @@ class Descriptions:
             of = " and of ".join(owners)
             raise UserError(f"{path} would be of {of}, and is not written; rename one{hint}")
 
-    def _embed(self, photo: Path, description: Description, kept: str) -> str:
-        """Write into a photo; returns the words of a person that stay, also found there alone."""
-        self._embedder = self._embedder or Embedder()
-        words, merged = self._embedder.embed(
-            photo, description, bool(kept), self._overwrite, self._options.dry_run
-        )
-        self._report(photo, description, merged, kept or words)
-        return kept or words
+    def _write_xmp(self, option: str, path: Path, description: Description, kept: str) -> str:
+        """Write a sidecar or into a photo; returns a person's words that stay, also those inside.
 
-    def _write_sidecar(self, path: Path, description: Description, kept: str) -> None:
-        content, merged = merged_xmp(path, description, bool(kept), self._overwrite)
-        if self._options.dry_run:
-            _check_replaceable(path)
+        kept: such words, found before.
+        """
+        if option == "embed":
+            self._embedder = self._embedder or Embedder()
+            words, merged = self._embedder.embed(
+                path, description, bool(kept), self._overwrite, self._options.dry_run
+            )
+            kept = kept or words
         else:
-            files.write_bytes(path, content)
-        self._report(path, description, merged, kept)
-
-    def _write_text(self, path: Path, line: str) -> str:
-        """Write beside a photo; returns the text of a person that stays."""
-        content = f"{line}\n".encode("utf-8", "backslashreplace")
-        if not self._overwrite and holds_text(path):
-            text = files.read_text(path)
-            if text != f"{line}\n":
-                self._say(f"{path} holds another text; {_OPTION} replaces it")
-                return text.strip()
-        old = files.read_bytes(path) if self._overwrite and os.path.exists(path) else b""
-        is_replaced = old.strip() not in (b"", content.strip())
-        copy = _free_path(path)
-        if self._options.dry_run:
-            _check_replaceable(path)
-        else:
-            if is_replaced:
-                files.write_bytes(copy, old)
-            files.write_bytes(path, content)
-        replaced = [old.decode(errors="replace").strip()] if is_replaced else []
-        self._announce(path, [line], replaced, os.fspath(copy))
-        return ""
-
-    def _report(self, path: Path, description: Description, merged: Merged, kept: str) -> None:
-        """Report what became of captions in an XMP packet."""
+            content, merged = merged_xmp(path, description, bool(kept), self._overwrite)
+            self._replace(path, content)
         if merged.is_taken_out and not kept:
             self._say(f"{path}: a person took its caption out; {_OPTION} writes it again")
         caption = [] if kept or merged.is_taken_out else [description.caption]
         copy = f"captioner:before in {path}"
         self._announce(path, [*caption, *merged.keywords], merged.replaced, copy)
+        return kept
+
+    def _write_text(self, path: Path, line: str) -> str:
+        """Write beside a photo; returns the text of a person that stays."""
+        content = f"{line}\n".encode("utf-8", "backslashreplace")
+        old = files.read_bytes(path) if os.path.lexists(path) else b""
+        is_anothers = old.strip() not in (b"", content.strip())
+        if is_anothers and not self._overwrite:
+            self._say(f"{path} holds another text; {_OPTION} replaces it")
+            return files.read_text(path).strip()
+        copy = _free_path(path)
+        if is_anothers:
+            self._replace(copy, old)
+        self._replace(path, content)
+        replaced = [old.decode(errors="replace").strip()] if is_anothers else []
+        self._announce(path, [line], replaced, f"{copy}")
+        return ""
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        if self._options.dry_run:
+            _check_replaceable(path)
+        else:
+            files.write_bytes(path, content)
 
     def _announce(self, path: Path, texts: list[str], replaced: Sequence[str], copy: str) -> None:
-        """Name what is written, in a dry run, and the words of a person that it replaces."""
-        words = ", ".join(map(repr, replaced))
+        """Name what a dry run would write, and the words of a person that are replaced."""
         if self._options.dry_run:
-            in_place = f", in place of {words}" if replaced else ""
-            report(f"{path} would get {', '.join(map(repr, texts)) or 'nothing'}{in_place}")
-        elif replaced:
-            self._say(f"{path}: replaced {words}, of which a copy is in {copy}")
+            report(f"{path} would get {', '.join(map(repr, texts)) or 'nothing'}")
         if replaced:
+            words = ", ".join(map(repr, replaced))
+            self._say(f"{path}: {_OPTION} replaces {words}; a copy: {copy}")
             self._notes["files in which words of people are replaced"] += 1
 
     def _say(self, sentence: str) -> None:

@@ -16,7 +16,7 @@ from captioner import files
 from captioner.cli.program import report
 from captioner.data.xmp import Description, Merged, XmpPacket, words_of_person
 from captioner.errors import UserError
-from captioner.vision.images import load_image, opened
+from captioner.vision.images import load_image
 
 _WHOLE = "_exiftool_tmp"
 """What exiftool adds to the name of a photo for the file that it copies over it."""
@@ -24,17 +24,14 @@ _WHOLE = "_exiftool_tmp"
 TEMPORARY = ".embedded"
 """Suffix of temporary files beside photos; by that of a WebP, exiftool does not know its format."""
 
-_BYTES_A_SECOND = 1e6  # A photo of a gigabyte has 17 minutes more.
+_SECONDS = 60  # For a photo; one of a gigabyte has 17 minutes more.
+_BYTES_A_SECOND = 1e6
 
 
 class Embedder:
-    """A process of exiftool, which describes one photo after the other; one that died has a next.
+    """A process of exiftool, which describes one photo after the other; a new one if it died."""
 
-    seconds: limit for a photo, beside the time for its size.
-    """
-
-    def __init__(self, seconds: float = 60.0) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
         self._exiftool: subprocess.Popen[str] | None = None
 
     def embed(
@@ -77,35 +74,45 @@ class Embedder:
     def _limited(self, photo: Path) -> Iterator[None]:
         """Limits the time of a photo, from its start; raises `UserError` if exiftool died."""
         with files.refuse_os_errors(f"cannot read {photo}"):
-            seconds = self._seconds + photo.stat().st_size / _BYTES_A_SECOND
+            seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
         if self._exiftool is None or self._exiftool.poll() is not None:
             self.close()
-            self._exiftool = _started()
+            with files.refuse_os_errors("cannot start exiftool"):
+                self._exiftool = subprocess.Popen(
+                    ["exiftool", "-stay_open", "True", "-@", "-"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                    start_new_session=True,  # Ctrl-C is for captioner.
+                )
         limit = Timer(seconds, self._exiftool.kill)
         limit.start()
         try:
             yield
         except EOFError:
-            is_late = limit.finished.is_set()
-            reason = f"did not answer within {seconds:.0f} seconds" if is_late else "died"
             self.close()
-            raise UserError(f"cannot embed the caption in {photo}: exiftool {reason}") from None
+            late = f"took more than {seconds:.0f} seconds" if limit.finished.is_set() else ""
+            problem = f"cannot embed the caption in {photo}: exiftool {late or 'died'}"
+            raise UserError(problem) from None
         finally:
             limit.cancel()
 
     def _run(self, *arguments: str) -> str:
         """Run a command; returns what it prints, without warnings."""
-        assert self._exiftool is not None
-        assert self._exiftool.stdin is not None
-        assert self._exiftool.stdout is not None
+        process = self._exiftool
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         if any("\n" in argument for argument in arguments):
             return "its name has a line break"
         command = ("-q", "-q", *arguments, "-echo3", "{ready}", "-execute", "")
         with suppress(OSError):  # One that died prints nothing either.
-            self._exiftool.stdin.write("\n".join(command))
-            self._exiftool.stdin.flush()
+            process.stdin.write("\n".join(command))
+            process.stdin.flush()
         answer = ""
-        for line in self._exiftool.stdout:
+        for line in process.stdout:
             if line == "{ready}\n":
                 return answer.strip()
             answer += line
@@ -124,26 +131,13 @@ class Embedder:
                 changes = [*changes, f"-XMP<=%d{block_path.name}", "-o", f"%d{written.name}"]
                 answer = self._run(*changes, f"{path}")
                 reason = answer.removeprefix("Error: ").removesuffix(f" - {path}")
-                if reason or _size(written) != _size(path):
-                    raise UserError(f"{problem}: {reason or 'exiftool wrote another photo'}")
+                if reason or not _is_whole(written):
+                    raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
                 if not is_dry:
                     _take_place(written, path)
         finally:
             block_path.unlink(missing_ok=True)
             written.unlink(missing_ok=True)
-
-
-def _started() -> subprocess.Popen[str]:
-    with files.refuse_os_errors("cannot start exiftool"):
-        return subprocess.Popen(
-            ["exiftool", "-stay_open", "True", "-@", "-"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="surrogateescape",
-            start_new_session=True,  # Ctrl-C is for captioner.
-        )
 
 
 def _packet(tags: Mapping[str, Any], photo: Path) -> XmpPacket:
@@ -192,11 +186,6 @@ def _merge(
 
 def _iptc_caption(tags: Mapping[str, Any]) -> str:
     return str(tags.get("IPTC:Caption-Abstract", "")).strip()
-
-
-def _size(photo: Path) -> tuple[int, int]:
-    with opened(photo) as image:
-        return image.size
 
 
 def _take_place(written: Path, photo: Path) -> None:
@@ -269,7 +258,7 @@ def _is_torn(photo: Path, whole: Path) -> bool:
 
 def _is_whole(photo: Path) -> bool:
     try:
-        load_image(photo)
+        load_image(photo, sufficient_side=1)  # JPEG is decoded to few pixels, but wholly.
     except UserError:
         return False
     return True

@@ -84,6 +84,7 @@ class XmpPacket:
             root = etree.fromstring(_EMPTY if content is None else content, parser)
         except etree.XMLSyntaxError as error:
             raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
+        self._name = name
         self._rdf: Any = next(root.iter(f"{_RDF}RDF"), None)
         if self._rdf is None or root.getroottree().docinfo.doctype:
             raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
@@ -147,7 +148,7 @@ class XmpPacket:
             try:
                 etree.SubElement(copies, _ITEM, {_LANGUAGE: language}).text = text
             except ValueError:  # Control characters.
-                raise UserError(f"the {place} of a person cannot be copied into XMP") from None
+                raise UserError(f"{self._name} cannot hold the {place} that is there") from None
 
     def as_file(self) -> bytes:
         """The packet as the content of an XMP file."""
@@ -182,48 +183,37 @@ class XmpPacket:
                 element.getparent().remove(element)
 
     def _describe(self, description: Description) -> list[str]:
-        """Set the description; returns the words of a person that it replaced."""
+        """Set the description, in place of those in its language and those without a language.
+
+        Replaces the words of a person in any language and property; returns them.
+        """
         words = {text for _, text, is_own in _described(self) if not is_own}
         copies = self._items(f"{_OWN}description")
         own_texts = {*_texts(copies)}
-        descriptions = self._items(_DESCRIBING[0], "Alt")
-        replaced = self._replace(descriptions, description, own_texts, words)
-        for name in _DESCRIBING[1:]:
+        languages = ("x-default", description.language)
+        replaced = []
+        for name in reversed(_DESCRIBING):  # `dc:description` is the last.
             items = self._items(name, "Alt")
-            if words.union(own_texts).isdisjoint(_texts(items)):
+            if name != _DESCRIBING[0] and words.union(own_texts).isdisjoint(_texts(items)):
                 _remove_empty(items)
-            else:
-                replaced += self._replace(items, description, own_texts, words)
+                continue
+            for item in items.findall(_ITEM):
+                text = _text(item)
+                if text in words or _language(item) in map(str.lower, languages):
+                    items.remove(item)
+                    if text and text not in own_texts:
+                        replaced.append(text)
+                        whole = str(item.xpath("string()")) or text
+                        place = etree.QName(name).localname
+                        self.keep_copy(place, whole, item.get(_LANGUAGE, "x-default"))
+            for number, tag in enumerate(languages):
+                item = etree.Element(_ITEM, {_LANGUAGE: tag})
+                item.text = description.caption
+                items.insert(number, item)
         own_texts.add(description.caption)
         copies.clear()
-        _add(copies, (text for text in dict.fromkeys(_texts(descriptions)) if text in own_texts))
-        return replaced
-
-    def _replace(
-        self, items: etree._Element, description: Description, own_texts: set[str], words: set[str]
-    ) -> list[str]:
-        """Describe in one property, in place of what is in the language or in none, and of words.
-
-        Keeps a copy of what captioner did not write. Returns the words that it replaced.
-        """
-        languages = ("x-default", description.language)
-        lowered = [tag.lower() for tag in languages]
-        replaced = []
-        for item in items.findall(_ITEM):
-            text = _text(item)
-            if text not in words and _language(item) not in lowered:
-                continue
-            items.remove(item)
-            if text and text not in own_texts:
-                whole = str(item.xpath("string()")) or text
-                place = etree.QName(items.getparent()).localname
-                self.keep_copy(place, whole, item.get(_LANGUAGE, "x-default"))
-                replaced += [text] if text in words - {description.caption} else []
-        for number, tag in enumerate(languages):
-            item = etree.Element(_ITEM, {_LANGUAGE: tag})
-            item.text = description.caption
-            items.insert(number, item)
-        return replaced
+        _add(copies, (text for text in dict.fromkeys(_texts(items)) if text in own_texts))
+        return [text for text in replaced if text in words - {description.caption}]
 
     def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> list[str]:
         """Replace the keywords that captioner wrote; those of the user stay.

@@ -108,8 +108,8 @@ def test_sidecars_and_texts_lie_beside_the_photo(
         assert Path("a.txt").read_bytes() == mine.encode()
         for _ in range(2):  # There is nothing to copy the second time.
             assert main([*text, "--overwrite-descriptions"]) == 0
-        replaced = f"a.txt: replaced {mine.strip()!r}, of which a copy is in a.txt.before{number}\n"
-        assert replaced in capsys.readouterr().err
+        said = f"--overwrite-descriptions replaces {mine.strip()!r}; a copy: a.txt.before{number}"
+        assert f"a.txt: {said}\n" in capsys.readouterr().err
         assert Path(f"a.txt.before{number}").read_bytes() == mine.encode()
         assert Path("a.txt").read_text() == f"{record['caption']}\n"
     assert not Path("a.txt.before3").exists()

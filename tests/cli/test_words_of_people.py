@@ -66,7 +66,7 @@ def test_a_description_in_any_form_is_a_persons(form: str, folder: Path, capsys:
     if form not in ("beside an array", "a second property"):  # Which XMP does not allow.
         assert found.own_texts(PLACES.get(form, "before_description")) == [MINE]
         said = capsys.readouterr().err
-        assert f"a.xmp: replaced '{MINE}', of which a copy is in captioner:before in a.xmp" in said
+        assert f"replaces '{MINE}'; a copy: captioner:before in a.xmp\n" in said
         assert "files in which words of people are replaced: 1" in said
         assert main([*CAPTION, "a.png", "--xmp"]) == 0  # It is captioner's from then on.
         assert XmpPacket(Path("a.xmp").read_bytes(), "it").descriptions == found.descriptions
