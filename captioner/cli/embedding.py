@@ -124,8 +124,8 @@ class Embedder:
         """Write a photo beside the old one, and in its place unless `is_dry`."""
         block_path, written = (files.temporary_path(path.parent, TEMPORARY) for _ in range(2))
         problem = f"cannot embed the caption in {photo}"
-        try:
-            with files.refuse_os_errors(problem):
+        with files.refuse_os_errors(problem):
+            try:
                 block_path.write_bytes(block)
                 # exiftool reads %f in a name as a code, and %d as the photo's folder.
                 changes = [*changes, f"-XMP<=%d{block_path.name}", "-o", f"%d{written.name}"]
@@ -135,9 +135,9 @@ class Embedder:
                     raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
                 if not is_dry:
                     _take_place(written, path)
-        finally:
-            block_path.unlink(missing_ok=True)
-            written.unlink(missing_ok=True)
+            finally:
+                block_path.unlink(missing_ok=True)
+                written.unlink(missing_ok=True)
 
 
 def _packet(tags: Mapping[str, Any], photo: Path) -> XmpPacket:

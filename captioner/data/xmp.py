@@ -148,7 +148,8 @@ class XmpPacket:
             try:
                 etree.SubElement(copies, _ITEM, {_LANGUAGE: language}).text = text
             except ValueError:  # Control characters.
-                raise UserError(f"{self._name} cannot hold the {place} that is there") from None
+                problem = f"cannot keep a copy of the {place}, which has control characters"
+                raise UserError(f"{self._name} {problem}") from None
 
     def as_file(self) -> bytes:
         """The packet as the content of an XMP file."""
@@ -203,7 +204,8 @@ class XmpPacket:
                     items.remove(item)
                     if text and text not in own_texts:
                         replaced.append(text)
-                        whole = str(item.xpath("string()")) or text
+                        whole = str(item.xpath("string()"))
+                        whole = whole if whole.strip() == text else text
                         place = etree.QName(name).localname
                         self.keep_copy(place, whole, item.get(_LANGUAGE, "x-default"))
             for number, tag in enumerate(languages):

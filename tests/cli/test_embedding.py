@@ -88,6 +88,17 @@ def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
 
 
 @pytest.mark.exiftool
+def test_words_that_cannot_be_copied_stay(tmp_path: Path, embedder: Embedder) -> None:
+    photo = save_noise(tmp_path / "a.jpg")
+    edit = "-IPTC:Caption-Abstract=Unser\x01Rex"
+    subprocess.run(["exiftool", "-q", "-overwrite_original", edit, photo], check=True)
+    before = photo.read_bytes()
+    with pytest.raises(UserError, match=r"a\.jpg cannot keep a copy of the Caption-Abstract"):
+        embedder.embed(photo, CAT, overwrite=True)
+    assert photo.read_bytes() == before
+
+
+@pytest.mark.exiftool
 def test_what_a_person_took_out_does_not_come_back(tmp_path: Path, embedder: Embedder) -> None:
     iptc, xmp = (save_noise(tmp_path / f"{name}.jpg") for name in "ab")
     for photo, group, subject in ((iptc, "IPTC", "Keywords"), (xmp, "XMP", "Subject")):
@@ -153,6 +164,20 @@ def test_a_photo_keeps_attributes_links_and_times(tmp_path: Path, embedder: Embe
     assert os.getxattr(attributed, "user.xdg.tags") == b"Rex"
     assert (folder / "link.jpg").read_bytes() == linked.read_bytes()
     assert len(list(folder.iterdir())) == 4
+
+
+@pytest.mark.exiftool
+def test_a_photo_on_a_read_only_disk_is_named(
+    tmp_path: Path, embedder: Embedder, monkeypatch: Patch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    photo = save_noise(tmp_path / "a.jpg")
+    for method in ("write_bytes", "unlink"):
+        monkeypatch.setattr(Path, method, refuse)
+    with pytest.raises(UserError, match=r"in .*a\.jpg: Read-only file system"):
+        embedder.embed(photo, CAT)
 
 
 @pytest.mark.exiftool
