@@ -107,17 +107,22 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield temporary
             if is_replaced:
-                with temporary.open("rb+") as file:
-                    if target.exists():
-                        shutil.copymode(target, temporary)  # Once open: it may forbid writing.
-                    os.fsync(file.fileno())
-                os.replace(temporary, target)
-                flush_folder(folder)
+                replace(temporary, target)
             else:
                 with temporary.open("rb") as file, target.open("wb") as stream:
                     shutil.copyfileobj(file, stream)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def replace(temporary: Path, target: Path) -> None:
+    """Flush a file to disk and rename it, to a file whose mode it gets; then flush the folder."""
+    with temporary.open("rb+") as file:
+        if target.exists():
+            shutil.copymode(target, temporary)  # Once open: it may forbid writing.
+        os.fsync(file.fileno())
+    os.replace(temporary, target)
+    flush_folder(target.parent)
 
 
 def flush_folder(folder: Path) -> None:

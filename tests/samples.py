@@ -115,9 +115,17 @@ def save_photo(path: Path, seed: int = 0, size: tuple[int, int] = (120, 90)) -> 
     return path
 
 
+def exiftool(*arguments: str | Path) -> dict[str, Any]:
+    """What exiftool reads in a file, by group and name, without captioner's copies."""
+    command = ["exiftool", "-json", "-G1", "-XMP:all", "-IPTC:all", *arguments]
+    (record,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    own = ("SourceFile", "XMP-captioner")
+    return {name: value for name, value in record.items() if not name.startswith(own)}
+
+
 def write_xmp(path: Path, description: Description) -> None:
     """Merge a description into a sidecar, of a photo that no person described."""
-    path.write_bytes(merged_xmp(path, description))
+    path.write_bytes(merged_xmp(path, description)[0])
 
 
 def xmp_packet(properties: str) -> bytes:

@@ -61,7 +61,8 @@ def add_commands(commands: shared.Commands) -> None:
     add("--csv-for", "PROGRAM", "excel: tabs and UTF-16, for any language", choices=("excel",))
     add("--resume", "", "keep what --jsonl has of unchanged photos, or --text alone")
     add("--resume-any", "", "the same for captions of other models, languages and search options")
-    add("--overwrite", "", "replace files, texts and descriptions that are there already")
+    add("--overwrite", "", "replace tables and drawings that are there already")
+    add("--overwrite-descriptions", "", "replace people's descriptions and texts; keeps copies")
     add("--overlay", "PATH", "draw a panel a word: a picture, or a folder for many")
     add("--words", "FOLDER", "draw each word's map as a JPEG")
     add("--gif", "PATH", "animate: a .gif, or a folder for many")
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths, standard_input = _read_paths(arguments)
 
+    from captioner.cli.embedding import mend_torn
     from captioner.cli.outputs import FAILURES, opened_outputs
     from captioner.outcomes import in_background
     from captioner.progress import counted_by, progress_bar
@@ -101,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         pyarrow_library()
     DecodingPool.seconds = arguments.decoding_seconds or DecodingPool.seconds
     photos, failures = find_photos(paths)
+    mend_torn(photos)
     if standard_input is not None:
         photos["-"] = standard_input
     options = replace(options, model=pinned(options.model))

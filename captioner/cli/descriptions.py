@@ -1,27 +1,46 @@
-"""Describes photos: in XMP sidecars and texts beside them, and in themselves by exiftool."""
+"""Describes photos: in XMP sidecars and texts beside them, and in themselves."""
 
-import json
 import os
 import shutil
-import subprocess
-import tempfile
-from base64 import b64decode
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
+from itertools import chain, count
 from pathlib import Path
+from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import Caption
 from captioner.cli.caption import formatted_caption
+from captioner.cli.embedding import TEMPORARY, Embedder
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.program import on_a_line, report
-from captioner.data.xmp import Description, XmpPacket, sidecars, spellings, words_of_person
+from captioner.data.xmp import (
+    Description,
+    Merged,
+    XmpPacket,
+    sidecars,
+    spellings,
+    words_of_person,
+)
 from captioner.errors import UserError
 from captioner.model_folders import DEMO_PHOTO
 from captioner.text.languages import ENGLISH, is_noun
 from captioner.vision.images import ImageSource
+
+_OPTION = "--overwrite-descriptions"
+
+
+class Written(NamedTuple):
+    """What became of a photo's caption.
+
+    files: paths by option, also of a text of a person that stays. kept: a person's words that stay.
+    """
+
+    files: dict[str, str]
+    problems: list[str]
+    kept: str = ""
 
 
 class Descriptions:
@@ -44,10 +63,11 @@ class Descriptions:
             for _, path in places:
                 self._owners[path].setdefault(files.real_path(photo), photo)
         if not options.dry_run:
-            files.remove_leftovers(self._owners)
+            embedded = (Path(photo).with_suffix(TEMPORARY) for photo in photos if options.embed)
+            files.remove_leftovers(chain(self._owners, embedded))
+        self._overwrite = options.overwrite_descriptions
         self._embedder: Embedder | None = None
         self._notes: Counter[str] = Counter()
-        self._kept = ""  # The description by a person of the photo that is written.
 
     def files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
         """A photo's sidecar, text and itself, with their options, if its caption is sure enough."""
@@ -60,17 +80,13 @@ class Descriptions:
         """Whether there is a text beside a photo."""
         return any(option == "text" and holds_text(path) for option, path in self._places[photo])
 
-    def write(
-        self, photo: str, caption: Caption, by_person: bool = False
-    ) -> tuple[dict[str, str], list[str]]:
-        """Write `files`, or say what would be written; returns those written, and problems.
-
-        by_person: whether a person wrote the caption, in a table.
+    def write(self, photo: str, caption: Caption, by_person: bool = False) -> Written:
+        """Write `files`, or say what would be written. by_person: a person wrote the caption.
 
         A description by a person stays: sidecars and the photo then receive the keywords alone.
         """
         if not caption.words:
-            return {}, []
+            return Written({}, [])
         if (caption.confidence or 0) < self._options.min_confidence:
             self._notes["captions that are not sure enough for sidecars, texts and photos"] += 1
         # Keywords are English nouns; doubt is one, for photo managers to search by.
@@ -81,27 +97,36 @@ class Descriptions:
         confidence = None if by_person else caption.confidence
         language = caption.language or ENGLISH
         description = Description(text, keywords, language, confidence, by_person)
+        line = text
+        if form := self._options.format:
+            line = formatted_caption(form, photo, caption).removesuffix("\n")
         places = [*self.files(photo, caption.confidence)]
         problems = []
         kept = ""
-        if any(option != "text" for option, _ in places) and not self._options.overwrite:
+        if any(option != "text" for option, _ in places) and not self._overwrite:
             try:
                 kept = words_of_person(Path(photo), names=self._names)
             except UserError as error:  # The unreadable part may be a person's words.
                 problems.append(str(error))
                 places = [place for place in places if place[0] == "text"]
-        self._kept = "" if kept == text else kept
-        if self._kept and not keywords:  # A new sidecar would be empty.
+        kept = "" if kept == text else kept
+        if kept and not keywords:  # A new sidecar would be empty.
             places = [place for place in places if place[0] != "xmp" or os.path.lexists(place[1])]
-        line = text
-        if form := self._options.format:
-            line = formatted_caption(form, photo, caption).removesuffix("\n")
-        write = partial(self._write, description=description, line=line)
-        written, more = files.write_each(places, write)
-        if self._kept:
-            self._notes["photos that keep their description by a person"] += 1
-            more.append(f"{photo} keeps its description {self._kept!r}; --overwrite replaces it")
-        return {} if self._options.dry_run else written, problems + more
+        written = {}
+        kept_text = ""
+        for option, path in places:
+            try:
+                self._check_owner(option, path)
+                if option == "text":
+                    kept_text = self._write_text(path, line)
+                else:
+                    kept = self._write_xmp(option, path, description, kept)
+                written[option] = os.fspath(path)
+            except UserError as error:
+                problems.append(str(error))
+        if kept:
+            self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
+        return Written({} if self._options.dry_run else written, problems, kept or kept_text)
 
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
         """The files beside a photo, with their options.
@@ -118,44 +143,75 @@ class Descriptions:
         if self._options.text:
             yield "text", path.with_suffix(".txt")
 
-    def _write(self, option: str, path: Path, description: Description, line: str) -> None:
-        """Write one of `files`; a dry run announces it instead."""
-        options = self._options
+    def _check_owner(self, option: str, path: Path) -> None:
         owners = self._owners[path].values()
         if len(owners) > 1:
             hint = ", or give --xmp-for digikam" if option == "xmp" else ""
             of = " and of ".join(owners)
             raise UserError(f"{path} would be of {of}, and is not written; rename one{hint}")
+
+    def _write_xmp(self, option: str, path: Path, description: Description, kept: str) -> str:
+        """Write a sidecar or into a photo; returns a person's words that stay, also those inside.
+
+        kept: such words, found before.
+        """
         if option == "embed":
             self._embedder = self._embedder or Embedder()
-            kept = self._embedder.embed(
-                path, description, bool(self._kept), options.overwrite, options.dry_run
+            words, merged = self._embedder.embed(
+                path, description, bool(kept), self._overwrite, self._options.dry_run
             )
-            self._kept = self._kept or kept
+            kept = kept or words
         else:
-            if option == "text":
-                content = f"{line}\n".encode("utf-8", "backslashreplace")
-                is_kept = not options.overwrite and holds_text(path)
-                if is_kept and files.read_text(path) != f"{line}\n":
-                    raise UserError(f"{path} holds another text; --overwrite replaces it")
-            else:
-                content = merged_xmp(path, description, is_described=bool(self._kept))
-            if options.dry_run:
-                _check_replaceable(path)
-            else:
-                files.write_bytes(path, content)
-        if options.dry_run:
-            words = [] if self._kept else [description.caption]
-            texts = [line] if option == "text" else [*words, *description.keywords]
+            content, merged = merged_xmp(path, description, bool(kept), self._overwrite)
+            self._replace(path, content)
+        if merged.is_taken_out and not kept:
+            self._say(f"{path}: a person took its caption out; {_OPTION} writes it again")
+        caption = [] if kept or merged.is_taken_out else [description.caption]
+        copy = f"captioner:before in {path}"
+        self._announce(path, [*caption, *merged.keywords], merged.replaced, copy)
+        return kept
+
+    def _write_text(self, path: Path, line: str) -> str:
+        """Write beside a photo; returns the text of a person that stays."""
+        content = f"{line}\n".encode("utf-8", "backslashreplace")
+        old = files.read_bytes(path) if os.path.lexists(path) else b""
+        is_anothers = old.strip() not in (b"", content.strip())
+        if is_anothers and not self._overwrite:
+            self._say(f"{path} holds another text; {_OPTION} replaces it")
+            return files.read_text(path).strip()
+        copy = _free_path(path)
+        if is_anothers:
+            self._replace(copy, old)
+        self._replace(path, content)
+        replaced = [old.decode(errors="replace").strip()] if is_anothers else []
+        self._announce(path, [line], replaced, f"{copy}")
+        return ""
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        if self._options.dry_run:
+            _check_replaceable(path)
+        else:
+            files.write_bytes(path, content)
+
+    def _announce(self, path: Path, texts: list[str], replaced: Sequence[str], copy: str) -> None:
+        """Name what a dry run would write, and the words of a person that are replaced."""
+        if self._options.dry_run:
             report(f"{path} would get {', '.join(map(repr, texts)) or 'nothing'}")
+        if replaced:
+            words = ", ".join(map(repr, replaced))
+            self._say(f"{path}: {_OPTION} replaces {words}; a copy: {copy}")
+            self._notes["files in which words of people are replaced"] += 1
+
+    def _say(self, sentence: str) -> None:
+        if not self._options.quiet:
+            report(sentence)
 
     def close(self) -> None:
         """End exiftool, and report what was left out."""
         if self._embedder:
             self._embedder.close()
-        for note, count in self._notes.items():
-            if not self._options.quiet:
-                report(f"{note}: {count:,}")
+        for note, number in self._notes.items():
+            self._say(f"{note}: {number:,}")
 
 
 def holds_text(path: Path) -> bool:
@@ -163,13 +219,22 @@ def holds_text(path: Path) -> bool:
     return os.path.lexists(path) and bool(files.read_text(path).strip())
 
 
-def merged_xmp(path: Path, description: Description, is_described: bool = False) -> bytes:
+def merged_xmp(
+    path: Path, description: Description, is_described: bool = False, overwrite: bool = False
+) -> tuple[bytes, Merged]:
     """The content of an XMP file with the description merged in; see `XmpPacket.merge`."""
     with files.refuse_os_errors(f"cannot read {path}"):
         content = path.read_bytes() if os.path.lexists(path) else None
     packet = XmpPacket(content, str(path))
-    packet.merge(description, is_described)
-    return packet.as_file()
+    merged = packet.merge(description, is_described, overwrite=overwrite)
+    return packet.as_file(), merged
+
+
+def _free_path(path: Path) -> Path:
+    """Where a copy of a text goes: `photo.txt.before`, or `.before2` where that is there."""
+    ends = chain([""], map(str, count(2)))
+    names = (path.with_name(f"{path.name}.before{end}") for end in ends)
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _check_replaceable(path: Path) -> None:
@@ -177,99 +242,3 @@ def _check_replaceable(path: Path) -> None:
         if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
             raise UserError(f"cannot write {path}: it is a folder")
     files.check_writable(f"writing {path}", Path(os.path.realpath(path)).parent)
-
-
-class Embedder:
-    """One process of exiftool, which writes into one photo after the other."""
-
-    def __init__(self) -> None:
-        self._exiftool = subprocess.Popen(
-            ["exiftool", "-stay_open", "True", "-@", "-"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="surrogateescape",
-            start_new_session=True,  # Ctrl-C lets it finish its photo.
-        )
-
-    def embed(
-        self,
-        photo: Path,
-        description: Description,
-        is_described: bool = False,
-        overwrite: bool = False,
-        is_dry: bool = False,
-    ) -> str:
-        """Write the description into a photo: all else stays as it is, pixels and date as well.
-
-        is_described: by a person, elsewhere: only keywords are written. So they are, unless
-            `overwrite`, if a person described the photo inside; returns that description, or "".
-        is_dry: do all but replace the photo.
-        """
-        path = os.path.realpath(photo)
-        answer = self._run("-j", "-b", "-G0", "-FileType", "-XMP", "-IPTC:all", path)
-        try:
-            (tags,) = json.loads(answer)
-        except ValueError:
-            raise UserError(f"cannot read the metadata of {photo}: {answer}") from None
-        block = tags.get("XMP:XMP")
-        if block is not None:
-            is_coded = block.startswith("base64:")
-            block = b64decode(block[len("base64:") :]) if is_coded else block.encode()
-        if b"HasExtendedXMP" in (block or b""):
-            raise UserError(f"{photo} has XMP in several parts; --xmp writes beside it")
-        keywords = tags.get("IPTC:Keywords", [])
-        keywords = [*map(str, keywords if isinstance(keywords, list) else [keywords])]
-        packet = XmpPacket(block, f"the XMP of {photo}")
-        old_keywords = packet.own_texts("subject")
-        own_texts = packet.own_texts("description")
-        iptc_caption = str(tags.get("IPTC:Caption-Abstract", "")).strip()
-        words = "" if overwrite else words_of_person(packet, iptc_caption)
-        words = "" if words == description.caption else words
-        is_described = is_described or bool(words)
-        packet.merge(description, is_described, keywords)
-        arguments = []
-        if tags.get("File:FileType") in ("JPEG", "TIFF"):  # Others have no place for IPTC.
-            if not any(name.startswith("IPTC:") for name in tags):  # Old texts are not recoded.
-                arguments.append("-CodedCharacterSet=UTF8")
-            if not is_described:
-                arguments.append(f"-IPTC:Caption-Abstract={description.caption}")
-            elif iptc_caption in own_texts:
-                arguments.append("-IPTC:Caption-Abstract=")
-            new_keywords = packet.own_texts("subject")
-            arguments += [f"-IPTC:Keywords-={word}" for word in (*old_keywords, *new_keywords)]
-            arguments += [f"-IPTC:Keywords+={word}" for word in new_keywords]
-        with tempfile.TemporaryDirectory() as folder:
-            block_path = Path(folder, "block.xmp")
-            block_path.write_bytes(packet.as_block())
-            target = ["-overwrite_original"]
-            if is_dry:
-                _check_replaceable(photo)
-                target = ["-o", os.path.join(folder, f"photo{photo.suffix}")]
-            arguments += [f"-XMP<={block_path}", "-P", *target, path]
-            if problem := self._run(*arguments):
-                reason = problem.removeprefix("Error: ").removesuffix(f" - {path}")
-                raise UserError(f"cannot embed the caption in {photo}: {reason}")
-        return words
-
-    def close(self) -> None:
-        """End the process."""
-        self._exiftool.communicate("-stay_open\nFalse\n")
-
-    def _run(self, *arguments: str) -> str:
-        """Run a command; returns what it prints, without warnings."""
-        assert self._exiftool.stdin is not None
-        assert self._exiftool.stdout is not None
-        if any("\n" in argument for argument in arguments):
-            return "its name has a line break"
-        command = ("-q", "-q", *arguments, "-echo3", "{ready}", "-execute", "")
-        with files.refuse_os_errors("cannot write to exiftool"):
-            self._exiftool.stdin.write("\n".join(command))
-            self._exiftool.stdin.flush()
-        answer = ""
-        for line in self._exiftool.stdout:
-            if line == "{ready}\n":
-                return answer.strip()
-            answer += line
-        raise UserError("exiftool has ended")

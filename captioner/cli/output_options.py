@@ -44,6 +44,7 @@ class OutputOptions:
     resume: bool = False
     resume_any: bool = False
     overwrite: bool = False
+    overwrite_descriptions: bool = False
     dry_run: bool = False
     quiet: bool = False
 
@@ -59,8 +60,10 @@ class OutputOptions:
             raise UserError(f"--strength {self.strength} is not between 0 and 1")
         if not 0 <= self.min_confidence <= 1:
             raise UserError(f"--min-confidence {self.min_confidence} is not between 0 and 1")
-        if (self.min_confidence or self.dry_run) and not self.describes_photos:
-            raise UserError("--min-confidence and --dry-run need --xmp, --text or --embed")
+        of_descriptions = (self.min_confidence, self.overwrite_descriptions, self.dry_run)
+        if any(of_descriptions) and not self.describes_photos:
+            names = "--min-confidence, --overwrite-descriptions and --dry-run"
+            raise UserError(f"{names} need --xmp, --text or --embed")
         if self.csv_for and not self.csv:
             raise UserError("--csv-for needs --csv")
         if self.html:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from captioner import files
 from captioner.caption.caption import DRAWN_SIDE, Caption
-from captioner.cli.descriptions import Descriptions
+from captioner.cli.descriptions import Descriptions, Written
 from captioner.cli.output_options import OutputOptions, names_a_file
 from captioner.cli.program import report
 from captioner.cli.records import (
@@ -172,19 +172,18 @@ class Outputs:
         problems = [*drawn.problems]
         if drawn.page:
             self._page.append(drawn.page)
-        described: dict[str, str] = {}
+        described = Written({}, [])
         status = None
         old = self._by_person.get(name)
-        kept = [""]  # A person's words that stay, if any do.
         if isinstance(item, Failed):
             problems.append(item.reason)
         elif name not in self.finished:
             status = self._status_read(item)
             if self._descriptions:
-                described, more, *kept = self._descriptions.write(name, item, old is not None)
-                problems += more
+                described = self._descriptions.write(name, item, old is not None)
+                problems += described.problems
         error = "; ".join(dict.fromkeys(problems))
-        outcome = "kept a person's words" if old or any(kept) else "captioned"
+        outcome = "kept a person's words" if old or described.kept else "captioned"
         if error:
             outcome = "unreadable" if isinstance(item, Failed) else "not written"
         if name in self.finished:  # It was captioned for the page.
@@ -196,13 +195,13 @@ class Outputs:
         record.pop("error", None)
         if isinstance(item, Caption) and not old:
             record |= item.to_dict()
-        if written := record.get("files", {}) | drawn.files | described:
+        if written := record.get("files", {}) | drawn.files | described.files:
             record["files"] = written
         if error:
             record["error"] = error
-        if status is None or "embed" in described:
+        if status is None or "embed" in described.files:
             status = source_status(self._photos.get(name, name))
-        if "embed" in described and status is not None:
+        if "embed" in described.files and status is not None:
             self._embedded.add(_state(status))
         record |= {**({} if old else self._origin), **file_state(status)}
         if self._lines is not None:

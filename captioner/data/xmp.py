@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, product
 from os.path import isfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lxml import etree
 
@@ -28,7 +28,7 @@ _NAMESPACES = {
     "captioner": "captioner:ns/1.0/",
 }
 _RDF, _DC, _OWN = (f"{{{uri}}}" for uri in _NAMESPACES.values())
-# `captioner` holds copies of what captioner wrote, to know it again.
+# `captioner` holds copies of what captioner wrote, to know it again, and of what it replaced.
 _ITEM = f"{_RDF}li"
 
 _EXIF_COPIES = (
@@ -58,13 +58,28 @@ _BLOCK = b"""<?xpacket begin="\xef\xbb\xbf" id="W5M0MpCehiHzreSzNTczkc9d"?>
 
 @dataclass(frozen=True)
 class Description:
-    """A caption on one line, its language tag and its confidence, and English keywords."""
+    """A caption on one line, its language tag and its confidence, and English keywords.
+
+    by_person: whether a person wrote the caption; then it is not marked as captioner's.
+    """
 
     caption: str
     keywords: Sequence[str]
     language: str = "en"
     confidence: float | None = None
     by_person: bool = False
+
+
+class Merged(NamedTuple):
+    """What merging a description did.
+
+    keywords: that are captioner's now. replaced: words of a person, of which the packet has a copy.
+    is_taken_out: a person took captioner's description out: it is not written again.
+    """
+
+    keywords: Sequence[str] = ()
+    replaced: Sequence[str] = ()
+    is_taken_out: bool = False
 
 
 class XmpPacket:
@@ -79,6 +94,7 @@ class XmpPacket:
             root = etree.fromstring(_EMPTY if content is None else content, parser)
         except etree.XMLSyntaxError as error:
             raise UserError(f"{name} is not valid XML ({error.msg}) and was left alone") from None
+        self._name = name
         self._rdf: Any = next(root.iter(f"{_RDF}RDF"), None)
         if self._rdf is None or root.getroottree().docinfo.doctype:
             raise UserError(f"{name} is not XMP, or declares a document type, and was left alone")
@@ -112,22 +128,44 @@ class XmpPacket:
         description: Description,
         is_described: bool = False,
         iptc_keywords: Sequence[str] = (),
-    ) -> None:
+        overwrite: bool = False,
+    ) -> Merged:
         """Set `dc:description`, which is the default for all languages, and `dc:subject`.
+
+        What captioner wrote and a person took out is not written again: keywords one by one, the
+        description unless `overwrite`. Words of a person, wherever they describe the photo, are
+        replaced; see `keep_copy`.
 
         is_described: by a person, here or elsewhere: only keywords are set, and the description
             that captioner wrote is withdrawn. iptc_keywords: beside the packet in a photo.
         """
-        if is_described:
+        replaced: list[str] = []
+        is_taken_out = not overwrite and self._is_taken_out()
+        if is_described and not is_taken_out:
             self._withdraw()
-        else:
-            self._describe(description)
-        self._set_keywords(description.keywords, iptc_keywords)
+        elif not is_taken_out:
+            replaced = self._describe(description)
+        keywords = self._set_keywords(description.keywords, iptc_keywords)
         confidence = self._property(f"{_OWN}confidence")
-        if is_described or description.confidence is None:
+        if is_described or is_taken_out or description.confidence is None:
             confidence.getparent().remove(confidence)
         else:
             confidence.text = f"{description.confidence:.2f}"
+        return Merged(keywords, replaced, is_taken_out)
+
+    def keep_copy(self, place: str, text: str, language: str = "x-default") -> None:
+        """Keep words that captioner replaces, in the order in which it replaced them.
+
+        place: the name of the property in XMP, or of the tag in IPTC, where they stood: the copy of
+            `dc:description` is the item of `captioner:before_description` in its language.
+        """
+        copies = self._items(f"{_OWN}before_{place}", "Seq")
+        if text not in [item.text for item in copies]:
+            try:
+                etree.SubElement(copies, _ITEM, {_LANGUAGE: language}).text = text
+            except ValueError:  # Control characters.
+                problem = f"cannot keep a copy of the {place}, which has control characters"
+                raise UserError(f"{self._name} {problem}") from None
 
     def as_file(self) -> bytes:
         """The packet as the content of an XMP file."""
@@ -140,47 +178,81 @@ class XmpPacket:
         root = self._rdf.getroottree().getroot()
         return _BLOCK % bytes(etree.tostring(root, encoding="UTF-8", with_tail=False))
 
+    def _is_taken_out(self) -> bool:
+        """Whether the description that captioner wrote has gone, and no other is the default."""
+        if not any(self.own_texts("description")):
+            return False
+        items = self._items(f"{_DC}description", "Alt")
+        defaults = [_text(item) for item in items.findall(_ITEM) if _language(item) == "x-default"]
+        _remove_empty(items)
+        return not any(defaults)
+
     def _withdraw(self) -> None:
         """Remove the descriptions that captioner wrote."""
         copies = self._items(f"{_OWN}description")
         texts = set(_texts(copies))
         copies.getparent().getparent().remove(copies.getparent())
-        for element in list(self._rdf.iter(f"{_DC}description")):
+        for element in list(self._rdf.iter(*_DESCRIBING)):
             for item in list(element.iter(_ITEM)):
                 if _text(item) in texts:
                     item.getparent().remove(item)
             if not _text(element):
                 element.getparent().remove(element)
 
-    def _describe(self, description: Description) -> None:
-        """Set the description; replaces those in its language and those without a language."""
-        caption = description.caption
-        languages = ("x-default", description.language)
-        lowered = [tag.lower() for tag in languages]
-        copies = self._items(f"{_OWN}description")
-        own_texts = set(_texts(copies)) if description.by_person else {caption, *_texts(copies)}
-        descriptions = self._items(f"{_DC}description", "Alt")
-        for item in descriptions.findall(_ITEM):
-            if _language(item) in lowered:
-                descriptions.remove(item)
-        for place, tag in enumerate(languages):
-            item = etree.Element(_ITEM, {_LANGUAGE: tag})
-            item.text = caption
-            descriptions.insert(place, item)
-        copies.clear()
-        _add(copies, (text for text in dict.fromkeys(_texts(descriptions)) if text in own_texts))
+    def _describe(self, description: Description) -> list[str]:
+        """Set the description, in place of those in its language and those without a language.
 
-    def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> None:
-        """Replace the keywords that captioner wrote; those of the user stay."""
-        copies, subjects = self._items(f"{_OWN}subject"), self._items(f"{_DC}subject")
-        own_texts = set(_texts(copies))
+        Replaces the words of a person in any language and property; returns them.
+        """
+        words = {text for _, text, is_own in _described([self]) if not is_own}
+        copies = self._items(f"{_OWN}description")
+        own_texts = {*_texts(copies)}
+        languages = ("x-default", description.language)
+        replaced = []
+        for name in reversed(_DESCRIBING):  # `dc:description` is the last.
+            items = self._items(name, "Alt")
+            if name != _DESCRIBING[0] and words.union(own_texts).isdisjoint(_texts(items)):
+                _remove_empty(items)
+                continue
+            for item in items.findall(_ITEM):
+                text = _text(item)
+                if text in words or _language(item) in map(str.lower, languages):
+                    items.remove(item)
+                    if text and text not in own_texts:
+                        replaced.append(text)
+                        whole = str(item.xpath("string()"))
+                        whole = whole if whole.strip() == text else text
+                        place = etree.QName(name).localname
+                        self.keep_copy(place, whole, item.get(_LANGUAGE, "x-default"))
+            for number, tag in enumerate(languages):
+                item = etree.Element(_ITEM, {_LANGUAGE: tag})
+                item.text = description.caption
+                items.insert(number, item)
+        if not description.by_person:
+            own_texts.add(description.caption)
         copies.clear()
+        _add(copies, (text for text in dict.fromkeys(_texts(items)) if text in own_texts))
+        return [text for text in replaced if text in words - {description.caption}]
+
+    def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> list[str]:
+        """Replace the keywords that captioner wrote; those of the user stay.
+
+        The copies keep those that a person took out. Returns those written.
+        """
+        copies, subjects = self._items(f"{_OWN}subject"), self._items(f"{_DC}subject")
+        own_texts = dict.fromkeys(_texts(copies))
+        texts = {*_texts(subjects)}
+        taken_out = [word for word in own_texts if word not in texts]
+        others = texts.union(iptc_keywords).difference(own_texts).union(taken_out)
+        folded = set(map(str.casefold, others))
+        written = [word for word in keywords if word.casefold() not in folded]
+        copies.clear()
+        _add(copies, taken_out + written)
         for item in subjects.findall(_ITEM):
             if _text(item) in own_texts:
                 subjects.remove(item)
-        others = {word.casefold() for word in {*_texts(subjects), *iptc_keywords} - own_texts}
-        for array in (copies, subjects):
-            _add(array, (word for word in keywords if word.casefold() not in others))
+        _add(subjects, written)
+        return written
 
     def _property(self, name: str) -> etree._Element:
         """The element of a property; made if missing, also from its form as an attribute."""
@@ -219,6 +291,13 @@ def _text(element: etree._Element) -> str:
     for inner in element.iter(etree.Element):
         texts += [value for name, value in inner.attrib.items() if name not in _NO_TEXT]
     return " ".join(filter(None, map(str.strip, texts)))
+
+
+def _remove_empty(array: etree._Element) -> None:
+    """Remove a property that has no text."""
+    element = array.getparent()
+    if not _text(element):
+        element.getparent().remove(element)
 
 
 def _language(item: etree._Element) -> str:

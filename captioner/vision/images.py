@@ -47,7 +47,8 @@ _LEFTOVERS = re.compile(
     r"@eadir|@tmp|@recycle|@recently-snapshot|@sharesnap|#recycle|#snapshot|__macosx|lost\+found|"
     r"\$recycle\.bin|recycler|system volume information|found\.\d{3}|(eh)?thumbs\.db|desktop\.ini|"
     r"synophoto_(thumb|film).*|.+\.lrdata|\.(_.*|ds_store|appledouble|thumbnails|@__thumb|trash.*|"
-    r"dtrash|picasaoriginals|spotlight-v100|fseventsd|synologyworkingdirectory|git)"
+    r"dtrash|picasaoriginals|spotlight-v100|fseventsd|synologyworkingdirectory|git)|"
+    r".+_exiftool_tmp"
 )
 
 IS_ADDRESS = "is an address; photos are not fetched, only read"

@@ -1,9 +1,13 @@
 import io
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from samples import Give, Patch, save_photo
+
+from captioner.cli.embedding import Embedder
 
 
 @pytest.fixture
@@ -23,3 +27,12 @@ def give(monkeypatch: Patch) -> Give:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
 
     return put
+
+
+@pytest.fixture
+def embedder() -> Iterator[Embedder]:
+    if shutil.which("exiftool") is None:
+        pytest.skip("needs exiftool (Debian's libimage-exiftool-perl)")
+    embedder = Embedder()
+    yield embedder
+    embedder.close()

@@ -73,8 +73,9 @@ CAPTION = [
     ("many --overlay many/ --overwrite", "a photo to caption; name another file"),
     ("- --xmp-for digikam", "--xmp, --text and --embed need photo files, not -, --demo or shards"),
     ("--demo --text", "need photo files, not -, --demo or shards"),
-    ("a.png --csv x.csv --dry-run", "--min-confidence and --dry-run need --xmp, --text or"),
-    ("a.png --min-confidence 0.5", "--min-confidence and --dry-run need --xmp, --text or --embed"),
+    ("a.png --csv x.csv --dry-run", "-descriptions and --dry-run need --xmp, --text or --embed"),
+    ("a.png --min-confidence 0.5", "-descriptions and --dry-run need --xmp, --text or --embed"),
+    ("a.png --overwrite-descriptions", "--min-confidence, --overwrite-descriptions and --dry-run"),
     ("a.png --json x.json --csv-for excel", "--csv-for needs --csv"),
     ("a.png --text --min-confidence 53", "--min-confidence 53.0 is not between 0 and 1"),
     (

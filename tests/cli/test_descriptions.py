@@ -1,22 +1,15 @@
 """Captions in XMP and text files beside photos, and in photos by exiftool."""
 
 import json
-import os
-import shutil
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from samples import CAPTION, Output, Patch, write_xmp
+from samples import CAPTION, Output, exiftool, write_xmp
 
 from captioner.caption.caption import Caption
 from captioner.cli.caption import output_options
-from captioner.cli.descriptions import Embedder
 from captioner.cli.main import build_parser, main
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.outputs import Outputs
@@ -40,20 +33,13 @@ LIGHTROOM = """\
 """
 
 
-def exiftool(*arguments: str | Path) -> dict[str, Any]:
-    """What exiftool reads in a file, by group and name, without captioner's copies."""
-    command = ["exiftool", "-json", "-G1", "-XMP:all", "-IPTC:all", *arguments]
-    (record,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    own = ("SourceFile", "XMP-captioner")
-    return {name: value for name, value in record.items() if not name.startswith(own)}
-
-
 @pytest.mark.exiftool
 @pytest.mark.usefixtures("embedder")
 def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
     path = tmp_path / "photo.xmp"
     path.write_text(LIGHTROOM, encoding="utf-8")
     before = exiftool(path)
+    del before["XMP-dc:Description-de"]  # The packet has a copy.
     # What captioner wrote is replaced, the user's own keyword "dog" stays.
     for caption, nouns in (("a dog & a cat", ["dog", "cat"]), ("a boat", ["boat"])):
         write_xmp(path, Description(caption, nouns))
@@ -63,7 +49,13 @@ def test_a_sidecar_of_another_program_is_merged(tmp_path: Path) -> None:
             "XMP-dc:Subject": ["holiday", "dog", nouns[-1]],
         }
     text = path.read_text(encoding="utf-8")
-    for kept in ("<?xpacket begin", "<!-- by hand --", "Adobe XMP Core 7.0", "<?xpacket end"):
+    for kept in (
+        '<rdf:li xml:lang="de">Ein Hund</rdf:li>',
+        "<?xpacket begin",
+        "<!-- by hand --",
+        "Adobe XMP Core 7.0",
+        "<?xpacket end",
+    ):
         assert kept in text
     write_xmp(path, Description(caption, nouns))  # Writing twice changes nothing.
     assert path.read_text(encoding="utf-8") == text
@@ -105,11 +97,22 @@ def test_sidecars_and_texts_lie_beside_the_photo(
     assert record["caption"] in Path(name).read_text()
     assert main([*CAPTION, "a.png", "--xmp"]) == 0  # Whichever of both there is, is merged.
     assert [path.name for path in folder.glob("*.xmp")] == [name]
-    Path("a.txt").write_text("mine")
-    assert main(text) == 2
-    assert "a.txt holds another text; --overwrite replaces it" in capsys.readouterr().err
-    assert main([*text, "--overwrite"]) == 0
-    assert Path("a.txt").read_text() == f"{record['caption']}\n"
+    for number, mine in (("", "mine\r\n"), ("2", "mine, too")):
+        Path("a.txt").write_bytes(mine.encode())
+        assert main([*text, "--json", "kept.json", "--overwrite"]) == 0
+        kept = "a.txt holds another text; --overwrite-descriptions replaces it"
+        assert kept in capsys.readouterr().err
+        (record_of_kept,) = json.loads(Path("kept.json").read_text())
+        assert "error" not in record_of_kept
+        assert record_of_kept["files"] == {"text": "a.txt"}
+        assert Path("a.txt").read_bytes() == mine.encode()
+        for _ in range(2):  # There is nothing to copy the second time.
+            assert main([*text, "--overwrite-descriptions"]) == 0
+        said = f"--overwrite-descriptions replaces {mine.strip()!r}; a copy: a.txt.before{number}"
+        assert f"a.txt: {said}\n" in capsys.readouterr().err
+        assert Path(f"a.txt.before{number}").read_bytes() == mine.encode()
+        assert Path("a.txt").read_text() == f"{record['caption']}\n"
+    assert not Path("a.txt.before3").exists()
 
 
 def test_photos_that_share_a_sidecar_are_named_and_have_none(folder: Path, capsys: Output) -> None:
@@ -166,102 +169,3 @@ def test_a_dry_run_says_what_it_would_write(folder: Path, capsys: Output) -> Non
     assert written("a.png", 0.7, True, "--xmp", "--text", "--dry-run") == []
     said = "a.xmp would get 'a dog', 'dog'\ncaptioner: a.txt would get 'a dog'\n"
     assert capsys.readouterr().err == f"captioner: {said}"
-
-
-DOG = Description("ein Hund & eine Bö", ["dog", "not sure"], "de", 0.42)
-CAT = Description("a cat", ["cat"])
-
-
-@pytest.fixture
-def embedder() -> Iterator[Embedder]:
-    if shutil.which("exiftool") is None:
-        pytest.skip("needs exiftool (Debian's libimage-exiftool-perl)")
-    embedder = Embedder()
-    yield embedder
-    embedder.close()
-
-
-def save_noise(path: Path) -> Path:
-    if path.suffix == ".heic":
-        pytest.importorskip("pillow_heif").register_heif_opener()
-    pixels = np.random.default_rng(0).integers(0, 255, (60, 80, 3), dtype=np.uint8)
-    exif = Image.Exif()
-    exif[0x010F] = "Camera"
-    Image.fromarray(pixels).save(path, exif=exif)
-    os.utime(path, (1e9, 1e9))
-    return path
-
-
-def pixels(path: Path) -> Any:
-    with Image.open(path) as photo:
-        return np.asarray(photo)
-
-
-@pytest.mark.exiftool
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif", "heic"])
-def test_photos_get_xmp_and_iptc_alone(suffix: str, tmp_path: Path, embedder: Embedder) -> None:
-    photo = save_noise(tmp_path / f"the photo.{suffix}")
-    before = pixels(photo)
-    for description in (DOG, CAT, DOG, DOG):  # What captioner wrote is replaced.
-        assert embedder.embed(photo, description) == ""
-        assert (pixels(photo) == before).all()
-        assert photo.stat().st_mtime == 1e9
-    assert list(tmp_path.iterdir()) == [photo]
-    found = exiftool("-EXIF:Make", photo)
-    expected = {
-        "IFD0:Make": "Camera",
-        "XMP-dc:Description": DOG.caption,
-        "XMP-dc:Description-de": DOG.caption,
-        "XMP-dc:Subject": DOG.keywords,
-    }
-    if suffix in ("jpg", "tif"):
-        expected |= {"IPTC:Caption-Abstract": DOG.caption, "IPTC:Keywords": DOG.keywords}
-    assert found.items() >= expected.items()
-    assert ("IPTC:Keywords" in found) == (suffix in ("jpg", "tif"))
-
-
-@pytest.mark.exiftool
-def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
-    photo = save_noise(tmp_path / "a.jpg")
-    words = {"Caption-Abstract": "Unser Rex", "City": "Zürich", "Keywords": "dog"}
-    edits = ["-XMP-xmp:Rating=4", *(f"-IPTC:{name}={word}" for name, word in words.items())]
-    subprocess.run(["exiftool", "-q", "-overwrite_original", *edits, photo], check=True)
-    assert embedder.embed(photo, DOG) == "Unser Rex"
-    assert embedder.embed(photo, CAT) == "Unser Rex"  # The keyword "dog" is the user's.
-    found = exiftool(photo)
-    kept = {"IPTC:Caption-Abstract": "Unser Rex", "IPTC:City": "Zürich", "XMP-xmp:Rating": 4}
-    kept |= {"IPTC:Keywords": ["dog", "cat"], "XMP-dc:Subject": "cat"}
-    assert found.items() >= kept.items()
-    assert "XMP-dc:Description" not in found
-    assert embedder.embed(photo, CAT, overwrite=True) == ""
-    assert exiftool(photo)["IPTC:Caption-Abstract"] == "a cat"
-
-
-@pytest.mark.exiftool
-def test_a_photo_that_cannot_be_written_is_left_alone(tmp_path: Path, embedder: Embedder) -> None:
-    photo, deep = save_noise(tmp_path / "a.bmp"), save_noise(tmp_path / "deep.jpg")
-    long = f"-XMP-dc:Rights={'x' * 100_000}"
-    subprocess.run(["exiftool", "-q", "-overwrite_original", long, deep], check=True)
-    for path, reason in ((photo, "Writing of BMP files"), (deep, "XMP in several parts")):
-        before = path.read_bytes()
-        with pytest.raises(UserError, match=reason):
-            embedder.embed(path, DOG)
-        assert path.read_bytes() == before
-    assert embedder.embed(save_noise(tmp_path / "b.jpg"), DOG) == ""
-
-
-@pytest.mark.exiftool
-def test_the_command_embeds_and_resumes_and_says_where_to_get_exiftool(
-    folder: Path, embedder: Embedder, monkeypatch: Patch, capsys: Output
-) -> None:
-    command = [*CAPTION, "a.png", "--embed", "--jsonl", "o.jsonl"]
-    assert main(command) == 0
-    record = json.loads(Path("o.jsonl").read_text())
-    assert record["files"] == {"embed": "a.png"}
-    assert exiftool("a.png")["XMP-dc:Description"] == record["caption"]
-    assert main([*command, "--resume"]) == 0
-    assert "1 of 1 photos are captioned already" in capsys.readouterr().err
-    monkeypatch.setenv("PATH", "")
-    for more in (["--dry-run"], []):
-        assert main([*CAPTION, "a.png", "--embed", *more]) == 2
-        assert "--embed needs exiftool; see https://exiftool.org" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def test_examples_in_the_help_are_valid(command: str) -> None:
 LINES = [
     ("captioner trans", {"translate"}),
     ("captioner --completion ", set(SHELLS)),
-    ("captioner caption --ov", {"--overlay", "--overwrite"}),
+    ("captioner caption --ov", {"--overlay", "--overwrite", "--overwrite-descriptions"}),
     ("captioner caption a.jpg --xmp-for ", {"lightroom", "digikam", "darktable"}),
     ("captioner caption a.jpg --json ph", {"photo.jpg", "photos"}),
     ("captioner evaluate --be", {"--beam"}),

@@ -1,5 +1,6 @@
 """A description by a person stays the photo's, wherever it stands; and dry runs tell the truth."""
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lxml import etree
 from samples import CAPTION, Output, own_packet, save_described, write_xmp, xmp_packet
 
 from captioner.caption.caption import Caption
 from captioner.cli.caption import output_options
+from captioner.cli.descriptions import merged_xmp
 from captioner.cli.main import build_parser, main
 from captioner.cli.outputs import Outputs
 from captioner.data.xmp import Description, XmpPacket, words_of_person
@@ -39,7 +42,11 @@ FORMS = {
     "beside an array": f"<dc:description>{MINE}<rdf:Alt/></dc:description>",
     "a second property": DESCRIBED.format("x-default", "") + DESCRIBED.format("fr", MINE),
     "of TIFF": f"<tiff:ImageDescription>{MINE}</tiff:ImageDescription>",
+    "alt text": "<i:AltTextAccessibility xmlns:i='http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/'>"
+    f"<rdf:Alt><rdf:li xml:lang='en'>{MINE}</rdf:li></rdf:Alt></i:AltTextAccessibility>",
 }
+PLACES = {"of TIFF": "before_ImageDescription", "alt text": "before_AltTextAccessibility"}
+KEPT = f"a.png keeps its description '{MINE}'; --overwrite-descriptions replaces it"
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -47,14 +54,22 @@ def test_a_description_in_any_form_is_a_persons(form: str, folder: Path, capsys:
     assert [text for text in XmpPacket(xmp_packet(FORMS[form]), "it").descriptions if text == MINE]
     content = xmp_packet(FORMS[form])
     Path("a.xmp").write_bytes(content)
-    assert main([*CAPTION, "a.png", "--xmp"]) == 2
-    assert f"a.png keeps its description '{MINE}'; --overwrite" in capsys.readouterr().err
+    assert main([*CAPTION, "a.png", "--xmp", "--overwrite", "--json", "o.json"]) == 0
+    assert KEPT in capsys.readouterr().err
+    assert "error" not in json.loads(Path("o.json").read_text())[0]
     after = XmpPacket(Path("a.xmp").read_bytes(), "it")
     assert after.descriptions == XmpPacket(content, "it").descriptions
     assert after.own_texts("description") == []
-    assert main([*CAPTION, "a.png", "--xmp", "--overwrite"]) == 0
+    assert main([*CAPTION, "a.png", "--xmp", "--overwrite-descriptions"]) == 0
     found = XmpPacket(Path("a.xmp").read_bytes(), "it")
     assert found.descriptions[0] == found.own_texts("description")[0]
+    if form not in ("beside an array", "a second property"):  # Which XMP does not allow.
+        assert found.own_texts(PLACES.get(form, "before_description")) == [MINE]
+        said = capsys.readouterr().err
+        assert f"replaces '{MINE}'; a copy: captioner:before in a.xmp\n" in said
+        assert "files in which words of people are replaced: 1" in said
+        assert main([*CAPTION, "a.png", "--xmp"]) == 0  # It is captioner's from then on.
+        assert XmpPacket(Path("a.xmp").read_bytes(), "it").descriptions == found.descriptions
 
 
 INSIDE: dict[str, dict[str, Any]] = {
@@ -73,10 +88,11 @@ def test_a_description_inside_keeps_the_machines_out_of_a_new_sidecar(
 ) -> None:
     save_described(Path("a.png"), **INSIDE[place])
     assert words_of_person(Path("a.png")) == MINE
-    assert main([*CAPTION, "a.png", "b.png", "--xmp"]) == 2
-    errors = capsys.readouterr().err
-    assert f"a.png keeps its description '{MINE}'; --overwrite replaces it" in errors
-    assert "photos that keep their description by a person: 1" in errors
+    command = [*CAPTION, "a.png", "b.png", "--xmp"]
+    assert main([*command, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(command) == 0
+    assert KEPT in capsys.readouterr().err
     if Path("a.xmp").exists():  # Keywords alone.
         assert XmpPacket(Path("a.xmp").read_bytes(), "it").descriptions == []
     assert XmpPacket(Path("b.xmp").read_bytes(), "it").descriptions
@@ -92,7 +108,7 @@ def test_what_cameras_write_is_nobodys(folder: Path) -> None:
 def test_a_caption_is_withdrawn_where_a_person_describes_the_photo_later(folder: Path) -> None:
     write_xmp(Path("a.xmp"), Description("a cat", ["cat"]))
     save_described(Path("a.png"), description=MINE)
-    assert main([*CAPTION, "a.png", "--xmp"]) == 2
+    assert main([*CAPTION, "a.png", "--xmp"]) == 0
     found = XmpPacket(Path("a.xmp").read_bytes(), "it")
     assert found.descriptions == found.own_texts("description") == []
 
@@ -106,6 +122,60 @@ def test_an_empty_text_is_none_and_texts_resume_and_have_a_form(folder: Path) ->
     assert Path("a.txt").read_text() == "mine"
     assert Path("b.txt").read_text().strip()
     assert main([*CAPTION, "a.png", "--text", "--json", "o.json", "--resume"]) == 2
+
+
+def test_a_photo_that_keeps_its_words_is_finished(folder: Path, capsys: Output) -> None:
+    Path("a.txt").write_text(MINE)
+    write_xmp(Path("b.xmp"), Description("a cat", ["cat"]))
+    save_described(Path("b.png"), description=MINE)
+    command = [*CAPTION, "a.png", "b.png", "--text", "--xmp", "--jsonl", "o.jsonl"]
+    assert main(command) == 0
+    capsys.readouterr()
+    assert main([*command, "--resume"]) == 0
+    assert capsys.readouterr().err == "captioner: 2 of 2 photos are captioned already\n"
+
+
+NAMESPACES = {
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "dc": "http://purl.org/dc/elements/1.1/",
+}
+
+
+def take_out(path: Path, *places: str) -> None:
+    """What a person takes out of a sidecar, by XPath."""
+    root = etree.fromstring(path.read_bytes())
+    for place in places:
+        for element in root.xpath(place, namespaces=NAMESPACES):
+            element.getparent().remove(element)
+    path.write_bytes(etree.tostring(root))
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["//dc:description", "//dc:description/*/*", "//dc:description//*[@xml:lang='x-default']"],
+)
+def test_what_a_person_took_out_does_not_come_back(
+    place: str, folder: Path, capsys: Output
+) -> None:
+    path = Path("a.xmp")
+    path.write_bytes(xmp_packet("<dc:subject><rdf:Bag><rdf:li>Rex</rdf:li></rdf:Bag></dc:subject>"))
+    write_xmp(path, Description("a dog", ["dog", "cat"]))
+    take_out(path, place, "//dc:subject//rdf:li[.='cat']")
+    for keywords in (["cat", "boat"], ["dog", "cat"], ["cat", "dog"]):
+        content, merged = merged_xmp(path, Description("a boat", keywords))
+        assert merged.is_taken_out
+        path.write_bytes(content)
+        found = XmpPacket(content, "it")
+        assert "a boat" not in found.descriptions
+        subjects = etree.fromstring(content).xpath("//dc:subject//rdf:li", namespaces=NAMESPACES)
+        assert [item.text for item in subjects] == ["Rex", *(set(keywords) - {"cat"})]
+    assert main([*CAPTION, "a.png", "--xmp"]) == 0
+    said = "a.xmp: a person took its caption out; --overwrite-descriptions writes it again"
+    assert said in capsys.readouterr().err
+    assert main([*CAPTION, "a.png", "--xmp", "--overwrite-descriptions"]) == 0
+    assert XmpPacket(path.read_bytes(), "it").own_texts("description") != ["a dog"]
+    assert main([*CAPTION, "a.png", "--xmp"]) == 0
+    assert said not in capsys.readouterr().err
 
 
 def test_what_killed_runs_left_beside_photos_goes(folder: Path) -> None:
@@ -149,7 +219,7 @@ STATES = st.tuples(
     st.sampled_from(["", "a.xmp", "a.txt", "a.png.xmp"]),  # A folder in the place of a file.
     st.booleans(),  # A folder that takes no files, but from root.
 )
-OPTIONS = ["--xmp", "--xmp-for digikam", "--text", "--overwrite"]
+OPTIONS = ["--xmp", "--xmp-for digikam", "--text", "--overwrite-descriptions"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -164,8 +234,9 @@ def run(photos: list[str], options: list[str]) -> tuple[dict[str, Any], list[str
     written, problems = {}, []
     for photo in photos:
         assert outputs._descriptions is not None
-        written[photo], more = outputs._descriptions.write(photo, replace(caption, sure=True))
-        problems += more
+        done = outputs._descriptions.write(photo, replace(caption, sure=True))
+        written[photo] = done.files
+        problems += [*done.problems, *filter(None, [done.kept])]
     outputs.finish()
     return written, problems
 
@@ -193,12 +264,14 @@ def assert_dry_run_is_true(folder: Path, states: list[Any], options: list[str]) 
     assert contents(folder) == before
     told = {each.partition(" would get ")[0]: each for each in announced if " would get " in each}
     written, real_problems = run(photos, options)
-    assert {path for each in written.values() for path in each.values()} == told.keys()
     assert [each.partition(":")[0] for each in real_problems] == [
         each.partition(":")[0] for each in problems
     ]
     after = contents(folder)
-    assert {path for path in after if after[path] != before.get(path)} <= told.keys()
+    kept = {path for path, content in after.items() if path.endswith(".txt") and b"my" in content}
+    assert {path for each in written.values() for path in each.values()} - kept == told.keys()
+    copies = {f"{path}.before" for path in told}
+    assert {path for path in after if after[path] != before.get(path)} <= told.keys() | copies
     for path, sentence in told.items():
         if path.endswith(".xmp"):
             is_set = XmpPacket(after[path], path).own_texts("description") == ["a dog"]

@@ -1,0 +1,264 @@
+"""Describes photos in themselves, by exiftool, and mends those that a kill has torn."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+from captioner import files
+from captioner.cli.program import report
+from captioner.data.xmp import Description, Merged, XmpPacket, words_of_person
+from captioner.errors import UserError
+from captioner.vision.images import load_image
+
+_WHOLE = "_exiftool_tmp"
+"""What exiftool adds to the name of a photo for the file that it copies over it."""
+
+TEMPORARY = ".embedded"
+"""Suffix of temporary files beside photos; by that of a WebP, exiftool does not know its format."""
+
+_SECONDS = 60  # For a photo; one of a gigabyte has 17 minutes more.
+_BYTES_A_SECOND = 1e6
+
+
+class Embedder:
+    """A process of exiftool, which describes one photo after the other; a new one if it died."""
+
+    def __init__(self) -> None:
+        self._exiftool: subprocess.Popen[str] | None = None
+
+    def embed(
+        self,
+        photo: Path,
+        description: Description,
+        is_described: bool = False,
+        overwrite: bool = False,
+        is_dry: bool = False,
+    ) -> tuple[str, Merged]:
+        """Write the description into a photo: all else stays as it is, pixels and date as well.
+
+        is_described: by a person, elsewhere: only keywords are written. So they are, unless
+            `overwrite`, if a person described the photo inside; returns that description, or "".
+        is_dry: do all but replace the photo.
+        """
+        path = Path(os.path.realpath(photo))
+        with self._limited(photo):
+            answer = self._run("-j", "-b", "-G0", "-FileType", "-XMP", "-IPTC:all", f"{path}")
+            try:
+                (tags,) = json.loads(answer, parse_float=str, parse_int=str)  # 1.50 stays so.
+            except ValueError:
+                raise UserError(f"cannot read the metadata of {photo}: {answer}") from None
+            packet = _packet(tags, photo)
+            words = "" if overwrite else words_of_person(packet, _iptc_caption(tags))
+            words = "" if words == description.caption else words
+            is_described = is_described or bool(words)
+            merged, changes = _merge(packet, tags, description, is_described, overwrite)
+            self._write(photo, path, packet.as_block(), changes, is_dry)
+        return words, merged
+
+    def close(self) -> None:
+        """End the process."""
+        if self._exiftool is not None:
+            with suppress(OSError), self._exiftool:  # It may hold a command that nobody reads.
+                self._exiftool.kill()
+        self._exiftool = None
+
+    @contextmanager
+    def _limited(self, photo: Path) -> Iterator[None]:
+        """Limits the time of a photo, from its start; raises `UserError` if exiftool died."""
+        with files.refuse_os_errors(f"cannot read {photo}"):
+            seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
+        if self._exiftool is None or self._exiftool.poll() is not None:
+            self.close()
+            with files.refuse_os_errors("cannot start exiftool"):
+                self._exiftool = subprocess.Popen(
+                    ["exiftool", "-stay_open", "True", "-@", "-"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                    start_new_session=True,  # Ctrl-C is for captioner.
+                )
+        limit = Timer(seconds, self._exiftool.kill)
+        limit.start()
+        try:
+            yield
+        except EOFError:
+            self.close()
+            late = f"took more than {seconds:.0f} seconds" if limit.finished.is_set() else ""
+            problem = f"cannot embed the caption in {photo}: exiftool {late or 'died'}"
+            raise UserError(problem) from None
+        finally:
+            limit.cancel()
+
+    def _run(self, *arguments: str) -> str:
+        """Run a command; returns what it prints, without warnings."""
+        process = self._exiftool
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if any("\n" in argument for argument in arguments):
+            return "its name has a line break"
+        command = ("-q", "-q", *arguments, "-echo3", "{ready}", "-execute", "")
+        with suppress(OSError):  # One that died prints nothing either.
+            process.stdin.write("\n".join(command))
+            process.stdin.flush()
+        answer = ""
+        for line in process.stdout:
+            if line == "{ready}\n":
+                return answer.strip()
+            answer += line
+        raise EOFError
+
+    def _write(
+        self, photo: Path, path: Path, block: bytes, changes: Sequence[str], is_dry: bool
+    ) -> None:
+        """Write a photo beside the old one, and in its place unless `is_dry`."""
+        block_path, written = (files.temporary_path(path.parent, TEMPORARY) for _ in range(2))
+        problem = f"cannot embed the caption in {photo}"
+        with files.refuse_os_errors(problem):
+            try:
+                block_path.write_bytes(block)
+                # exiftool reads %f in a name as a code, and %d as the photo's folder.
+                changes = [*changes, f"-XMP<=%d{block_path.name}", "-o", f"%d{written.name}"]
+                answer = self._run(*changes, f"{path}")
+                reason = answer.removeprefix("Error: ").removesuffix(f" - {path}")
+                if reason or not _is_whole(written):
+                    raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
+                if not is_dry:
+                    _take_place(written, path)
+            finally:
+                block_path.unlink(missing_ok=True)
+                written.unlink(missing_ok=True)
+
+
+def _packet(tags: Mapping[str, Any], photo: Path) -> XmpPacket:
+    block = tags.get("XMP:XMP")
+    if block is not None:
+        is_coded = block.startswith("base64:")
+        block = b64decode(block[len("base64:") :]) if is_coded else block.encode()
+    if b"HasExtendedXMP" in (block or b""):
+        raise UserError(f"{photo} has XMP in several parts; --xmp writes beside it")
+    return XmpPacket(block, f"the XMP of {photo}")
+
+
+def _merge(
+    packet: XmpPacket,
+    tags: Mapping[str, Any],
+    description: Description,
+    is_described: bool,
+    overwrite: bool,
+) -> tuple[Merged, list[str]]:
+    """Merge the description into the packet; returns the changes of IPTC, as exiftool's options.
+
+    What captioner wrote into IPTC and a person took out there is not written again.
+    """
+    keywords = tags.get("IPTC:Keywords", [])
+    keywords = [*map(str, keywords if isinstance(keywords, list) else [keywords])]
+    own_keywords, own_texts = packet.own_texts("subject"), packet.own_texts("description")
+    merged = packet.merge(description, is_described, keywords, overwrite)
+    if tags.get("File:FileType") not in ("JPEG", "TIFF"):  # Others have no place for IPTC.
+        return merged, []
+    caption = _iptc_caption(tags)
+    has_iptc = any(name.startswith("IPTC:") for name in tags)
+    changes = [] if has_iptc else ["-CodedCharacterSet=UTF8"]  # Old texts are not recoded.
+    if is_described or merged.is_taken_out:
+        changes += ["-IPTC:Caption-Abstract="] if caption in own_texts else []
+    elif overwrite or caption or not (has_iptc and own_texts):
+        changes.append(f"-IPTC:Caption-Abstract={description.caption}")
+        if caption and caption not in own_texts:
+            packet.keep_copy("Caption-Abstract", str(tags["IPTC:Caption-Abstract"]))
+            is_named = caption in (description.caption, *merged.replaced)
+            merged = merged._replace(replaced=[*merged.replaced, *([] if is_named else [caption])])
+    gone = {*own_keywords} - {*keywords} if has_iptc else set()
+    changes += [f"-IPTC:Keywords-={word}" for word in (*own_keywords, *merged.keywords)]
+    changes += [f"-IPTC:Keywords+={word}" for word in merged.keywords if word not in gone]
+    return merged, changes
+
+
+def _iptc_caption(tags: Mapping[str, Any]) -> str:
+    return str(tags.get("IPTC:Caption-Abstract", "")).strip()
+
+
+def _take_place(written: Path, photo: Path) -> None:
+    """Replace a photo by what was written beside it, which gets its attributes.
+
+    Where those cannot be copied, or a photo has several links, the content is copied over it; a
+    kill meanwhile leaves all of it in a file beside, for `mend_torn`.
+    """
+    is_alike = _copy_attributes(photo, written)
+    written.chmod(0o600)  # The mode may forbid writing; `files.replace` copies it.
+    whole = Path(f"{photo}{_WHOLE}")
+    if is_alike and photo.stat().st_nlink == 1:
+        files.replace(written, photo)
+    elif os.path.lexists(whole):
+        raise UserError(f"{whole} is in the way: remove what a killed exiftool left")
+    else:
+        photo.open("rb+").close()  # May it be written?
+        files.replace(written, whole)
+        _copy_over(whole, photo)
+
+
+def _copy_attributes(photo: Path, written: Path) -> bool:
+    """Copy times, owner and extended attributes; returns whether all are copied."""
+    with suppress(OSError):
+        shutil.copystat(photo, written)
+        if sys.platform == "linux":  # Python does not see Finder's tags, nor Windows' streams.
+            os.chown(written, photo.stat().st_uid, photo.stat().st_gid)
+            names = os.listxattr(photo)
+            return all(os.getxattr(photo, name) == os.getxattr(written, name) for name in names)
+    return False
+
+
+def _copy_over(whole: Path, photo: Path) -> None:
+    """Copy a whole photo over another, which keeps its links and attributes; remove the first."""
+    with files.refuse_os_errors(f"cannot write {photo}; {whole} is the whole photo"):
+        status = whole.stat()
+        shutil.copyfile(whole, photo)
+        with photo.open("rb+") as file:
+            os.fsync(file.fileno())
+        with suppress(PermissionError):  # Of another's photo.
+            os.utime(photo, ns=(status.st_atime_ns, status.st_mtime_ns))
+        whole.unlink(missing_ok=True)
+
+
+def mend_torn(photos: Iterable[str]) -> None:
+    """Put back photos over which a killed run was copying, and report them.
+
+    exiftool leaves the same where it is killed while it writes in place.
+    """
+    for photo in photos:
+        path = Path(files.real_path(photo))
+        whole = Path(f"{path}{_WHOLE}")
+        try:
+            if os.path.isfile(whole) and _is_torn(path, whole):
+                _copy_over(whole, path)
+                report(f"{photo} was torn by a run that was killed; it is whole again, by {whole}")
+        except UserError as error:
+            report(str(error))
+
+
+def _is_torn(photo: Path, whole: Path) -> bool:
+    """Whether only a beginning of a whole photo has been copied over another."""
+    with files.refuse_os_errors(f"cannot compare {photo} with {whole}"):
+        content, whole_content = photo.read_bytes(), whole.read_bytes()
+    # A torn JPEG can be decoded; new XMP stands before its pixels.
+    beginning = whole_content[: whole_content.find(b"<?xpacket end")]
+    is_copied = whole_content.startswith(content) or content.startswith(beginning)
+    return _is_whole(whole) and (is_copied or not _is_whole(photo))
+
+
+def _is_whole(photo: Path) -> bool:
+    try:
+        load_image(photo, sufficient_side=1)  # JPEG is decoded to few pixels, but wholly.
+    except UserError:
+        return False
+    return True
