@@ -135,11 +135,10 @@ def read_shards(pattern: str | os.PathLike[str], report: Report) -> ShardRecords
     are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
     for path in map(os.fspath, photo_files(numbered(os.fspath(pattern)), report)):
-        if os.path.exists(path) and not os.path.isfile(path):
-            report(f"{path} is a pipe or a device, not a file")
-            continue
-        if not os.path.exists(path):
-            report(f"{path} does not exist")
+        if not os.path.isfile(path):
+            is_there = os.path.exists(path)
+            fault = "is a pipe or a device, not a file" if is_there else "does not exist"
+            report(f"{path} {fault}")
             continue
         read = _of_tar if path.lower().endswith(".tar") else _of_parquet
         yield from read(path, report)
@@ -200,34 +199,31 @@ def _of_tar(path: str, report: Report) -> ShardRecords:
     names: dict[str, str] = {}  # Of photos and texts, by normalised name.
     places: dict[str, tuple[int, int] | None] = {}  # The last of a name counts, as to tar.
     links: dict[str, str] = {}
+    faults: dict[str, str] = {}  # Of what has no place.
     with _reported(path, report):
         for info in _members(path):
             name = posixpath.normpath(info.name)
-            suffix = posixpath.splitext(name)[1]
-            is_known = suffix.lower() in PHOTO_SUFFIXES or suffix in _TEXT_SUFFIXES
+            is_known = _is_photo(name) or name.endswith(_TEXT_SUFFIXES)
             is_listed = is_known and not is_leftover(info.name)
             if info.issparse() or any(key.startswith(_SPARSE) for key in info.pax_headers):
-                if is_listed:
-                    report(f"{path}/{info.name} is a sparse file, which is not read")
-                continue
-            if info.isfile():
+                places[name] = None
+                faults[name] = "is a sparse file, which is not read"
+            elif info.isfile():
                 places[name] = info.offset_data, info.size
             elif info.issym() or info.islnk():
                 folder = posixpath.dirname(name) if info.issym() else ""
                 links[name] = posixpath.normpath(posixpath.join(folder, info.linkname))
+                faults[name] = f"is a link to {links[name]}, which leads to no file in the tar"
                 # A hard link is to what had its name before.
                 places[name] = _place(links[name], places, links) if info.islnk() else None
             if is_listed and name in places:
                 names[name] = info.name
         if not any(map(_is_photo, names)):
             report(f"{path} holds no photos")
-    members: dict[str, ShardMember] = {}
-    for name, shown in names.items():
-        place = _place(name, places, links)
-        if place is None:
-            report(f"{path}/{shown} is a link to {links[name]}, which leads to no file in the tar")
-        else:
-            members[name] = ShardMember(path, shown, place)
+    found = {name: _place(name, places, links) for name in names}
+    for name in (name for name, place in found.items() if place is None):
+        report(f"{path}/{names[name]} {faults[name]}")
+    members = {name: ShardMember(path, names[name], at) for name, at in found.items() if at}
     for name, photo in members.items():
         if _is_photo(name):
             stem = posixpath.splitext(name)[0]
@@ -249,14 +245,12 @@ def _members(path: str) -> Iterator[tarfile.TarInfo]:
                     raise tarfile.ReadError
                 yield info
             end = ShardMember(path, "", (tar.offset, tarfile.BLOCKSIZE))
+            if end.read() != bytes(tarfile.BLOCKSIZE):
+                raise tarfile.ReadError  # tarfile takes a damaged header for the end.
     except OSError:
         raise
-    except Exception as error:  # tarfile raises many types of errors for damaged headers.
-        is_plain = str(error) in ("empty file", "unexpected end of data")
-        reason = f"{error}" if is_plain else "no tar, or a compressed or damaged one"
-        raise tarfile.ReadError(reason) from None
-    if end.read() != bytes(tarfile.BLOCKSIZE):
-        raise tarfile.ReadError("damaged or cut off")  # tarfile takes it for the end.
+    except Exception:  # tarfile raises many types of errors for damaged headers.
+        raise tarfile.ReadError("it is damaged, cut off or compressed, or no tar") from None
 
 
 def _place(

@@ -125,6 +125,9 @@ def test_photos_are_files_and_those_in_folders_and_shards_each_once(tmp_path: Pa
     assert [each.reason for each in failed] == [f"{path}/1 has no photo"]
 
 
+NO_TAR = "it is damaged, cut off or compressed, or no tar"
+
+
 def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None:
     whole = write_tar(tmp_path / "0.tar", {f"{n}.jpg": bytes(600) for n in range(3)})
     content = whole.read_bytes()
@@ -132,11 +135,11 @@ def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None
     end = content.rindex(b"2.jpg") + 512 + 1024  # of the members, without the mark of the end
     table = write_parquet(tmp_path / "p.parquet", {"n": [1]})
     for path, damaged, photos, reason in (
-        (whole, content[: second + 700], 2, "unexpected end of data"),
-        (whole, content[:end], 3, "damaged or cut off"),
-        (whole, content[:second] + b"\xff" * 9 + content[second + 9 :], 1, "damaged or cut off"),
-        (whole, b"", 0, "empty file"),
-        (whole, gzip.compress(content), 0, "no tar, or a compressed or damaged one"),
+        (whole, content[: second + 700], 2, NO_TAR),
+        (whole, content[:end], 3, NO_TAR),
+        (whole, content[:second] + b"\xff" * 9 + content[second + 9 :], 1, NO_TAR),
+        (whole, b"", 0, NO_TAR),
+        (whole, gzip.compress(content), 0, NO_TAR),
         (table, table.read_bytes(), 0, r"it has no column of bytes, and none of paths \(image, "),
         (table, table.read_bytes()[:-9], 0, "Parquet magic bytes not found"),
     ):
@@ -224,8 +227,7 @@ def test_hostile_headers_are_a_sentence(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content + bytes(1024))
     reports: list[str] = []
     list(read_shards(path, reports.append))
-    assert reports[0].startswith(f"{path} cannot be read to its end: ")
-    assert re.search(r"(no tar, or a .* damaged one|unexpected end of data)$", reports[0])
+    assert reports[0] == f"{path} cannot be read to its end: {NO_TAR}"
 
 
 def test_a_missing_and_an_unreadable_shard_are_named(tmp_path: Path) -> None:
@@ -260,11 +262,8 @@ def test_leftovers_sparse_and_huge_members_and_empty_tars_are_told(tmp_path: Pat
     path = tmp_path / "sparse.tar"
     path.write_bytes(sparse + bytes(1024))
     assert [*read_shards(path, reports.append)] == []
-    assert reports[2:] == [
-        f"{path}/large.jpg is a sparse file, which is not read",
-        f"{path} holds no photos",
-    ]
+    assert reports[2:] == [f"{path}/large.jpg is a sparse file, which is not read"]
     path = tmp_path / "empty.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"image": pyarrow.array([], "binary")}), path)
     assert [*read_shards(path, reports.append)] == []
-    assert reports[4:] == [f"{path} holds no photos"]
+    assert reports[3:] == [f"{path} holds no photos"]
