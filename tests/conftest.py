@@ -1,5 +1,6 @@
 """Fixtures that several rooms' tests share."""
 
+import multiprocessing.util
 import os
 import shutil
 import signal
@@ -63,6 +64,7 @@ def no_leftovers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.setenv(name, folder)
         patch.setattr(tempfile, "tempdir", folder)
         yield
+        multiprocessing.util._exit_function()  # It removes a folder of its own in there.
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
