@@ -35,10 +35,11 @@ PATH_COLUMNS = (
     *("file", "path", "photo", "img"),
 )
 
-_NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
-_LARGEST_MEMBER = 2**29  # Bytes of a photo or a text.
 _TEXT_SUFFIXES = (".txt", ".json")  # Of texts beside photos in a tar.
 _SPARSE = ("GNU.sparse.", "SCHILY.realsize", "SUN.holes")  # Headers of files without their holes.
+
+_NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
+_LARGEST_MEMBER = 2**29  # Bytes of a photo or a text.
 _ROWS = 64  # Rows of Parquet that are decoded together.
 
 ShardRecords = Iterator[tuple[str, dict[str, Any]]]
