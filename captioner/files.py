@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 import time
 import unicodedata
@@ -149,17 +150,28 @@ def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Itera
 
     The lock ends with the process. name: what it stands for, for messages. wait: for another
     process, instead of a `UserError`. stays: whether the file is there afterwards.
-    """
-    from filelock import FileLock, Timeout  # Imported here: few commands lock anything.
 
+    Where the file system has no locks, the file PATH.held is one while it exists: it names its
+    process and machine. After that process has ended, others on its machine take it over.
+    """
+    # Imported here: few commands lock anything.
+    from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+
+    advice = ""
     with refuse_os_errors(f"cannot write {name}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()  # The library takes a file that cannot be made for a locked one.
-        holder = FileLock(path)
+        holder: BaseFileLock = FileLock(path, timeout=0)
+        if error := _locking_error(path.parent):
+            marker = path.with_name(f"{path.name}.held")
+            holder = SoftFileLock(marker, timeout=1)  # What an ended process left goes first.
+            advice = f"; if not, remove {marker}"
+            why = f"its file system has no locks ({error.strerror or error})"
+            sys.stderr.write(f"captioner: {name} is locked by the file {marker}: {why}\n")
         try:
-            holder.acquire(timeout=-1 if wait else 0)
+            holder.acquire(-1 if wait else holder.timeout)
         except Timeout:
-            raise UserError(f"{name} is in use by another process") from None
+            raise UserError(f"{name} is in use by another process{advice}") from None
     try:
         yield
     finally:
@@ -167,6 +179,18 @@ def lock(path: Path, name: str, wait: bool = False, stays: bool = True) -> Itera
             with contextlib.suppress(OSError):  # Windows removes no open file.
                 path.unlink()
         holder.release()
+
+
+def _locking_error(folder: Path) -> OSError | None:
+    """Why the file system of a folder locks no files, as Lustre, NFS and FUSE may not."""
+    with contextlib.suppress(ImportError), tempfile.TemporaryFile(dir=folder) as file:
+        import fcntl  # Not on Windows, where all do.
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Nobody else knows the file.
+        except OSError as error:
+            return error
+    return None
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:

@@ -26,11 +26,7 @@ from samples import photo_bytes
 
 CHROMIUM = shutil.which("chromium")
 
-needs_chromium = [
-    pytest.mark.slow,
-    pytest.mark.chromium,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium"),
-]
+needs_chromium = [pytest.mark.slow, pytest.mark.chromium]
 
 _FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

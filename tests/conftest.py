@@ -1,9 +1,12 @@
 """Fixtures that several rooms' tests share."""
 
+import multiprocessing.util
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,39 @@ settings.load_profile("quick")
 # that; the tests of Ctrl-C need it to work.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# By marker, which is also the program's name: where it comes from.
+PROGRAMS = {
+    "exiftool": "Debian's libimage-exiftool-perl",
+    "chromium": "Debian's chromium",
+    "java": "a Java runtime",
+}
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Skip the tests that are marked as needing a program which is not there."""
+    missing = {name: source for name, source in PROGRAMS.items() if shutil.which(name) is None}
+    for item in items:
+        for mark in item.iter_markers():
+            if mark.name in missing:
+                reason = f"needs {mark.name} ({missing[mark.name]})"
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_leftovers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Put what libraries keep, in the temporary folder and the user's, where it is removed."""
+    tmp_path_factory.getbasetemp()  # That of pytest stays, with the folders of the last tests.
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name in ("TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "IPYTHONDIR"):
+            patch.setenv(name, folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
+        multiprocessing.util._exit_function()  # It removes a folder of its own in there.
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -214,14 +214,19 @@ def write_instances(
     return path
 
 
-def write_tar(path: Path, members: Mapping[str, bytes]) -> Path:
-    """Write a tar of files, by name."""
+def write_tar(path: Path, members: Mapping[str, bytes | str], **options: Any) -> Path:
+    """Write a tar of files, by name; a text is a symbolic link's target, after "hard:" a hard's."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as tar:
+    with tarfile.open(path, "w", **options) as tar:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
+            if isinstance(content, str):
+                info.type = tarfile.LNKTYPE if content.startswith("hard:") else tarfile.SYMTYPE
+                info.linkname = content.removeprefix("hard:")
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
     return path
 
 

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -113,6 +115,41 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
         order.append("first")
     waiting.join(60)
     assert order == ["first", "second"]
+
+
+LOCK = """
+import errno, fcntl, sys
+from pathlib import Path
+from captioner.files import lock
+def flock(*_):
+    raise OSError(getattr(errno, sys.argv[1]), "no such locks")
+fcntl.flock = flock
+with lock(Path("new/.lock"), "the run"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+@pytest.mark.parametrize("error", ["ENOSYS", "ENOLCK", "EOPNOTSUPP"])
+def test_a_file_is_the_lock_where_the_file_system_has_none(error: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOCK, error]
+    options: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
+    options |= {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **options, **pipes) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        second = subprocess.run(command, **options, stdin=subprocess.DEVNULL)
+        first.kill()  # What it leaves is no lock any more.
+    marker = f"new{os.sep}.lock.held"
+    line = f"captioner: the run is locked by the file {marker}: its file system has no locks ("
+    assert second.stderr.startswith(line)
+    in_use = f"the run is in use by another process; if not, remove {marker}\n"
+    assert second.stderr.endswith(in_use)
+    assert (tmp_path / marker).exists()
+    subprocess.run(command, **options, stdin=subprocess.DEVNULL, check=True)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
 
 
 def test_files_of_killed_processes_are_removed(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_captions_translations_and_scores_need_no_torch(folder: Path) -> None:
     commands = [
         ["caption", "photo.jpg", "--overlay", "maps.png", "--html", "maps.html", "--gif", "a.gif"],
         ["caption", "photos/", "--jsonl", "captions.jsonl", "--overlay", "maps/", "--resume"],
-        ["caption", "photos/", "--xmp", "--text", "--embed", "--cautious"],
+        ["caption", "photos/", "--xmp", "--text", "--cautious"],
         ["caption", "photo.jpg", "--language", "de", "--n-best", "2"],
         ["translate", "sentences.en", "--alignment", "alignment.png", "--language", "fr"],
         ["info"],
@@ -69,6 +69,12 @@ def test_captions_translations_and_scores_need_no_torch(folder: Path) -> None:
     for name in ("maps.png", "maps.html", "a.gif", "captions.jsonl", "maps", "alignment.png"):
         assert (folder / name).exists()
     assert (folder / "photos/a.jpg.xmp").exists() or (folder / "photos/a.xmp").exists()
+
+
+@pytest.mark.exiftool
+def test_embedding_needs_no_torch(folder: Path) -> None:
+    shown = run(folder, MAIN, json.dumps([["caption", "photos/", "--embed"]]))
+    assert "exit 0" in shown, shown
 
 
 def test_python_needs_no_torch(folder: Path) -> None:

@@ -27,6 +27,7 @@ from captioner.vision.pixels import BUDGET, HELD, ORIGINAL_SIZE
 
 MEMORY = HELD + 100_000_000  # Bytes that a process may allocate, where the system can limit it.
 SECONDS = 20.0  # Default limit for a photo.
+_START = 2.0  # Least limit for the start of a process, which imports.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from captioner.vision.decoding_process import answer_requests; answer_requests()"
@@ -86,13 +87,11 @@ class _Decoder:
     """A process that starts for its first photo, and again when it has ended."""
 
     _process: Any = None  # A `Popen`.
-    _is_late = False  # Whether it was killed at its time limit; its pipes then raise or end.
 
     def ask(
         self, source: BinaryIO | str, options: dict[str, Any], seconds: float
     ) -> tuple[Any, bytes]:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
-        self._is_late = False
         request: dict[str, Any] = {"options": options, "seconds": seconds}
         if isinstance(source, str):
             request["path"] = source
@@ -101,49 +100,58 @@ class _Decoder:
             source.seek(0)
         try:
             if self._process is None or self._process.poll() is not None:
-                self._start()
-            _send(self._process.stdin, request)
-            if not isinstance(source, str):
-                shutil.copyfileobj(source, self._process.stdin)
-                self._process.stdin.flush()
-            answer, pixels = self._answer(seconds)
+                self._start(seconds)
+            with self._time_limit(seconds):
+                _send(self._process.stdin, request)
+                if not isinstance(source, str):
+                    shutil.copyfileobj(source, self._process.stdin)
+                    self._process.stdin.flush()
+                answer, pixels = self._answer()
             if "held" not in answer:
                 return answer, pixels
-            with BUDGET.hold(answer["held"]):
+            with BUDGET.hold(answer["held"]), self._time_limit(seconds):
                 _send(self._process.stdin, {})
-                return self._answer(seconds)
-        except BaseException as error:
+                return self._answer()
+        except BaseException:
             self.close()
-            if self._is_late and isinstance(error, (OSError, ValueError)):
-                raise TimeoutError from None
             raise
 
-    def _start(self) -> None:
+    def _start(self, seconds: float) -> None:
         # Isolated, it imports nothing from the current folder.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,  # Not read: see `_end_with_reader`.
             env={**os.environ, **_ALLOCATION},
         )
-        self._process.stdout.readline()  # Its start does not count.
+        with self._time_limit(max(seconds, _START)):
+            self._answer()
 
-    def _answer(self, seconds: float) -> tuple[Any, bytes]:
-        """An answer and its pixels; the process is killed if it takes longer to come."""
-
-        def expire(process: Any = self._process) -> None:
-            self._is_late = True
-            process.kill()
-
-        timer = threading.Timer(seconds, expire)
+    @contextmanager
+    def _time_limit(self, seconds: float) -> Iterator[None]:
+        """Kill the process if the block takes longer, and raise `TimeoutError`."""
+        end = time.monotonic() + seconds
+        timer = threading.Timer(seconds, self._process.kill)
         timer.daemon = True
         timer.start()
         try:
-            answer = json.loads(self._process.stdout.readline())
+            yield
+        except (OSError, ValueError):  # The pipes of a killed process raise or end.
+            if time.monotonic() < end:
+                raise
+            raise TimeoutError from None
         finally:
             timer.cancel()
+
+    def _answer(self) -> tuple[Any, bytes]:
+        """An answer and its pixels."""
+        answer = json.loads(self._process.stdout.readline())
         width, height = answer.get("size", (0, 0))
-        return answer, self._process.stdout.read(width * height * 3)
+        pixels = self._process.stdout.read(width * height * 3)
+        if len(pixels) < width * height * 3:
+            raise ValueError("the pixels are cut off")
+        return answer, pixels
 
     def close(self) -> None:
         if self._process is not None:
@@ -162,27 +170,29 @@ def _send(stream: IO[bytes], message: Any) -> None:
 def answer_requests() -> None:
     """Answer in JSON and pixels until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C leaves it to finish.
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    _end_with_reader(os.dup(2))
+    answers = os.fdopen(os.dup(1), "wb")
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)  # Decoders print about damaged files.
+    requests = queue.SimpleQueue[dict[str, Any]]()
+    threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
     limit_memory()
     _send(answers, {})
 
     @contextmanager
     def permit(held: int) -> Iterator[None]:
         _send(answers, {"held": held})
-        requests.readline()
+        requests.get()
         yield
 
-    for line in requests:
-        request = json.loads(line)
+    while True:
+        request = requests.get()
         _limit("RLIMIT_CPU", time.process_time() + request["seconds"] * (os.cpu_count() or 1) + 1)
         options = request["options"]
         longest = options.pop("thumbnail", None)
-        content = request["path"] if "path" in request else requests.read(request["bytes"])
         try:
-            photo = load_image(content, permit=permit, **options)
+            photo = load_image(request["content"], permit=permit, **options)
         except UserError as error:
             _send(answers, {"error": str(error)})
             continue
@@ -191,6 +201,30 @@ def answer_requests() -> None:
         _send(answers, {"size": photo.size, "original_size": original_size(photo)})
         answers.write(photo.tobytes())
         answers.flush()
+
+
+def _read_requests(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    """Queue requests; end this process, also while it decodes, with its input: its parent's."""
+    try:
+        for line in sys.stdin.buffer:
+            request = json.loads(line)
+            size = request.get("bytes", 0)
+            request["content"] = request.get("path") or sys.stdin.buffer.read(size)
+            requests.put(request)
+    finally:
+        os._exit(0)
+
+
+def _end_with_reader(pipe: int) -> None:
+    """Have the system end this process with the reader of a pipe, which is not written to.
+
+    Linux only. The decoder of JPEG 2000 lets no other thread run, so none notices the end.
+    """
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_WRONLY | os.O_ASYNC)  # SIGIO, which kills.
 
 
 def limit_memory() -> None:

@@ -58,6 +58,12 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "WEBP", "TIFF", "AVIF", "JPEG200
 # The first bytes of a HEIC file (ISO/IEC 23008-12, 10).
 _HEIF_SIGNATURE = re.compile(rb"....ftyp(?:hei|hev|mif1|msf1)", re.DOTALL)
 
+# How gzip, compress, bzip2, xz, Zstandard, lz4, lzip, ZIP, 7-Zip and RAR begin.
+_COMPRESSED = (
+    *(b"\x1f\x8b", b"\x1f\x9d", b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd", b"\x04\x22M\x18", b"LZIP"),
+    *(b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!"),
+)
+
 _CODESTREAM = b"\xff\x4f\xff\x51"  # How that of JPEG 2000 begins.
 
 Report = Callable[[str], None]  # Takes a sentence about what cannot be read.
@@ -194,6 +200,8 @@ def _identify(
     except UnidentifiedImageError:
         file.seek(0)
         head = file.read(16)
+        if head.startswith(_COMPRESSED):
+            raise UserError(f"{name} is compressed; unpack it first") from None
         if not _HEIF_SIGNATURE.match(head):
             kinds = "JPEG, PNG, GIF, WebP, AVIF, HEIC, TIFF, JPEG 2000, BMP, PPM or PCX"
             fault = f"is not an image that can be read ({kinds}), or is damaged"

@@ -4,13 +4,14 @@ A photo is read by its place in its file, so training may draw any; webdataset r
 """
 
 import os
+import posixpath
 import re
 import tarfile
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Any
 
@@ -33,6 +34,9 @@ PATH_COLUMNS = (
     *("image", "filename", "file_name", "image_name", "image_path", "file_path", "filepath"),
     *("file", "path", "photo", "img"),
 )
+
+_TEXT_SUFFIXES = (".txt", ".json")  # Of texts beside photos in a tar.
+_SPARSE = ("GNU.sparse.", "SCHILY.realsize", "SUN.holes")  # Headers of files without their holes.
 
 _NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
 _LARGEST_MEMBER = 2**29  # Bytes of a photo or a text.
@@ -132,8 +136,10 @@ def read_shards(pattern: str | os.PathLike[str], report: Report) -> ShardRecords
     are the `.txt` and the `.json` of the same name in a tar, and Parquet's columns of text.
     """
     for path in map(os.fspath, photo_files(numbered(os.fspath(pattern)), report)):
-        if os.path.exists(path) and not os.path.isfile(path):
-            report(f"{path} is a pipe or a device, not a file")
+        if not os.path.isfile(path):
+            is_there = os.path.exists(path)
+            fault = "is a pipe or a device, not a file" if is_there else "does not exist"
+            report(f"{path} {fault}")
             continue
         read = _of_tar if path.lower().endswith(".tar") else _of_parquet
         yield from read(path, report)
@@ -184,35 +190,83 @@ def _reported(path: str, report: Report) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, tarfile.TarError) as error:  # pyarrow raises the first two.
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        reason = "no tar, or a compressed one" if reason.endswith(" header") else reason
-        report(f"{path} cannot be read to its end: {reason}")
+        if isinstance(error, OSError) and error.errno:
+            report(f"cannot read {path}: {os.strerror(error.errno)}")
+        else:
+            report(f"{path} cannot be read to its end: {' '.join(str(error).split())}")
 
 
 def _of_tar(path: str, report: Report) -> ShardRecords:
-    photos: dict[str, ShardMember] = {}
-    texts: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    with _reported(path, report), tarfile.open(path, "r:") as tar:
-        for info in iter(tar.next, None):
-            tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
-            if is_leftover(info.name):
-                continue
-            if info.issparse():
-                report(f"{path}/{info.name} is a sparse file, which is not read")
-                continue
-            member = ShardMember(path, info.name, (info.offset_data, info.size))
-            stem, suffix = os.path.splitext(info.name)
-            if info.isfile() and suffix.lower() in PHOTO_SUFFIXES:
-                photos[info.name] = member  # The last of a name counts, as to tar.
-            elif info.isfile() and suffix in (".txt", ".json"):
-                texts[stem][suffix] = member
-        end = ShardMember(path, "", (tar.offset, tarfile.BLOCKSIZE))
-        if end.read() != bytes(tarfile.BLOCKSIZE):
-            raise tarfile.ReadError("damaged or cut off")  # tarfile takes it for the end.
-        if not photos:
+    names: dict[str, str] = {}  # Of photos and texts, by normalised name.
+    places: dict[str, tuple[int, int] | None] = {}  # The last of a name counts, as to tar.
+    links: dict[str, str] = {}
+    faults: dict[str, str] = {}  # Of what has no place.
+    with _reported(path, report):
+        for info in _members(path):
+            name = posixpath.normpath(info.name)
+            is_known = _is_photo(name) or name.endswith(_TEXT_SUFFIXES)
+            is_listed = is_known and not is_leftover(info.name)
+            if info.issparse() or any(key.startswith(_SPARSE) for key in info.pax_headers):
+                places[name] = None
+                faults[name] = "is a sparse file, which is not read"
+            elif info.isfile():
+                places[name] = info.offset_data, info.size
+            elif info.issym() or info.islnk():
+                folder = posixpath.dirname(name) if info.issym() else ""
+                links[name] = posixpath.normpath(posixpath.join(folder, info.linkname))
+                faults[name] = f"is a link to {links[name]}, which leads to no file in the tar"
+                # A hard link is to what had its name before.
+                places[name] = _place(links[name], places, links) if info.islnk() else None
+            if is_listed and name in places:
+                names[name] = info.name
+        if not any(map(_is_photo, names)):
             report(f"{path} holds no photos")
-    for name, photo in photos.items():
-        yield photo.name, {"image": photo, **texts[os.path.splitext(name)[0]]}
+    found = {name: _place(name, places, links) for name in names}
+    for name in (name for name, place in found.items() if place is None):
+        report(f"{path}/{names[name]} {faults[name]}")
+    members = {name: ShardMember(path, names[name], at) for name, at in found.items() if at}
+    for name, photo in members.items():
+        if _is_photo(name):
+            stem = posixpath.splitext(name)[0]
+            texts = {end: members[stem + end] for end in _TEXT_SUFFIXES if stem + end in members}
+            yield photo.name, {"image": photo, **texts}
+
+
+def _is_photo(name: str) -> bool:
+    return posixpath.splitext(name)[1].lower() in PHOTO_SUFFIXES
+
+
+def _members(path: str) -> Iterator[tarfile.TarInfo]:
+    """The members of a tar up to its first fault, which is raised."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for info in iter(tar.next, None):
+                tar.members.clear()  # type: ignore[attr-defined]  # It has a kilobyte of each.
+                if info.size < 0:  # The next header would be this one, for ever.
+                    raise tarfile.ReadError
+                yield info
+            end = ShardMember(path, "", (tar.offset, tarfile.BLOCKSIZE))
+            if end.read() != bytes(tarfile.BLOCKSIZE):
+                raise tarfile.ReadError  # tarfile takes a damaged header for the end.
+    except OSError:
+        raise
+    except Exception:  # tarfile raises many types of errors for damaged headers.
+        raise tarfile.ReadError("it is damaged, cut off or compressed, or no tar") from None
+
+
+def _place(
+    name: str, places: dict[str, tuple[int, int] | None], links: dict[str, str]
+) -> tuple[int, int] | None:
+    """The place of a file in a tar, behind links, also of its folders; None if it has none."""
+    for _ in range(40):  # Linux's limit; a circle has no end.
+        if places.get(name) or len(name) > 1000:
+            break
+        paths = (name, *map(str, PurePosixPath(name).parents))
+        link = next((path for path in paths if path in links), None)
+        if link is None:
+            break
+        name = posixpath.normpath(links[link] + name[len(link) :])
+    return places.get(name)
 
 
 def _open_parquet(path: str) -> Any:

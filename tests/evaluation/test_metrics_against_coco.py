@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import sys
 from pathlib import Path
 
@@ -73,7 +72,6 @@ PAIR = Corpus([["a", "dog"], ["a", "cat"]], [[["the", "dog"]], [["x"], ["one", "
 
 @pytest.mark.slow
 @pytest.mark.java
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java runtime")
 def test_meteor_is_that_of_the_coco_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     from pycocoevalcap.meteor.meteor import Meteor
 

@@ -2,9 +2,7 @@
 
 import gzip
 import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -86,11 +84,6 @@ def test_long_captions_and_numbers_of_two_parts() -> None:
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
-def needs_java(test: Any) -> Any:
-    is_missing = shutil.which("java") is None
-    return pytest.mark.java(pytest.mark.skipif(is_missing, reason="needs a Java runtime")(test))
-
-
 def assert_equal(captions: list[str]) -> None:
     """To what the Java program makes of the captions, each with one that begins with A after it."""
     ptbtokenizer = pytest.importorskip("pycocoevalcap.tokenizer.ptbtokenizer")
@@ -103,7 +96,7 @@ def assert_equal(captions: list[str]) -> None:
     assert [(each, theirs) for each, theirs in pairs if theirs != tokenize(each)] == []
 
 
-@needs_java
+@pytest.mark.java
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
@@ -127,7 +120,7 @@ def test_captions_of_real_data(name: str, count: int) -> None:
     assert_equal(captions)
 
 
-@needs_java
+@pytest.mark.java
 def test_recorded_captions_in_sentences() -> None:
     recorded = [caption for caption, _ in RECORDED]
     words = {word for caption in recorded for word in caption.split(" ") if word}

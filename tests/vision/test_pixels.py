@@ -1,10 +1,15 @@
 """What decoding may take: long photos, large ones, many scans, time and memory; bands."""
 
 import io
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,6 +123,61 @@ def test_a_slow_or_crashed_decoder_is_replaced(monkeypatch: pytest.MonkeyPatch) 
     assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
     pool.close()
     assert decoder._process is None
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process is stopped on Windows")
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",  # It starts,
+        "print('{}', flush=True)",  # is sent the photo,
+        "print('{}\\n{\"size\": [9, 9]}', flush=True)",  # or answers.
+    ],
+)
+def test_a_stopped_decoder_holds_no_photo(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = f"import os, signal; {before or 0}; os.kill(os.getpid(), signal.SIGSTOP)"
+    pool = DecodingPool(1, seconds=0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding_process, "_PROGRAM", program)
+        with pytest.raises(UserError, match=r"^a\.png cannot be decoded: .* 0\.1 s, the limit"):
+            pool.load(io.BytesIO(bytes(1_000_000)), "a.png")
+    pool.seconds = 60.0
+    assert pool.load(io.BytesIO(CONTENT), "a photo", sufficient_side=30).size == (45, 30)
+    pool.close()
+
+
+def is_running(process: int) -> bool:
+    with suppress(FileNotFoundError):
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z"  # Nobody may wait for an orphan.
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")
+@pytest.mark.parametrize("work", ["time.sleep(600)", "7 ** 3 ** 18"])
+def test_a_decoder_ends_with_its_parent_in_the_middle_of_a_photo(work: str, tmp_path: Path) -> None:
+    """Also in C code that lets no other thread run, as the decoder of JPEG 2000."""
+    note = f"(pathlib.Path('process').write_text(f'{{os.getpid()}}\\n'), {work})"
+    decoder = decoding_process._PROGRAM.replace(
+        "; answer_requests()",
+        "; import os, pathlib, time; import captioner.vision.decoding_process as process"
+        f"; process.load_image = lambda *_, **__: {note}; answer_requests()",
+    )
+    parent = (
+        "import io; from captioner.vision import decoding_process as process; "
+        f"process._PROGRAM = {decoder!r}; process.DecodingPool(1, 600.0).load(io.BytesIO(), '')"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path, env=environment) as process:
+        noted = tmp_path / "process"
+        while not (noted.exists() and noted.read_text().endswith("\n")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    end = time.monotonic() + 300
+    while is_running(int(noted.read_text())):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")

@@ -1,11 +1,13 @@
 """Photos in tars and Parquet files: which there are, their bytes in any order, what is damaged."""
 
 import gzip
+import io
 import os
 import re
 import tarfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow
 import pyarrow.parquet
@@ -46,6 +48,55 @@ def test_photos_of_tars_are_read_in_any_order_with_their_texts(tmp_path: Path) -
     assert [last[suffix].read() for suffix in (".txt", ".json")] == [b"two", b"{}"]
 
 
+LINKS = {
+    "early.jpg": "d/1.jpg",
+    "blobs/abc": b"blob",
+    "d/1.jpg": b"one",
+    "d/1.txt": "../1.txt",
+    "1.txt": b"text",
+    "d/up.JPG": "../d/./1.jpg",
+    "alias": "d",
+    "folder.jpg": "alias/1.jpg",
+    ".git/annex/x": "../../blobs/abc",
+    "chain.jpg": ".git/annex/x",
+    "hard.jpg": "hard:chain.jpg",
+    "./same.jpg": "hard:d/1.jpg",
+    "._left.jpg": "d/1.jpg",
+    "d/1.jpg ": b"no photo's suffix",
+}
+LOST = {
+    "circle.jpg": "round.jpg",
+    "round.jpg": "circle.jpg",
+    "grows.jpg": "grows.jpg/a",
+    "out.jpg": "../0.jpg",
+    "/root.jpg": "/etc/passwd",
+    "gone.jpg": "hard:none.jpg",
+    "d/folder.jpg": "../blobs",
+}
+
+
+def test_links_of_tars_are_followed_within_them_and_others_are_named(tmp_path: Path) -> None:
+    (tmp_path / "0.jpg").write_bytes(photo_bytes())  # Beside the tar.
+    replaced = {"1.jpg": b"old", "old.jpg": "hard:1.jpg", "new.jpg": "1.jpg"}
+    path = write_tar(tmp_path / "s/0.tar", LINKS | LOST | replaced)
+    with tarfile.open(path, "a") as tar:  # The last of a name counts.
+        info = tarfile.TarInfo("1.jpg")
+        info.size = 3
+        tar.addfile(info, io.BytesIO(b"new"))
+    reports: list[str] = []
+    records = dict(read_shards(path, reports.append))
+    photos = {name.removeprefix(f"{path}/"): record["image"] for name, record in records.items()}
+    expected = {"early.jpg": b"one", "d/1.jpg": b"one", "d/up.JPG": b"one", "folder.jpg": b"one"}
+    expected |= {"chain.jpg": b"blob", "hard.jpg": b"blob", "./same.jpg": b"one"}
+    expected |= {"1.jpg": b"new", "old.jpg": b"old", "new.jpg": b"new"}
+    assert {name: photo.read() for name, photo in photos.items()} == expected
+    assert records[f"{path}/d/1.jpg"][".txt"].read() == b"text"
+    assert [each.split(" is a link to ")[0] for each in reports] == [f"{path}/{n}" for n in LOST]
+    assert (
+        reports[0] == f"{path}/circle.jpg is a link to round.jpg, which leads to no file in the tar"
+    )
+
+
 @pytest.mark.parametrize("form", ["struct", "path first", "binary"])
 def test_photos_of_parquet_are_read_in_any_order(form: str, tmp_path: Path) -> None:
     contents = [os.urandom(20) for _ in range(300)]
@@ -74,6 +125,9 @@ def test_photos_are_files_and_those_in_folders_and_shards_each_once(tmp_path: Pa
     assert [each.reason for each in failed] == [f"{path}/1 has no photo"]
 
 
+NO_TAR = "it is damaged, cut off or compressed, or no tar"
+
+
 def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None:
     whole = write_tar(tmp_path / "0.tar", {f"{n}.jpg": bytes(600) for n in range(3)})
     content = whole.read_bytes()
@@ -81,17 +135,15 @@ def test_a_damaged_shard_loses_no_photo_before_the_fault(tmp_path: Path) -> None
     end = content.rindex(b"2.jpg") + 512 + 1024  # of the members, without the mark of the end
     table = write_parquet(tmp_path / "p.parquet", {"n": [1]})
     for path, damaged, photos, reason in (
-        (whole, content[: second + 700], 2, "unexpected end of data"),
-        (whole, content[:end], 3, "damaged or cut off"),
-        (whole, content[:second] + b"\xff" * 9 + content[second + 9 :], 1, "damaged or cut off"),
-        (whole, b"", 0, "empty file"),
-        (whole, gzip.compress(content), 0, "no tar, or a compressed one"),
+        (whole, content[: second + 700], 2, NO_TAR),
+        (whole, content[:end], 3, NO_TAR),
+        (whole, content[:second] + b"\xff" * 9 + content[second + 9 :], 1, NO_TAR),
+        (whole, b"", 0, NO_TAR),
+        (whole, gzip.compress(content), 0, NO_TAR),
         (table, table.read_bytes(), 0, r"it has no column of bytes, and none of paths \(image, "),
         (table, table.read_bytes()[:-9], 0, "Parquet magic bytes not found"),
-        (tmp_path / "none.tar", None, 0, "No such file or directory"),
     ):
-        if damaged is not None:
-            path.write_bytes(damaged)
+        path.write_bytes(damaged)
         problems: list[str] = []
         assert len(list(read_shards(path, problems.append))) == photos
         assert re.match(f"{path} cannot be read to its end: .*{reason}", problems[0])
@@ -122,6 +174,75 @@ def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
         assert pyarrow.total_allocated_bytes() - before < 8_000_000
 
 
+SPARSE = [
+    {"GNU.sparse.size": "9", "GNU.sparse.numblocks": "1"},
+    {"GNU.sparse.map": "0,3,6,3", "GNU.sparse.size": "9"},
+    {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"},
+    {"GNU.sparse.major": "2", "GNU.sparse.minor": "7"},
+    {"SCHILY.realsize": "9"},
+]
+
+
+@pytest.mark.parametrize("headers", SPARSE)
+def test_sparse_photos_are_named_in_each_form_of_pax(
+    headers: dict[str, str], tmp_path: Path
+) -> None:
+    """Read as they lie in the tar, they would be other photos; other sparse files are no matter."""
+    path = tmp_path / "0.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        for name in ("1.jpg", "disk.img", "2.jpg"):
+            info = tarfile.TarInfo(name)
+            info.size, info.pax_headers = 512, {} if name == "2.jpg" else headers
+            tar.addfile(info, io.BytesIO(b"1\n0\n3\n".ljust(512, b"\0")))
+    reports: list[str] = []
+    assert [name for name, _ in read_shards(path, reports.append)] == [f"{path}/2.jpg"]
+    assert reports == [f"{path}/1.jpg is a sparse file, which is not read"]
+
+
+def long_names(count: int) -> bytes:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 512
+    return (header.tobuf() + bytes(512)) * count
+
+
+def header_of(size: str, **fields: Any) -> bytes:
+    """A header with a size as pax has it."""
+    info = tarfile.TarInfo("1.jpg")
+    info.pax_headers = {"size": size, **fields}
+    return info.tobuf(tarfile.PAX_FORMAT)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        long_names(3_000),
+        header_of("-512"),
+        header_of(f"{10**30}"),
+        header_of("3", **{"GNU.sparse.map": "0,x"}),
+        header_of("3", **{"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}),
+    ],
+)
+def test_hostile_headers_are_a_sentence(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "0.tar"
+    path.write_bytes(content + bytes(1024))
+    reports: list[str] = []
+    list(read_shards(path, reports.append))
+    assert reports[0] == f"{path} cannot be read to its end: {NO_TAR}"
+
+
+def test_a_missing_and_an_unreadable_shard_are_named(tmp_path: Path) -> None:
+    for name in ("a.tar", "b.parquet"):
+        reports: list[str] = []
+        assert [*read_shards(tmp_path / name, reports.append)] == []
+        (tmp_path / name).symlink_to("none")
+        assert [*read_shards(tmp_path / name, reports.append)] == []
+        assert reports == [f"{tmp_path / name} does not exist"] * 2
+    path = write_tar(tmp_path / "c.tar", {"1.jpg": b"1"})
+    with mock.patch("tarfile.open", side_effect=PermissionError(13, "words of a system")):
+        assert [*read_shards(path, reports.append)] == []
+    assert reports[2:] == [f"cannot read {path}: Permission denied"]
+
+
 def test_leftovers_sparse_and_huge_members_and_empty_tars_are_told(tmp_path: Path) -> None:
     reports: list[str] = []
     path = write_tar(tmp_path / "0.tar", {"a/._1.jpg": b"1", "__MACOSX/1.jpg": b"1", "1.txt": b"1"})
@@ -141,11 +262,8 @@ def test_leftovers_sparse_and_huge_members_and_empty_tars_are_told(tmp_path: Pat
     path = tmp_path / "sparse.tar"
     path.write_bytes(sparse + bytes(1024))
     assert [*read_shards(path, reports.append)] == []
-    assert reports[2:] == [
-        f"{path}/large.jpg is a sparse file, which is not read",
-        f"{path} holds no photos",
-    ]
+    assert reports[2:] == [f"{path}/large.jpg is a sparse file, which is not read"]
     path = tmp_path / "empty.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"image": pyarrow.array([], "binary")}), path)
     assert [*read_shards(path, reports.append)] == []
-    assert reports[4:] == [f"{path} holds no photos"]
+    assert reports[3:] == [f"{path} holds no photos"]
