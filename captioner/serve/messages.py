@@ -45,7 +45,7 @@ class DrawnCaption(BaseModel):
     words: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
         min_length=1, max_length=100
     )
-    maps: list[list[list[float]]]
+    maps: list[list[list[Annotated[float, Field(ge=-1e9, le=1e9)]]]]  # They fit a float32.
     word_log_probabilities: list[Annotated[float, Field(ge=-1e9, le=0)]] = []
     word_confidence: list[Annotated[float, Field(ge=0, le=1)] | None] | None = None
     sure: bool | None = None
