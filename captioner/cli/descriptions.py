@@ -73,7 +73,8 @@ class Descriptions:
         keywords = [word for word in words if is_noun(word)]
         keywords += [caption.doubt] if caption.doubt else []
         text = on_a_line(caption.text)
-        description = Description(text, keywords, caption.language or ENGLISH, caption.confidence)
+        share = caption.shown_confidence
+        description = Description(text, keywords, caption.language or ENGLISH, share)
         places = [*self.files(photo, caption.confidence)]
         problems = []
         kept = ""

@@ -11,6 +11,7 @@ from captioner.model_folders import (
     MODEL,
     complete_folder,
     described,
+    has_graphs,
     is_address,
     kind_of,
     model_folder,
@@ -144,12 +145,17 @@ def run_export(arguments: argparse.Namespace) -> None:
     """Export, print the size."""
     shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
-    from captioner.models import load
-    from captioner.onnx.export import export_captioner
-    from captioner.onnx.page import write_page
+    from captioner.onnx.page import copy_model, write_page
 
     folder = Path(arguments.folder)
-    export_captioner(load(arguments.model, engine="torch"), folder, arguments.precision)
+    model = model_folder(arguments.model)
+    if arguments.page and arguments.precision == "float32" and has_graphs(model):
+        copy_model(model, folder)
+    else:
+        from captioner.models import load
+        from captioner.onnx.export import export_captioner
+
+        export_captioner(load(arguments.model, engine="torch"), folder, arguments.precision)
     if arguments.page:
         write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())

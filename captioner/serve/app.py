@@ -5,6 +5,7 @@ import itertools
 from asyncio import wrap_future
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,12 +104,11 @@ async def caption(
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
     captioned = await _captioned(form, service, drawn=form.preview)
+    of_model = service.captioner.confidence
+    to_answer = partial(photo_answer, confidence=of_model, maps=form.maps, preview=form.preview)
 
     def answer() -> str:
-        photos = [
-            photo if isinstance(photo, Failed) else photo_answer(photo, form.maps, form.preview)
-            for photo in captioned
-        ]
+        photos = [photo if isinstance(photo, Failed) else to_answer(photo) for photo in captioned]
         answer = CaptionsAnswer.model_validate({"photos": photos}, from_attributes=True)
         return answer.model_dump_json(exclude_none=True)
 
