@@ -149,8 +149,10 @@ def run_export(arguments: argparse.Namespace) -> None:
 
     folder = Path(arguments.folder)
     model = model_folder(arguments.model)
+    stored = f"weights in {arguments.precision}"
     if arguments.page and arguments.precision == "float32" and has_graphs(model):
         copy_model(model, folder)
+        stored = "weights as in MODEL"
     else:
         from captioner.models import load
         from captioner.onnx.export import export_captioner
@@ -159,7 +161,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     if arguments.page:
         write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    print(f"{folder}: {size / 1e6:.1f} MB, weights in {arguments.precision}")
+    print(f"{folder}: {size / 1e6:.1f} MB, {stored}")
 
 
 def run_push(arguments: argparse.Namespace) -> None:
