@@ -150,7 +150,8 @@ def run_export(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.folder)
     model = model_folder(arguments.model)
     stored = f"weights in {arguments.precision}"
-    if arguments.page and arguments.precision == "float32" and has_graphs(model):
+    is_plain_page = arguments.page and arguments.precision == "float32"
+    if is_plain_page and kind_of(model) == "captioner" and has_graphs(model):
         copy_model(model, folder)
         stored = "weights as in MODEL"
     else:
