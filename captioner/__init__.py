@@ -11,6 +11,7 @@ Nothing heavy is imported until it is used.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from captioner.translate.translated_captions import translate_captions as translate_captions
     from captioner.translate.translation import Translation as Translation
     from captioner.translate.translator import Translator as Translator
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime reads it when it is imported.
 
 __version__ = "0.4.0.dev0"
 

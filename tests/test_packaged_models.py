@@ -118,6 +118,22 @@ def test_unknown_words_and_capitals_are_translated(translator: captioner.Transla
     assert loud.by_word().source[:3] == ("A", "MAN", "IS")
 
 
+AS_TYPED = {
+    "A man’s hat is on the table.": "A man's hat is on the table.",
+    "A man is wearing a “red” shirt.": 'A man is wearing a "red" shirt.',
+    "A boy — wearing\u00a0a hat\u202f– jumps…": "A boy - wearing a hat - jumps...",
+    "A ﬁreﬁghter drinks cof\u00adfee.": "A firefighter drinks coffee.",
+    "a dog runs": "A dog runs",
+}
+
+
+@pytest.mark.parametrize("language", ["de", "fr"])
+def test_typography_and_a_missing_capital_change_no_translation(language: str) -> None:
+    translator = captioner.load_translator(LANGUAGES[language])
+    found, expected = map(translator.translate, (AS_TYPED.keys(), AS_TYPED.values()))
+    assert [one.text for one in found] == [other.text for other in expected]
+
+
 NO_ENGLISH = ("Ein Mann steht auf einer Leiter.", "😀😀", "https://www.example.org/photos?id=17")
 
 

@@ -59,6 +59,7 @@ NOT_RUN = {
     "(cd": "unpacks what was downloaded",
     "unzip": "likewise",
     "rm": "likewise",
+    "hf": "uploads to the hub",
     "torchrun": "tests/training/test_several_processes.py starts several processes",
     "ray": "starts a cluster; tests/test_scale.py tests what the program of docs/scale.md defines",
     "RAY_ADDRESS=auto": "likewise",

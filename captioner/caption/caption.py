@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -80,6 +81,14 @@ class Caption:
         return self.text
 
     @property
+    def shown_confidence(self) -> float | None:
+        """The confidence to two decimals, rounded down below the model's limit."""
+        if self.confidence is None:
+            return None
+        rounded = math.floor if self.sure is False else round
+        return rounded(100 * self.confidence) / 100
+
+    @property
     def doubt(self) -> str:
         """A note on low confidence; empty otherwise."""
         return self._doubt(ENGLISH)
@@ -144,7 +153,7 @@ class Caption:
             attention=self.attention,
             doubt=self.drawn_doubt,
             language=self.language or ENGLISH,
-            confidence=self.confidence,
+            confidence=self.shown_confidence,
             word_confidence=self.word_confidence,
         )
 

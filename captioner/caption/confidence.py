@@ -11,6 +11,7 @@ the word itself where calibration saw it often enough.
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -69,6 +70,7 @@ class Confidence(Config):
 
     weights: ConfidenceWeights
     unsure_below: Probability = Field(0.25, description="captions of less confidence are unsure")
+    highest: Probability = Field(1.0, description="of the captions that it was fitted to")
     words: WordWeights | None = Field(None, description="of content words; none in older models")
 
     def judge(self, captions: Sequence[Caption]) -> list[Caption]:
@@ -81,6 +83,11 @@ class Confidence(Config):
         if self.words is None:
             return judged
         return [replace(caption, word_confidence=self._of_words(caption)) for caption in judged]
+
+    def degree(self, confidence: float) -> int:
+        """The third of confidences from the limit to the highest: 0, 1 or 2."""
+        third = (self.highest - self.unsure_below) / 3
+        return bisect([self.unsure_below + third, self.highest - third], confidence)
 
     def _of_words(self, caption: Caption) -> tuple[float | None, ...]:
         assert self.words is not None

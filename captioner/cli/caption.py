@@ -234,7 +234,7 @@ def caption_lines(path: str, caption: Caption, is_alone: bool, form: str | None)
         if form:
             yield formatted_caption(form, path, version, rank)
             continue
-        notes = [version.doubt] if version.doubt else []
+        notes = [version.drawn_doubt] if version.doubt else []
         if len(versions) > 1:
             ranked_by = f"score {version.score:.2f}"
             notes = [ranked_by, f"log-probability {version.log_probability:.2f}", *notes]

@@ -94,7 +94,7 @@ class Descriptions:
         keywords = [word for word in words if is_noun(word)]
         keywords += [caption.doubt] if caption.doubt else []
         text = on_a_line(caption.text)
-        confidence = None if by_person else caption.confidence
+        confidence = None if by_person else caption.shown_confidence
         language = caption.language or ENGLISH
         description = Description(text, keywords, language, confidence, by_person)
         line = text

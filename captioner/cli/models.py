@@ -10,6 +10,7 @@ from captioner.files import check_writable
 from captioner.model_folders import (
     MODEL,
     described,
+    has_graphs,
     is_address,
     kind_of,
     model_folder,
@@ -126,16 +127,24 @@ def run_export(arguments: argparse.Namespace) -> None:
     """Export, print the size."""
     shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
-    from captioner.models import load
-    from captioner.onnx.export import export_captioner
-    from captioner.onnx.page import write_page
+    from captioner.onnx.page import copy_model, write_page
 
     folder = Path(arguments.folder)
-    export_captioner(load(arguments.model, engine="torch"), folder, arguments.precision)
+    model = model_folder(arguments.model)
+    stored = f"weights in {arguments.precision}"
+    is_plain_page = arguments.page and arguments.precision == "float32"
+    if is_plain_page and kind_of(model) == "captioner" and has_graphs(model):
+        copy_model(model, folder)
+        stored = "weights as in MODEL"
+    else:
+        from captioner.models import load
+        from captioner.onnx.export import export_captioner
+
+        export_captioner(load(arguments.model, engine="torch"), folder, arguments.precision)
     if arguments.page:
         write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    print(f"{folder}: {size / 1e6:.1f} MB, weights in {arguments.precision}")
+    print(f"{folder}: {size / 1e6:.1f} MB, {stored}")
 
 
 def run_info(arguments: argparse.Namespace) -> None:

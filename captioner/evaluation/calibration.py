@@ -162,7 +162,8 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     judged = confidence.judge([one.caption for one in seen])
     truth = [is_true for one in seen for is_true in one.truth]
     words = fit_word_weights(judged, truth=doubles(truth), counts=doubles(counts))
-    return confidence.replace(words=words)
+    highest = max(caption.confidence or 0.0 for caption in judged)
+    return confidence.replace(words=words, highest=highest)
 
 
 def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]:

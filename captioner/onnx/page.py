@@ -13,7 +13,7 @@ from typing import Any
 from captioner.caption.confidence import LEAST_TRUE
 from captioner.errors import UserError
 from captioner.files import read_text, write_bytes, write_json, write_text
-from captioner.model_folders import GRAPHS, NGRAMS
+from captioner.model_folders import FILES, GRAPHS, NGRAMS, WEIGHTS, complete_folder
 from captioner.onnx.captioner import OnnxCaptioner
 from captioner.onnx.graphs import search_inputs
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
@@ -21,16 +21,30 @@ from captioner.schema import to_mapping
 
 RUNTIME = "onnxruntime-web@1.22.0"  # Runs the graphs in the browser. MIT licence.
 _RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+_SUFFIX = ".mjs", ".js"  # Of scripts, there and here: servers may not know the first.
 
 _STATIC = Path(__file__).parent / "static"
 
 
+def copy_model(source: Path, folder: Path) -> None:
+    """Copy a model with graphs to a folder of its own, for `write_page`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (complete_folder(source) / name for name in FILES):
+        if path.is_file():
+            write_bytes(folder / path.name, path.read_bytes())
+
+
 def write_page(folder: Path) -> None:
-    """Write the page into the folder of `export_captioner`; npm fetches `RUNTIME`."""
+    """Write the page into a folder with graphs; npm fetches `RUNTIME`."""
     _write_runtime(folder)
     model = OnnxCaptioner(folder)
+    if model.ngrams is not None:
+        write_bytes(folder / NGRAMS, model.ngrams.astype("<i8").tobytes())
+    needed = [*GRAPHS, NGRAMS]
+    if WEIGHTS.encode() in (folder / GRAPHS[0]).read_bytes():  # Graphs that do not hold theirs.
+        needed.append(WEIGHTS)
     preprocessing = to_mapping(model.preprocessing)
-    files = [path for path in (folder / name for name in (*GRAPHS, NGRAMS)) if path.is_file()]
+    files = [path for path in (folder / name for name in needed) if path.is_file()]
     description = {
         "files": {path.name: path.stat().st_size for path in files},
         "words": model.vocabulary.words,
@@ -94,4 +108,4 @@ def _write_runtime(folder: Path) -> None:
             for name in _RUNTIME_FILES:
                 member = archive.extractfile(f"package/dist/{name}")
                 assert member is not None
-                write_bytes(folder / name, member.read())
+                write_bytes(folder / name.replace(*_SUFFIX), member.read())

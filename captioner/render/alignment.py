@@ -96,7 +96,7 @@ def _label(word: str, font: Font) -> Image.Image:
 
 def alignment_page(alignments: Sequence[tuple[str, Alignment]]) -> str:
     """A standalone page with a heat map for each item; a tooltip shows a cell's weight."""
-    body = ""
+    body = "<h1>Alignments</h1>\n"
     for number, (heading, (source, target, weights)) in enumerate(alignments, start=1):
         heads = "".join(f"<th scope=col><span>{escaped(word)}</span></th>" for word in source)
         rows = ""

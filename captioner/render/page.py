@@ -152,8 +152,8 @@ def _caption(caption: MappedCaption, wording: SimpleNamespace) -> str:
         spans.append(f'<span class="{kind}"{title}>{escaped(word) or "?"}</span>')
     note = f'<span class="doubt">{escaped(caption.doubt)}</span>' if caption.doubt else ""
     if (confidence := caption.confidence) is not None:
-        style = f'style="--confidence:{confidence:.2f}" title="{wording.confidence}"'
-        note = f'<span class="confidence" {style}>{round(100 * confidence)} %</span>{note}'
+        kind = f'class="confidence" title="{wording.confidence}"'
+        note = f"<span {kind}>{round(100 * confidence)} %</span>{note}"
     return f"""<li class="caption">
 <p class="words" dir="auto" lang="{escaped(caption.language)}">{" ".join(spans)}</p>
 <div class="below">{_button("play", wording.play, wording.stop)}

@@ -20,6 +20,7 @@ from captioner.evaluation.maps import target_cells
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.photos import Loader, Rows
 from captioner.text import TextVocabulary
+from captioner.text.languages import straighten
 from captioner.text.token_batches import (
     PairExample,
     TranslationBatch,
@@ -242,7 +243,7 @@ def encode_pairs(
     examples: list[PairExample] = []
     cut: list[int] = []
     for pair in pairs:
-        sources = source.split(pair.source)
+        sources = source.split(straighten(pair.source))  # As `SentenceTranslator` reads them.
         targets = target.split(pair.target)
         indices = source.indices(sources[:maximum_length])
         examples.append(PairExample(indices, target.indices(targets[:maximum_length])))

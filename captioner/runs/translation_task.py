@@ -100,7 +100,7 @@ class TextConfig(Config):
         "sentence as it is written elsewhere",
     )
     capitals: Capitals = Field(
-        "keep", description="lines in capitals: as they are, or as sentences"
+        "keep", description="lines in capitals, or begun without one: as they are, or as sentences"
     )
     minimum_count: Count = Field(2, description="occurrences of a word that enters the vocabulary")
     size: int = Field(8000, ge=1, le=1_000_000, description="subwords, of both sides where joint")

@@ -5,20 +5,22 @@ import itertools
 from asyncio import wrap_future
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import fastapi_offline
 from fastapi import APIRouter, Depends, FastAPI, Form, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, JSONResponse
 from pydantic import HttpUrl
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from captioner import __version__
 from captioner.caption.caption import Caption
@@ -29,7 +31,7 @@ from captioner.model_folders import DEMO_PHOTO
 from captioner.outcomes import Failed, with_results
 from captioner.render.page import viewer_script
 from captioner.render.typography import printable
-from captioner.serve.guard import BEARER, GuardedRoute, answer_error, guarded_app
+from captioner.serve.guard import BEARER, GuardedRoute, OpenRoute, answer_error, guarded_app
 from captioner.serve.messages import (
     CaptionForm,
     CaptionsAnswer,
@@ -58,6 +60,31 @@ _REFUSED: Any = {
 _CONTENT: Any = {kind: {} for kind in _MEDIA_TYPES.values()}
 
 router = APIRouter(prefix="/api", responses=_REFUSED, route_class=GuardedRoute)
+open_router = APIRouter(prefix="/api", responses=_REFUSED, route_class=OpenRoute)
+
+
+class _CrossOrigin(CORSMiddleware):
+    """Refuses in the form of the interface."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer a browser that asks whether another site may ask."""
+        answer = super().preflight_response(request_headers)
+        if answer.status_code == 200:
+            return answer
+        headers = {name: answer.headers[name] for name in answer.headers if "content" not in name}
+        reason = bytes(answer.body).decode()
+        return JSONResponse({"error": f"{reason}; see --allow-origin"}, 400, headers)
+
+
+class _Files(StaticFiles):
+    """Files of the page. What does not exist is not found by any method."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Answer with a file."""
+        answer = await super().get_response(path, {**scope, "method": "GET"})
+        if scope["method"] != "GET":
+            raise HTTPException(405, headers={"Allow": "GET, HEAD"})
+        return answer
 
 
 async def _service(request: Request) -> Service:
@@ -77,12 +104,11 @@ async def caption(
     A photo that cannot be read has an error in its place; where none can, the status is 422.
     """
     captioned = await _captioned(form, service, drawn=form.preview)
+    of_model = service.captioner.confidence
+    to_answer = partial(photo_answer, confidence=of_model, maps=form.maps, preview=form.preview)
 
     def answer() -> str:
-        photos = [
-            photo if isinstance(photo, Failed) else photo_answer(photo, form.maps, form.preview)
-            for photo in captioned
-        ]
+        photos = [photo if isinstance(photo, Failed) else to_answer(photo) for photo in captioned]
         answer = CaptionsAnswer.model_validate({"photos": photos}, from_attributes=True)
         return answer.model_dump_json(exclude_none=True)
 
@@ -125,7 +151,7 @@ async def translate(asked: TranslationRequest, service: OurService) -> Any:
     return {"translations": answers}
 
 
-@router.get("/health")
+@open_router.get("/health")
 async def health(request: Request) -> dict[str, str | int]:
     """Whether the server answers, and how many requests are not yet answered."""
     return {"status": "ok", "waiting": request.app.state.waiting}
@@ -210,7 +236,7 @@ def make_app(
         lifespan=lifespan,
         middleware=[
             Middleware(
-                CORSMiddleware,  # Another site's page can read refusals as well.
+                _CrossOrigin,  # Another site's page can read refusals as well.
                 allow_origins=allowed,
                 allow_methods=["GET", "POST"],
                 allow_headers=["Authorization"],
@@ -228,8 +254,9 @@ def make_app(
     app.state.waiting = 0
     app.state.held = 0
     app.state.origins = {*allowed, *map(_origin, public)}
-    # Only described by this: a `GuardedRoute` checks the token before a request's content is read.
+    # Only described by this: a `GuardedRoute` checks the token before it reads a content.
     app.include_router(router, dependencies=[Depends(BEARER)] if token else None)
+    app.include_router(open_router)
     files = {
         "/viewer.js": Response(viewer_script(), media_type="text/javascript"),
         "/demo.jpg": FileResponse(DEMO_PHOTO),
@@ -237,7 +264,7 @@ def make_app(
     }
     app.routes.extend(Route(path, file, methods=["GET"]) for path, file in files.items())
     # Not a mount at "/", which would match before a wrong method under /api/ is refused.
-    app.router.default = StaticFiles(
+    app.router.default = _Files(
         directory=_STATIC,
         packages=[("captioner", "render/static"), (fastapi_offline.__name__, "static")],
         html=True,

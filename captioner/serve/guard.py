@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
 from secrets import compare_digest
 from typing import Any
 
@@ -11,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from starlette.datastructures import FormData, Headers, MutableHeaders
+from starlette.datastructures import FormData, Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,6 +26,8 @@ _HELD_UPLOADS = 3  # Largest contents that fit in memory together; more large on
 _SMALL = 1024**2  # Bytes up to which a content is not large.
 _LARGEST_TEXT = 2**19  # Bytes of a content in JSON, which take twenty times as many.
 _LARGEST_FIELDS = 2**22  # Characters of the fields of a form beside its files.
+_DRAIN_SECONDS = 30  # Limit on reading what a client still sends after its answer.
+_NOT_JSON = "the content should be a JSON object, of fields with values, as application/json"
 
 BEARER = HTTPBearer(auto_error=False)
 
@@ -44,7 +47,9 @@ _HEADERS = {
 def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
     """Refuses requests to other host names, adds headers to all answers, answers HEAD as GET.
 
-    allowed_hosts: names, and `*.` before a name.
+    Refuses a content with a length that is chunked too: a proxy may read another content out of it
+    (RFC 9112, 6.1). Before a connection closes, reads the rest of a content: a reset would lose the
+    answer. allowed_hosts: names, and `*.` before a name.
     """
     names = "|".join(re.escape(name.lower()) for name in allowed_hosts)
     any_below = names.replace(r"\*", r"[\w.-]+")
@@ -55,6 +60,21 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
             return await app(scope, receive, send)
         if scope["method"] == "HEAD":  # FastAPI refuses it; the server leaves out the content.
             scope = {**scope, "method": "GET"}
+        asked = Headers(scope=scope)
+        has_two_lengths = "transfer-encoding" in asked and "content-length" in asked
+        is_last = has_two_lengths or "close" in asked.get("connection", "").lower()
+        is_last |= scope["http_version"] == "1.0"
+        is_read = False
+
+        async def receive_noting() -> Message:
+            nonlocal is_read
+            message = await receive()
+            is_read = not message.get("more_body", False)
+            return message
+
+        async def drain() -> None:
+            while not is_read:
+                await receive_noting()
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -62,14 +82,22 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
                 headers.update(_HEADERS)
                 is_api = scope["path"].startswith("/api/")
                 headers["Cache-Control"] = "no-store" if is_api else "no-cache"
+            elif is_last and not message.get("more_body"):
+                await send({**message, "more_body": True})
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(drain(), _DRAIN_SECONDS)
+                message = {"type": "http.response.body"}
             await send(message)
 
         inner = app
-        host = Headers(scope=scope).get("host", "")
-        if not is_own(host.lower()):
+        host = asked.get("host", "")
+        if has_two_lengths:
+            reason = "the content has a length and is chunked too; send it in one way"
+            inner = JSONResponse({"error": reason}, 400, {"Connection": "close"})
+        elif not is_own(host.lower()):
             reason = f"host {host[:100]!r} is not one of this server's names"
             inner = JSONResponse({"error": f"{reason}: --allow-host NAME adds one"}, 400)
-        await inner(scope, receive, send_with_headers)
+        await inner(scope, receive_noting, send_with_headers)
 
     return answer
 
@@ -77,9 +105,12 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
 class GuardedRoute(APIRoute):
     """A route that checks who asks, how many wait, the body's size and the answer's time.
 
+    It refuses fields in the address.
     `app.state` holds the service, the token, the allowed `origins` besides the server's own, how
     many POST requests are `waiting`, and how many bytes of theirs are `held`.
     """
+
+    needs_token = True
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's way to run code before a request's content is read."""
@@ -87,8 +118,12 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             state = request.app.state
-            await _check_token(request, state.token)
+            if self.needs_token:
+                await _check_token(request, state.token)
             _check_site(request, state.origins)
+            if names := list(request.query_params):
+                reason = f"field {names[0][:100]!r} is in the address; send fields as the content"
+                raise HTTPException(422, reason)
             if request.method != "POST":
                 return await handle(request)
             limits: Limits = state.service.limits
@@ -110,6 +145,12 @@ class GuardedRoute(APIRoute):
         return guarded
 
 
+class OpenRoute(GuardedRoute):
+    """A `GuardedRoute` that answers without the token."""
+
+    needs_token = False
+
+
 async def _check_token(request: Request, token: str | None) -> None:
     if token is None:
         return
@@ -122,11 +163,12 @@ async def _check_token(request: Request, token: str | None) -> None:
 def _check_site(request: Request, allowed: Collection[str]) -> None:
     """Refuse other web sites: any can have a visitor's browser ask, which names the site."""
     host = request.headers.get("host", "").lower()
-    here = (f"http://{host}", f"https://{host}")
-    origin = request.headers.get("origin", here[0]).lower()
-    site = request.headers.get("sec-fetch-site", "none")
-    is_here = origin in here and site in ("none", "same-origin")
-    if not is_here and origin not in allowed:
+    here = {f"http://{host}", f"https://{host}"}
+    origins = set(map(str.lower, request.headers.getlist("origin")))
+    sites = request.headers.getlist("sec-fetch-site")
+    is_here = origins <= here and {"none", "same-origin"}.issuperset(sites)
+    is_allowed = origins and origins.issubset(allowed)
+    if not is_here and not is_allowed:
         raise HTTPException(403, "other sites may not use this server without --allow-origin")
 
 
@@ -153,6 +195,13 @@ class _Content(Request):
             limit = f"{_LARGEST_FIELDS:,} characters, the limit"
             raise HTTPException(413, f"the fields beside the files are larger than {limit}")
         return form
+
+    async def json(self) -> Any:
+        """The content; refuses in one way what is no JSON, or too deep for Python."""
+        try:
+            return await super().json()
+        except (ValueError, RecursionError):
+            raise HTTPException(422, _NOT_JSON) from None
 
     async def _receive_some(self) -> Message:
         message = await self._request.receive()
@@ -191,10 +240,12 @@ def _invalid(request: Request, error: dict[str, Any]) -> str:
     """A sentence about the first field that does not fit the declared ones."""
     place = error["loc"][1:]  # After "body".
     if not place or isinstance(place[0], int):
-        return "the content should be a JSON object, of fields with values, as application/json"
+        return _NOT_JSON
     if error["type"] == "extra_forbidden":
         known = request.scope["route"].body_field.field_info.annotation.model_fields
         return f"unknown field {place[-1]!r}{did_you_mean(near_names(place[-1], known))}"
     if place[0] == "photo":
         return "field 'photo' is missing or text; send a file, as curl -F photo=@photo.jpg does"
+    if isinstance(error["input"], UploadFile):
+        return f"field {place[0]!r} is a file; send it as text"
     return error_sentence(error, place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json, create
 
 from captioner import __version__
 from captioner.caption.caption import Caption, sentence
+from captioner.caption.confidence import Confidence
 from captioner.decoding.options import AnySearch, SearchOptions, TranslationSearch
 from captioner.render.page import jpeg_address, phrases
 from captioner.serve import Limits
@@ -45,7 +45,7 @@ class DrawnCaption(BaseModel):
     words: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
         min_length=1, max_length=100
     )
-    maps: list[list[list[float]]]
+    maps: list[list[list[Annotated[float, Field(ge=-1e9, le=1e9)]]]]  # They fit a float32.
     word_log_probabilities: list[Annotated[float, Field(ge=-1e9, le=0)]] = []
     word_confidence: list[Annotated[float, Field(ge=0, le=1)] | None] | None = None
     sure: bool | None = None
@@ -212,13 +212,21 @@ class ModelsAnswer(BaseModel):
     limits: Limits
 
 
-def photo_answer(caption: Caption, maps: bool, preview: bool) -> dict[str, Any]:
-    """The fields of a `PhotoAnswer`, with maps and a preview if asked for."""
+def photo_answer(
+    caption: Caption, confidence: Confidence | None, maps: bool, preview: bool
+) -> dict[str, Any]:
+    """The fields of a `PhotoAnswer`, with maps and a preview if asked for.
+
+    confidence: the model's.
+    """
     photo: Any = caption.photo  # Decoded.
     width, height = original_size(photo)
     captions = []
     for version in (caption, *caption.alternatives):
-        answer = {**version.to_dict(), "confidence_in_words": confidence_in_words(version)}
+        answer = {
+            **version.to_dict(),
+            "confidence_in_words": confidence_in_words(version, confidence),
+        }
         if maps:
             answer["maps"] = np.asarray(version.attention, float).round(_PLACES).tolist()
         captions.append(answer)
@@ -232,16 +240,17 @@ def photo_answer(caption: Caption, maps: bool, preview: bool) -> dict[str, Any]:
     }
 
 
-def confidence_in_words(caption: Caption) -> str | None:
+def confidence_in_words(caption: Caption, confidence: Confidence | None) -> str | None:
     """A caption's confidence as a phrase in its language; None where the model has none.
 
     A translation has the phrase alone: the share of words counts those of the English caption.
+    confidence: the model's.
     """
-    confidence = caption.confidence
-    if confidence is None:
+    share = caption.shown_confidence
+    if confidence is None or share is None:
         return None
     sure = phrases(caption.language or ENGLISH).sure  # In three degrees.
-    level = caption.drawn_doubt or sure[bisect((0.4, 0.55), confidence)]
+    level = caption.drawn_doubt or sure[confidence.degree(share)]
     if caption.language is not None:
         return level
-    return f"{level}: people would use about {100 * confidence:.0f} % of its words"
+    return f"{level}: people would use about {100 * share:.0f} % of its words"

@@ -137,20 +137,45 @@ def unescape_entities(text: str) -> str:
     return re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), text)
 
 
+_STRAIGHT = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛‹›ʼ′´`", "'"),
+        **dict.fromkeys("“”„‟«»″", '"'),
+        **dict.fromkeys("‐‑‒–−", "-"),
+        **dict.fromkeys("—―", " - "),
+        **dict.fromkeys("\u00ad\u200b\u2060\ufeff", ""),  # Soft hyphen, and spaces of no width.
+        "…": "...",
+        **{letters: unicodedata.normalize("NFKC", letters) for letters in "ﬀﬁﬂﬃﬄﬅﬆ"},
+    }
+)
+
+
+def straighten(text: str) -> str:
+    """Replace typographic quotation marks, dashes, ellipses and ligatures by those of a keyboard.
+
+    Texts that translators learn from have hardly any: such a mark there is bytes, or rare.
+    """
+    return text.translate(_STRAIGHT)
+
+
 Capitals = Literal["keep", "lines"]  # Which lines `as_sentence` rewrites.
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
 def as_sentence(text: str, capitals: Capitals = "lines") -> tuple[str, bool]:
-    """Rewrite a line in upper case as a sentence; also whether it was in upper case.
+    """Rewrite a line as a sentence, with a capital; also whether it was in upper case.
 
-    capitals: `keep`: no line is changed. `lines`: those of two words or more or one of at least
-    four letters ("STOP", but not "BBC"). Names lose their capital.
+    capitals: `keep`: no line is changed. `lines`: those that begin with a small word ("a dog", but
+    not "iPhone" or "2 dogs"), and those in upper case of two words or more or one of at least four
+    letters ("STOP", but not "BBC"). Names in upper case lose their capital.
     """
     plain = plain_text(text)
     words = [match for match in _WORD.finditer(plain) if match[0].lower() != match[0].upper()]
     is_long = len(words) >= 2 or any(len(word[0]) >= 4 for word in words)
-    if capitals == "keep" or not plain.isupper() or not is_long:
+    is_upper = plain.isupper() and is_long
+    is_small = is_long and words[0][0].islower() and not re.search(r"\w", plain[: words[0].start()])
+    if capitals == "keep" or not (is_upper or is_small):
         return text, False
     first = words[0].start() + 1
-    return plain[:first] + plain[first:].lower(), True
+    rest = plain[first:].lower() if is_upper else plain[first:]
+    return plain[:first].upper() + rest, is_upper

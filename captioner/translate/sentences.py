@@ -18,7 +18,7 @@ from captioner.model_folders import VOCABULARY
 from captioner.outcomes import outcomes_of, shape_as_given
 from captioner.schema import Config, Count
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
-from captioner.text.languages import Capitals, as_sentence, unescape_entities
+from captioner.text.languages import Capitals, as_sentence, straighten, unescape_entities
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
 from captioner.translate.translation import Translation
 
@@ -124,9 +124,10 @@ class SentenceTranslator(ABC):
         on_error: `raise` raises `UserError` for a sentence that is not a string; `skip` gives a
             `Failed` with the reason in place of its translation.
 
-        Entities of HTML are unescaped. An empty sentence has an empty translation. A sentence that
-        is too long is cut with a `UserWarning` that names it; see `Translation.truncated`. A
-        translation that reaches the maximum length has `Translation.cut`.
+        Entities of HTML are unescaped, typographic marks straightened. An empty sentence has an
+        empty translation. A sentence that is too long is cut with a `UserWarning` that names it;
+        see `Translation.truncated`. A translation that reaches the maximum length has
+        `Translation.cut`.
         """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not at least 1")
@@ -148,7 +149,8 @@ class SentenceTranslator(ABC):
     def _read(self, name: str, sentence: Any) -> _Source:
         if not isinstance(sentence, str):
             raise UserError(f"{name} is of the type {type(sentence).__name__}, not text")
-        text, is_upper = as_sentence(unescape_entities(sentence), self.capitals)
+        straight = straighten(unescape_entities(sentence))
+        text, is_upper = as_sentence(straight, self.capitals)
         tokens = self.source.split(text)
         longest = self.maximum_source_length
         lost = max(0, len(tokens) - longest)

@@ -2,13 +2,17 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from samples import CAPTION, Output, Patch, confidence_weights, make_captioner, save_photo
 
+from captioner.caption.caption import Caption
 from captioner.caption.confidence import Confidence, WordWeights
 from captioner.caption.folder import save_model
+from captioner.cli.caption import caption_lines
 from captioner.cli.main import main
 from captioner.evaluation.score import write_results
 
@@ -87,3 +91,16 @@ def test_tables_have_the_confidence_of_words(tmp_path: Path, options: list[str])
         (row,) = csv.DictReader(file)
     said = [f"{word} {score:.2f}" for word, score in pairs if score is not None]
     assert row["word_confidence"] == ", ".join(said) != ""
+
+
+@pytest.mark.parametrize(
+    ("language", "doubt"), [(None, "not sure"), ("de", "nicht sicher"), ("fr-CA", "incertain")]
+)
+def test_a_line_names_doubt_in_the_language_of_its_caption(
+    language: str | None, doubt: str, capsys: Output
+) -> None:
+    caption = Caption("chat", ("chat",), -1.0, (-0.5,), np.ones((1, 1, 1)), sure=False)
+    caption = replace(caption, language=language)
+    assert [*caption_lines("a.jpg", caption, False, None)] == [f"a.jpg: chat  ({doubt})"]
+    assert [*caption_lines("a.jpg", caption, True, None)] == ["chat"]
+    assert capsys.readouterr().err == f"captioner: a.jpg: {doubt}\n"

@@ -132,7 +132,7 @@ def test_a_photo_that_keeps_its_words_is_finished(folder: Path, capsys: Output) 
     assert main(command) == 0
     capsys.readouterr()
     assert main([*command, "--resume"]) == 0
-    assert capsys.readouterr().err == "captioner: 2 of 2 photos are captioned already\n"
+    assert capsys.readouterr().err.startswith("captioner: 2 of 2 photos are captioned already\n")
 
 
 NAMESPACES = {

@@ -39,8 +39,10 @@ def test_a_model_gets_its_confidence() -> None:
         assert found["expected"] == pytest.approx(found["observed"], abs=0.15)
     assert "pictures of nothing: unsure" in report.table()
     assert "words, fifth 5" in report.table()
-    (caption,) = model.caption([photo(100)])
-    assert 0 <= (caption.confidence or 0) <= 1
+    seen = [photo(n) for n in (*range(100, 121), *range(200, 211))]
+    caption, *others = model.caption(seen)
+    of_all = [each.confidence or 0.0 for each in (caption, *others)]
+    assert model.confidence.highest == pytest.approx(max(of_all), abs=1e-4)
     assert caption.word_confidence is not None
     for word, score in zip(caption.words, caption.word_confidence, strict=True):
         assert (score is None) == (word in FUNCTION_WORDS)

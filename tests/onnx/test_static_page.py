@@ -2,13 +2,18 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from chromium_samples import add, browser, needs_chromium, opening, photo_file, serving
 from PIL import Image
@@ -29,7 +34,8 @@ pytestmark = [
 DEMO = Path(captioner.__file__).parent / "demo.jpg"
 
 LOAD = """async () => {
-  const ort = await import("./ort.wasm.min.mjs");
+  const ort = await import("./ort.wasm.min.js");
+  ort.env.wasm.wasmPaths = { mjs: new URL("ort-wasm-simd-threaded.js", location).href };
   const { makeCaptioner } = await import("./captioner.js");
   const description = await (await fetch("captioner.json")).json();
   const sessions = {};
@@ -177,6 +183,102 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         expect(page.locator("[data-state=done]")).to_have_count(3, timeout=120_000)
         assert page.locator(".words").all_inner_texts() == ["a close up of a ocelot"] * 3
         page.context.close()
+
+
+@contextmanager
+def nginx(folder: Path, work: Path, types: str = "include /etc/nginx/mime.types;") -> Iterator[int]:
+    """The port of nginx over a folder, with Debian's types of files."""
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port = int(opened.getsockname()[1])
+    user = "user root; " if os.getuid() == 0 else ""
+    places = "".join(
+        f"{name}_temp_path {work}/{name}; "
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (work / "nginx.conf").write_text(
+        f"{user}daemon off; pid {work}/pid; error_log {work}/log; events {{}}\n"
+        f"http {{ {types} access_log off; {places}\n"
+        f"server {{ listen 127.0.0.1:{port}; root {folder}; }} }}"
+    )
+    server = subprocess.Popen(["nginx", "-e", str(work / "log"), "-c", str(work / "nginx.conf")])
+    try:
+        httpx.HTTPTransport(retries=10).handle_request(
+            httpx.Request("GET", f"http://127.0.0.1:{port}/")
+        )
+        yield port
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs Debian's nginx-light")
+def test_it_runs_on_nginx_as_installed(folder: Path, browser: Browser, tmp_path: Path) -> None:
+    with nginx(folder, tmp_path) as port, opening(browser) as opened:
+        page = opened(f"http://localhost:{port}/")
+        ready(page)
+        add(page, file("a.png", DEMO.read_bytes()))
+        assert page.locator(".words").first.inner_text() == "a close up of a cat"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("worker.js", None, "worker.js: status 404"),
+        ("captioner.js", None, "captioner.js: status 404"),
+        ("ort.wasm.min.js", None, "ort.wasm.min.js: status 404"),
+        ("captioner.json", None, "captioner.json: status 404"),
+        ("start.onnx", b"x", "start.onnx: 1 of "),
+    ],
+)
+def test_what_could_not_be_loaded_is_named(
+    folder: Path, browser: Browser, tmp_path: Path, name: str, content: bytes | None, reason: str
+) -> None:
+    site = shutil.copytree(folder, tmp_path / "site")
+    (site / name).unlink()
+    if content:
+        (site / name).write_bytes(content)
+    with serving(site) as port:
+        page = browser.new_page(service_workers="block")
+        page.goto(f"http://localhost:{port}/")
+        sentence = page.locator("#status")
+        expect(sentence).to_contain_text("could not be loaded", timeout=180_000)
+        assert reason in sentence.inner_text()
+        page.context.close()
+
+
+def test_opened_as_a_file_it_names_the_command(folder: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto((folder / "index.html").as_uri())
+    expect(page.locator("#status")).to_be_visible()
+    assert "run python -m http.server in its folder" in page.locator("#status").inner_text()
+    expect(page.locator("progress")).to_be_hidden()
+    assert page.locator("h1").count() == 1
+    page.context.close()
+
+
+WITHOUT_TORCH = """
+import sys
+for name in ("torch", "torchvision", "safetensors", "onnx", "onnxscript"):
+    sys.modules[name] = None
+from captioner.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_page_of_a_model_with_graphs_needs_no_torch(browser: Browser, tmp_path: Path) -> None:
+    expected = captioner.load().caption(DEMO)
+    export_captioner(captioner.load(engine="torch"), tmp_path / "graphs", "int8")
+    for model in ("default", str(tmp_path / "graphs")):
+        folder = tmp_path / f"page of {Path(model).name}"
+        command = [sys.executable, "-c", WITHOUT_TORCH, "export", model, str(folder), "--page"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        with serving(folder) as port, opening(browser) as opened:
+            page = opened(f"http://localhost:{port}/")
+            ready(page)
+            add(page, file("a.png", DEMO.read_bytes()))
+            assert page.locator(".words").first.inner_text() == expected.text
+    assert captioner.load(tmp_path / "page of default").caption(DEMO).text == expected.text
 
 
 def test_the_page_is_small_and_has_what_it_needs(folder: Path) -> None:

@@ -188,4 +188,5 @@ def test_a_page_has_every_cell_and_no_markup_of_the_words() -> None:
     assert 'title="ein - a: 1.000"' in page
     assert "&lt;end&gt;" in page
     assert "--w:0.750" in page
+    assert page.count("<h1>") == 1
     assert re.findall("<end>|<b>|//", page) == []  # It loads nothing.

@@ -4,13 +4,15 @@ import json
 import re
 import socket
 import time
+import urllib.request
+from urllib.error import HTTPError
 
 import httpx
 import pytest
 from samples import Patch, photo_bytes
 from serve_samples import asking, caption, files, make_captioner, problem
 
-from captioner.serve import server
+from captioner.serve import Limits, server
 from captioner.serve.service import Service
 
 PUBLIC = "https://photos.example:443/captions/"
@@ -68,7 +70,8 @@ def test_its_own_page_and_allowed_sites_may_use_it(
             assert origin == (headers["Origin"] if told else None)
         if "Origin" in headers:
             preflight = client.options("/api/caption", headers=headers | wish)
-            assert preflight.status_code == (200 if told else 400)
+            if not told:
+                assert "Disallowed CORS origin" in problem(preflight, 400)
             assert "access-control-allow-credentials" not in preflight.headers
         # A link on another site may lead to the page.
         assert client.get("/", headers=headers).status_code == 200
@@ -78,14 +81,29 @@ def test_its_own_page_and_allowed_sites_may_use_it(
             assert [each for each in methods.values() if "security" in each] == []
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("Origin", "http://localhost"), ("Origin", "https://evil.example")],
+        [("Origin", "https://evil.example"), ("Origin", "http://localhost")],
+        [("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", "cross-site")],
+    ],
+)
+def test_every_site_that_a_request_names_is_looked_at(headers: list[tuple[str, str]]) -> None:
+    with asking(Service(make_captioner())) as client:
+        answer = client.get("/api/model", headers=[("Host", "localhost"), *headers])
+        assert "other sites may not use this server" in problem(answer, 403)
+
+
 def test_the_interface_needs_the_token_and_the_page_does_not() -> None:
     headers = {"Origin": "https://editor.example"}
     with asking(Service(make_captioner()), allowed_urls=ALLOWED, token="right") as client:
         for address in ("/", "/docs", "/api/openapi.json"):
             assert client.get(address).status_code == 200
-        for methods in client.get("/api/openapi.json").json()["paths"].values():
-            for each in methods.values():
-                assert each["security"] == [{"HTTPBearer": []}]
+        assert client.get("/api/health").json()["status"] == "ok"
+        for address, methods in client.get("/api/openapi.json").json()["paths"].items():
+            needed = None if address == "/api/health" else [{"HTTPBearer": []}]
+            assert [each.get("security") for each in methods.values()] == [needed]
         wrong = ["Bearer", "Bearer wrong", "Bearer right2", "Bearer r\xefght", "Basic right", ""]
         for header in ("Bearer right", "bearer right", *wrong):
             given = {**headers, "Authorization": header.encode("latin-1")}
@@ -167,6 +185,29 @@ def test_idle_connections_half_heads_and_what_is_not_http_are_closed(monkeypatch
             head, _, content = line.makefile("rb").read().partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 400 ")
             assert json.loads(content) == {"error": "the request is not valid HTTP"}
+
+
+def test_who_closes_the_connection_can_read_the_refusal_of_a_large_content() -> None:
+    head = b'--x\r\nContent-Disposition: form-data; name="photo"; filename="a.png"\r\n\r\n'
+    content = head + bytes(20_000_000) + b"\r\n--x--\r\n"
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    with asking(Service(make_captioner(), None, Limits(upload_bytes=1000))) as client:
+        for address, status in (("api/caption", 413), ("api/model", 405), ("api/nothing", 404)):
+            request = urllib.request.Request(f"{client.base_url}{address}", content, kind)
+            with pytest.raises(HTTPError) as refused:  # Not that the connection was reset.
+                urllib.request.urlopen(request)
+            assert (refused.value.code, list(json.load(refused.value))) == (status, ["error"])
+
+
+def test_a_content_with_a_length_that_is_chunked_too_ends_the_connection() -> None:
+    both = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    second = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with asking(Service(make_captioner())) as client:
+        content = b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\n" + both + second
+        with connect(client, content) as line:
+            head, _, answer = line.makefile("rb").read().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert "is chunked too" in json.loads(answer)["error"]
 
 
 def test_a_full_house_closes_idle_connections_and_else_refuses(monkeypatch: Patch) -> None:

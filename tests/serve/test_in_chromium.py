@@ -361,3 +361,14 @@ def test_edits_of_a_written_page_are_a_table_that_training_reads(
     expect(items.first).to_be_hidden()
     expect(items.last).to_be_visible()
     page.close()
+
+
+def test_a_page_has_one_heading_always_and_says_tap_where_one_taps(open_page: Open) -> None:
+    for screen, is_touch in ((DESK, False), (TELEPHONE, True)):
+        page = open_page(**screen)
+        for _ in range(2):
+            assert page.locator("h1").all_inner_texts() == ["captioner"]
+            expect(page.locator("h1")).to_be_visible()
+            add(page, photo_file(1))
+        expect(page.get_by_text("Tap a word")).to_be_visible(visible=is_touch)
+        expect(page.get_by_text("Point at a word")).to_be_visible(visible=not is_touch)

@@ -38,6 +38,7 @@ CAPTIONS = [
     ([{**GOOD, "maps": [[[0.5, 0.5]]]}], "not as many maps as words"),
     ([{**GOOD, "word_confidence": [0.5]}], "not as many word_confidence as words"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[-1.0, 2.0]]]}], "weights >= 0 that sum to 1"),
+    ([{**GOOD, "maps": [[[1e308, 0.5]], [[0, 1]]]}], "maps[0][0][0] should be less than"),
     ([{**GOOD, "maps": [[[0.5, 0.5]], [[1.0]]]}], "the maps differ in their rows or columns"),
     ([{**GOOD, "word_log_probabilities": [-1, float("nan")]}], "should be a finite number"),
 ]
@@ -45,7 +46,10 @@ CONTENTS = [
     ("caption", b"{}", JSON, 422, "'photo' is missing"),
     ("caption", b"", "multipart/form-data", 400, "boundary"),
     ("translate", b"[" + b"[]" * 300_000, JSON, 413, "larger than 524,288 bytes"),
-    ("translate", b"[" * 5000, JSON, 400, "error parsing the body"),
+    ("translate", b"[" * 5000, JSON, 422, "should be a JSON object"),
+    ("translate", b'{"beam": %s}' % (b"1" * 5000), JSON, 422, "should be a JSON object"),
+    ("translate?beam=3", b'{"sentences": ["a"]}', JSON, 422, "field 'beam' is in the address"),
+    ("caption?maps=false&x", b"", JSON, 422, "field 'maps' is in the address"),
     ("translate", b'{"sentences": []}', JSON, 422, "sentences should have at least 1 item, not 0"),
     ("translate", b'{"sentences": ["\\ud800"]}', JSON, 422, "sentences[0] should be"),
     ("translate", b'{"sentences": ["%s"]}' % (b"x" * 2001), JSON, 422, "at most 2000 characters"),
@@ -56,6 +60,10 @@ ADDRESSES = [
     ("GET", "/api/nothing", 404),
     ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
     ("GET", "/api/caption", 405),
+    ("POST", "/api/nothing", 404),
+    ("DELETE", "/nothing", 404),
+    ("POST", "/", 405),
+    ("GET", "/api/model?language=de", 422),
 ]
 
 
@@ -64,6 +72,9 @@ def test_wrong_requests_are_refused(client: httpx.Client) -> None:
     for fields, named in FIELDS + drawn:
         answer = client.post("/api/overlay", files=files(0), data=fields)
         assert named in problem(answer, 422)
+    as_file = [*files(0), ("beam", ("beam.txt", b"3"))]
+    answer = client.post("/api/overlay", files=as_file)
+    assert problem(answer, 422) == "field 'beam' is a file; send it as text"
     answer = client.post("/api/overlay", files=files(0), data={"captions": ["1" * 1_000_000] * 5})
     assert "larger than 4,194,304 characters" in problem(answer, 413)
     answer = client.post("/api/overlay", files=files(0, 1), data={"format": "gif"})

@@ -13,6 +13,7 @@ from captioner.text.languages import (
     is_noun,
     language_tag,
     plain_text,
+    straighten,
     unescape_entities,
     word_kinds,
 )
@@ -31,6 +32,21 @@ def test_entities_are_unescaped() -> None:
     assert unescape_entities(other := "AT&T, ?a=1&copy=2 &; &house;") == other
 
 
+@pytest.mark.parametrize(
+    ("text", "straight"),
+    [
+        ("A man’s ‘hat’, ‚so‘, ‹so›, it`s, 6′", "A man's 'hat', 'so', 'so', it's, 6'"),
+        ("“red” „rot“ «rouge» ‟x” 6″", '"red" "rot" "rouge" "x" 6"'),
+        ("5–10 – a well‑known −1 ‐ ‒", "5-10 - a well-known -1 - -"),
+        ("hat—jumps ― so…", "hat - jumps  -  so..."),
+        ("ﬁre\u00adﬂy\u200b oﬀ oﬃce eﬄuent ﬆ\ufeff", "firefly off office effluent st"),
+        ("naïve Straße, 你好！ ½", "naïve Straße, 你好！ ½"),
+    ],
+)
+def test_typographic_marks_are_straightened(text: str, straight: str) -> None:
+    assert straighten(text) == straight
+
+
 @given(
     st.text() | st.text("aBÉİǅ'’é\u0301l. ß1\u2581\uffed\ud800\0"), st.sampled_from(["", "lower"])
 )
@@ -47,6 +63,10 @@ A man in a US ARMY shirt.
 Two Dogs.
 BBC
 BBC 2
+dog
+iPhone on a table
+2 dogs run
+山 dog
 1 2 3
 山 日 水 木"""
 
@@ -57,6 +77,8 @@ BBC 2
         ("A MAN IS PLAYING THE GUITAR.", "A man is playing the guitar.", "upper"),
         ('  "TWO  DOGS," 3 CATS', '"Two dogs," 3 cats', "upper"),
         ("STOP!", "Stop!", "upper"),
+        ("a dog runs  in Paris", "A dog runs in Paris", ""),
+        ('"éire" is a sign', '"Éire" is a sign', ""),
         *((line, line, "") for line in UNCHANGED.splitlines()),
     ],
 )

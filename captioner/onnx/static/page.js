@@ -14,6 +14,10 @@ const perCent = (share) => `${Math.round(100 * share)} %`;
 
 const say = (text) => { status.textContent = text; };
 
+status.classList.remove("unscripted"); // The page itself says what to do where no script runs.
+say("Loading the model, once.");
+bar.hidden = false;
+
 const begin = () => {
   worker = new Worker("worker.js", { type: "module" });
   worker.onmessage = ({ data }) => {
@@ -26,7 +30,18 @@ const begin = () => {
     } else if ("number" in data) waiting.get(data.number)(data);
     else fail(data.failed);
   };
-  worker.onerror = (event) => fail(event.message);
+  worker.onerror = async (event) => fail(event.message || await reasonOfScripts());
+};
+
+// Why a browser runs no worker: it does not say that a script is missing or comes as another type.
+const reasonOfScripts = async () => {
+  for (const name of ["worker.js", "captioner.js", "ort.wasm.min.js"]) {
+    const answer = await fetch(name).catch(() => null);
+    if (!answer?.ok) return `${name}: ${answer ? `status ${answer.status}` : "no answer"}`;
+    const kind = answer.headers.get("content-type");
+    if (!/javascript/i.test(kind)) return `the server sends ${name} as ${kind}, which is no JavaScript`;
+  }
+  return "this browser cannot run its scripts";
 };
 
 const fail = (reason) => {
@@ -84,8 +99,9 @@ const add = async (root, file) => {
       return place ? [" ", span] : [span];
     }));
     picture.alt = caption.text;
+    const rounded = caption.isSure ? Math.round : Math.floor; // As `Caption.shown_confidence`.
     root.querySelector(".score").textContent =
-      caption.confidence == null ? "" : `confidence ${perCent(caption.confidence)}`;
+      caption.confidence == null ? "" : `confidence ${rounded(100 * caption.confidence)} %`;
     doubt.textContent = caption.isSure ? "" : "not sure";
     root.dataset.milliseconds = Math.round(caption.milliseconds);
     root.querySelector(".below").hidden = false;
