@@ -11,6 +11,7 @@ import tempfile
 import time
 import unicodedata
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -236,11 +237,19 @@ def read_json(path: str | os.PathLike[str], what: str = "file", largest: int = L
 
 
 def parse_json(text: str, name: str) -> Any:
-    """The value of a JSON text. name: for messages."""
+    """The value of a JSON text; a key that is given twice is refused. name: for messages."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_with_each_key_once)
     except (ValueError, RecursionError) as error:  # Also a number of 5,000 digits.
         raise UserError(f"{name} is not valid JSON ({error})") from None
+
+
+def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        keys = Counter(key for key, _ in pairs)
+        raise ValueError(f"{keys.most_common(1)[0][0]!r} is given twice")
+    return mapping
 
 
 def existing_path(path: Path) -> Path:

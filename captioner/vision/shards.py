@@ -258,7 +258,7 @@ def _of_parquet(path: str, report: Report) -> ShardRecords:
 
 
 def _cells(path: str, group: int) -> Iterator[tuple[int, list[Any]]]:
-    """The photos of a row group, a few rows at a time, with their bytes; none of a too large one."""
+    """The photos of a row group, a few rows at a time, with their bytes; None if too large."""
     with _open_parquet(path) as file:
         column, _ = _photo_column(file.schema_arrow)
         for batch in _batches(file, group, [column], _ROWS):

@@ -110,6 +110,9 @@ TEXTS = [
     ("data: " + "[" * 5000, "not valid YAML"),
     ("data: {format: 2001-99-99}", "month must be in 1..12"),
     ("just a sentence", "just a sentence"),
+    ("data: {}\ntraining: {}\ndata: {}\n", "(line 3: 'data' is given twice, first in line 1)"),
+    ("training:\n  <<: {seed: 1}\n  seed: 2\n  'seed': 2\n", "(line 4: 'seed' is given twice"),
+    ('{"data": {"format": "shapes",\n"format": "coco"}}', "(line 2: 'format' is given twice"),
 ]
 
 CHANGES = [
