@@ -84,11 +84,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths, standard_input = _read_paths(arguments)
 
+    from captioner.cli.descriptions import SHARED
     from captioner.cli.outputs import opened_outputs
     from captioner.outcomes import in_background
     from captioner.progress import progress_bar
     from captioner.tables import pyarrow_library
     from captioner.vision.decoding_process import DecodingPool
+    from captioner.vision.images import ignore
     from captioner.vision.shards import find_photos
 
     options = output_options(arguments)
@@ -99,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.parquet:
         pyarrow_library()
     DecodingPool.seconds = arguments.decoding_seconds or DecodingPool.seconds
-    photos, failures = find_photos(paths)
+    photos, failures = find_photos(paths, note=ignore if arguments.quiet else report)
     if standard_input is not None:
         photos["-"] = standard_input
     options = replace(options, model=pinned(options.model))
@@ -124,7 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
                         _print_captions(item, arguments, is_alone)
                     if reason := outputs.add(item):
                         failed += 1
-                        report(reason)
+                        if reason != SHARED:
+                            report(reason)
                 progress.update()
     if failed and len(photos) > 1:
         report(f"{failed} of the items named could not be captioned or written")

@@ -18,10 +18,13 @@ from captioner.cli.caption import formatted_caption
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.program import on_a_line, report
 from captioner.data.xmp import Description, XmpPacket, words_of_person
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.model_folders import DEMO_PHOTO
 from captioner.text.languages import ENGLISH, is_noun
 from captioner.vision.images import ImageSource
+
+SHARED = "the file beside it would be of another photo, too, and was not written"
+"""A problem of each such photo in records; `Descriptions` reports it once for all."""
 
 
 class Descriptions:
@@ -42,6 +45,13 @@ class Descriptions:
         for photo, places in self._places.items():
             for _, path in places:
                 self._owners[path].setdefault(files.real_path(photo), photo)
+        shared = [path for path, owners in self._owners.items() if len(owners) > 1]
+        if shared:
+            hint = ", or give --xmp-for digikam" if options.xmp == "lightroom" else ""
+            of = " and of ".join(self._owners[shared[0]].values())
+            count = f"{counted(len(shared), 'file')} not written"
+            example = f"such as {shared[0]} of {of}"
+            report(f"{count}: it would be of several photos, {example}; rename one{hint}")
         if not options.dry_run:
             files.remove_leftovers(self._owners)
         self._embedder: Embedder | None = None
@@ -94,7 +104,8 @@ class Descriptions:
         if self._kept:
             self._notes["photos that keep their description by a person"] += 1
             more.append(f"{photo} keeps its description {self._kept!r}; --overwrite replaces it")
-        return {} if self._options.dry_run else written, problems + more
+        problems = [*dict.fromkeys(problems + more)]
+        return {} if self._options.dry_run else written, problems
 
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
         """The files beside a photo, with their options.
@@ -116,11 +127,8 @@ class Descriptions:
     def _write(self, option: str, path: Path, description: Description, line: str) -> None:
         """Write one of `files`; a dry run announces it instead."""
         options = self._options
-        owners = self._owners[path].values()
-        if len(owners) > 1:
-            hint = ", or give --xmp-for digikam" if option == "xmp" else ""
-            of = " and of ".join(owners)
-            raise UserError(f"{path} would be of {of}, and is not written; rename one{hint}")
+        if len(self._owners[path]) > 1:
+            raise UserError(SHARED)
         if option == "embed":
             self._embedder = self._embedder or Embedder()
             kept = self._embedder.embed(

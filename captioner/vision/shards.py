@@ -22,7 +22,9 @@ from captioner.vision.images import (
     PHOTO_SUFFIXES,
     ImageSource,
     Report,
+    ignore,
     is_leftover,
+    local_path,
     photo_files,
 )
 
@@ -156,11 +158,16 @@ def read_shards(pattern: str | os.PathLike[str], report: Report) -> ShardRecords
         yield from read(path, report)
 
 
-def find_photos(paths: Sequence[str]) -> tuple[dict[str, ImageSource], list[Failed]]:
-    """The photos of files, folders, patterns and shards, by name; and names without a photo."""
+def find_photos(
+    paths: Sequence[str], note: Report = ignore
+) -> tuple[dict[str, ImageSource], list[Failed]]:
+    """The photos of files, folders, patterns and shards, by name; and names without a photo.
+
+    note: see `photo_files`.
+    """
     photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
-    for path in paths:
+    for path in map(local_path, paths):
         if not path:
             failed.append(Failed(path, "an empty path names no photo"))
         elif path == "-":  # Standard input; a file of that name is ./-.
@@ -169,7 +176,7 @@ def find_photos(paths: Sequence[str]) -> tuple[dict[str, ImageSource], list[Fail
             failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
         else:
             problems: list[str] = []
-            for file in map(os.fspath, photo_files(numbered(path), problems.append)):
+            for file in map(os.fspath, photo_files(numbered(path), problems.append, note)):
                 if not file.lower().endswith(SHARD_SUFFIXES):
                     photos[file] = file
                     continue

@@ -45,6 +45,12 @@ def test_standard_input_is_a_photo_or_names(folder: Path, give: Give, capsys: Ou
     give(b"a.png\r\n\nb.png\n")
     assert main([*CAPTION, "-", "--format", "{path}"]) == 0
     assert capsys.readouterr().out == "a.png\nb.png\n"
+    give(f"file://{folder.as_posix()}/%61.png\r\n".encode())
+    Path("maps/a.mov").touch()
+    assert main([*CAPTION, "-", "maps", "--format", "{path}"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"{folder}/a.png\nmaps/a.png\n")
+    assert captured.err == "captioner: maps: left out: 1 video\n"
     give(b"\n \r\n")
     assert main([*CAPTION, "-"]) == 2
     assert "standard input is empty: it should be a photo or a list" in capsys.readouterr().err
