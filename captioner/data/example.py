@@ -196,8 +196,8 @@ class Collector:
         self._find_moved([p for p in photos if {p.split, None} & by_split.keys()])
         if self._in_other_case:
             count = counted(len(self._in_other_case), "photo")
-            example = f"in another case, such as {self._in_other_case[0]}"
-            self.problems.notes.append(f"{self.problems.source} names {count} {example}")
+            note = f"{self.problems.source} names {count} in another case, such as"
+            self.problems.notes.append(f"{note} {self._in_other_case[0]}")
         needs_split = bool(own_splits) and by_split.keys() != {None}
         for photo in photos:
             of_photo = {photo.split, None} & by_split.keys()

@@ -149,9 +149,10 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
         note += f"; texts of numbers alone left out: {len(labels):,}, {labels[0]} the first"
     problems.notes.append(note)
     if not rows_of and not problems:
-        texts = "photo.txt or photo.caption beside photo.jpg"
-        named = f"{texts}, {', '.join(_METADATA)}, XMP sidecars or the photos"
-        raise UserError(f"{'; '.join(problems.notes)}; captions are in {named}")
+        places = "photo.txt or photo.caption beside photo.jpg", *_METADATA, "XMP sidecars"
+        raise UserError(
+            f"{'; '.join(problems.notes)}; captions are in {', '.join(places)} or the photos"
+        )
     rows = [*chain.from_iterable(rows_of.values())]
     tops = {row.image.partition("/")[0] for row in rows}
     if len(tops) > 1 and {top.lower() for top in tops} <= SPLIT_OF.keys():

@@ -64,10 +64,8 @@ _PICTURES = "ai dds eps exr hdr icns ico jxl jxr psb psd svg svgz tga wdp xcf"
 _KINDS = {"raw file": _RAW, "video": _VIDEOS, "other picture": _PICTURES}
 _LEFT_OUT = {f".{suffix}": kind for kind, listed in _KINDS.items() for suffix in listed.split()}
 
-_FILE_ADDRESS = re.compile(
-    r"file:(?://(?:localhost)?(?=/))?(?:/(?=[a-z]:/)|(?=/))",
-    re.IGNORECASE,  # Or a drive.
-)
+# file:///photos, file:/photos, and file:///C:/photos, without the path.
+_FILE_ADDRESS = re.compile(r"file:(//(localhost)?(?=/))?(/(?=[a-z]:/)|(?=/))", re.IGNORECASE)
 
 IS_ADDRESS = "is an address; photos are not fetched, only read"
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
