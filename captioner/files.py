@@ -14,6 +14,7 @@ import time
 import unicodedata
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -278,30 +279,46 @@ def read_json(path: str | os.PathLike[str], what: str = "file", largest: int = L
 
 
 def parse_json(text: str, name: str) -> Any:
-    """The value of a JSON text. name: for messages."""
+    """The value of a JSON text; a key that is given twice is refused. name: for messages."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_with_each_key_once)
     except (ValueError, RecursionError) as error:  # Also a number of 5,000 digits.
         raise UserError(f"{name} is not valid JSON ({error})") from None
 
 
-def existing_path(path: Path) -> Path:
-    """The path, or that of a file whose name differs only by Unicode normalisation.
+def _with_each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        keys = Counter(key for key, _ in pairs)
+        raise ValueError(f"{keys.most_common(1)[0][0]!r} is given twice")
+    return mapping
 
-    macOS writes an accent as a character after its letter (Unicode's NFD), tables have both in one.
+
+def existing_path(path: Path) -> Path:
+    """The path, or that of the only file whose name differs by its spelling alone.
+
+    macOS writes an accent as a character after its letter (Unicode's NFD), tables have both in one;
+    to Windows and macOS 0.jpg is 0.JPG, and Windows writes backslashes.
     """
-    if os.path.lexists(path) or f"{path}".isascii() or path == path.parent:
+    if os.path.lexists(path) or path == path.parent:
         return path
+    if "\\" in path.as_posix():
+        return existing_path(Path(path.as_posix().replace("\\", "/")))
     folder = existing_path(path.parent)
-    return folder / _names(f"{folder}").get(unicodedata.normalize("NFC", path.name), path.name)
+    by_name, by_lower = _names(os.path.abspath(folder))
+    name = unicodedata.normalize("NFC", path.name)
+    return folder / (by_name.get(name) or by_lower.get(name.casefold(), path.name))
 
 
 @lru_cache(maxsize=16)
-def _names(folder: str) -> dict[str, str]:
-    """The names in a folder by their composed form."""
+def _names(folder: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The names in a folder by their composed form, and by it in lower case if only one has it."""
+    by_name: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):
-        return {unicodedata.normalize("NFC", name): name for name in os.listdir(folder)}
-    return {}
+        by_name = {unicodedata.normalize("NFC", name): name for name in os.listdir(folder)}
+    counts = Counter(map(str.casefold, by_name))
+    lower = {name.casefold(): name for name in by_name if counts[name.casefold()] == 1}
+    return by_name, {form: by_name[name] for form, name in lower.items()}
 
 
 def check_writable(what: str, folder: str | os.PathLike[str]) -> None:

@@ -108,7 +108,7 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
         return _PACKAGED / str(name_or_path)
     if is_address(name_or_path):
         return _fetch(name_or_path)
-    path = Path(name_or_path)
+    path = Path(os.path.expanduser(name_or_path))
     if not os.path.isdir(path):  # Unlike `Path.is_dir`, False for names too long.
         raise UserError(
             f"model {str(name_or_path)!r} is neither a folder nor one of the packaged models "

@@ -7,13 +7,22 @@ A section of a config is a class of `Config`; its fields say what they are:
 YAML, saved JSON, the command line's options and `docs/configuration.md` are made from it.
 """
 
+import os
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainValidator,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError
 from typing_extensions import Self
 
@@ -29,7 +38,18 @@ Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]  # torch's generators take no l
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[float, Field(ge=0.01, le=1)]  # At least one of a hundred.
-FilePath = Annotated[Path, Field(strict=False)]  # From text.
+
+
+def _path(path: Path) -> Path:
+    if "\0" in f"{path}":
+        raise PydanticCustomError("path", "Input should be a path without NUL")
+    return Path(os.path.expanduser(path))
+
+
+FilePath = Annotated[Path, Field(strict=False), AfterValidator(_path)]
+"""From text; ~ is the user's folder, as shells do not write it in `data.images=~/photos`."""
+
+NameOrPath = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 Text = InstanceOf[str]  # Also with half a character, which pydantic's `str` refuses.
 
 Instance = TypeVar("Instance", bound="Config")

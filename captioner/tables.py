@@ -80,6 +80,13 @@ def pyarrow_library() -> Any:
     return pyarrow
 
 
+def _in_utf8(value: object) -> object:
+    """The value; a text with surrogates, of a file name, as CSV has them, which Arrow refuses."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
+
+
 @contextmanager
 def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
     """Yields a function that adds rows; the file is complete at the end.
@@ -93,7 +100,7 @@ def parquet_table(path: str, types: Mapping[str, str]) -> Iterator[AddRows]:
     rows: list[Mapping[str, Any]] = []
 
     def add(more: Sequence[Mapping[str, Any]], at_least: int = _ROWS_OF_GROUP) -> None:
-        rows.extend(more)
+        rows.extend({name: _in_utf8(value) for name, value in row.items()} for row in more)
         if len(rows) >= at_least:
             with refuse_os_errors(f"cannot write {path}"):
                 writer.write_table(arrow.Table.from_pylist(rows, schema))

@@ -71,6 +71,7 @@ def test_places_that_cannot_be_written_are_named(
         (b"", r"model config .* is not valid JSON \(.*: line 1 "),
         (b'{"a": 1,\n"b" 2}', r"model config .* is not valid JSON \(.*: line 2 "),
         (b"[" * 100_000, "model config .* is not"),
+        (b'[{"a.jpg": "One", "b": 2, "a.jpg": "Two"}]', r"not valid JSON \('a.jpg' is given twice"),
         (b"1" * 5000, "model config .* is not valid JSON"),
     ],
 )

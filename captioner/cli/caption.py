@@ -86,12 +86,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Caption the photos; 2 if one failed."""
     paths, standard_input = _read_paths(arguments)
 
+    from captioner.cli.descriptions import SHARED
     from captioner.cli.embedding import mend_torn
     from captioner.cli.outputs import FAILURES, opened_outputs
     from captioner.outcomes import in_background
     from captioner.progress import counted_by, progress_bar
     from captioner.tables import pyarrow_library
     from captioner.vision.decoding_process import DecodingPool
+    from captioner.vision.images import ignore
     from captioner.vision.shards import find_photos
 
     options = output_options(arguments)
@@ -102,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.parquet:
         pyarrow_library()
     DecodingPool.seconds = arguments.decoding_seconds or DecodingPool.seconds
-    photos, failures = find_photos(paths)
+    photos, failures = find_photos(paths, note=ignore if arguments.quiet else report)
     mend_torn(photos)
     if standard_input is not None:
         photos["-"] = standard_input
@@ -129,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
                     is_shown = not is_quiet and item.name not in outputs.finished
                     if is_shown and not isinstance(item, Failed):
                         _print_captions(item, arguments, is_alone)
-                    if reason := outputs.add(item):
+                    if (reason := outputs.add(item)) and reason != SHARED:
                         report(reason)
     if len(photos) + len(failures) > 1 and not arguments.quiet:
         report(outputs.summary())

@@ -24,12 +24,14 @@ from captioner.data.xmp import (
     spellings,
     words_of_person,
 )
-from captioner.errors import UserError
+from captioner.errors import UserError, counted
 from captioner.model_folders import DEMO_PHOTO
 from captioner.text.languages import ENGLISH, is_noun
 from captioner.vision.images import ImageSource
 
 _OPTION = "--overwrite-descriptions"
+SHARED = "the file beside it would be of another photo, too, and was not written"
+"""A problem of each such photo in records; `Descriptions` reports it once for all."""
 
 
 class Written(NamedTuple):
@@ -62,6 +64,13 @@ class Descriptions:
         for photo, places in self._places.items():
             for _, path in places:
                 self._owners[path].setdefault(files.real_path(photo), photo)
+        shared = [path for path, owners in self._owners.items() if len(owners) > 1]
+        if shared:
+            hint = ", or give --xmp-for digikam" if options.xmp == "lightroom" else ""
+            of = " and of ".join(self._owners[shared[0]].values())
+            count = f"{counted(len(shared), 'file')} not written"
+            example = f"such as {shared[0]} of {of}"
+            report(f"{count}: it would be of several photos, {example}; rename one{hint}")
         if not options.dry_run:
             embedded = (Path(photo).with_suffix(TEMPORARY) for photo in photos if options.embed)
             files.remove_leftovers(chain(self._owners, embedded))
@@ -116,7 +125,8 @@ class Descriptions:
         kept_text = ""
         for option, path in places:
             try:
-                self._check_owner(option, path)
+                if len(self._owners[path]) > 1:
+                    raise UserError(SHARED)
                 if option == "text":
                     kept_text = self._write_text(path, line)
                 else:
@@ -126,6 +136,7 @@ class Descriptions:
                 problems.append(str(error))
         if kept:
             self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
+        problems = [*dict.fromkeys(problems)]
         return Written({} if self._options.dry_run else written, problems, kept or kept_text)
 
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
@@ -142,13 +153,6 @@ class Descriptions:
             yield "xmp", next(filter(os.path.exists, places), places[0])
         if self._options.text:
             yield "text", path.with_suffix(".txt")
-
-    def _check_owner(self, option: str, path: Path) -> None:
-        owners = self._owners[path].values()
-        if len(owners) > 1:
-            hint = ", or give --xmp-for digikam" if option == "xmp" else ""
-            of = " and of ".join(owners)
-            raise UserError(f"{path} would be of {of}, and is not written; rename one{hint}")
 
     def _write_xmp(self, option: str, path: Path, description: Description, kept: str) -> str:
         """Write a sidecar or into a photo; returns a person's words that stay, also those inside.

@@ -183,7 +183,7 @@ def _score_photos(arguments: argparse.Namespace, score: Callable[..., Any], **op
             arguments.format, arguments.annotations, arguments.images, splits, problems
         )[0][: arguments.count]
     else:
-        files = photo_files([arguments.images])[: arguments.count]
+        files = photo_files([arguments.images], note=report)[: arguments.count]
         photos = [Example(str(file), file) for file in files]
     for sentence in problems.sentences:
         report(sentence)

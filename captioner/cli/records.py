@@ -9,7 +9,10 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
+
+from pydantic import Field, TypeAdapter
+from typing_extensions import Required, TypedDict
 
 import captioner
 from captioner import files
@@ -25,7 +28,7 @@ from captioner.model_folders import (
     weights_digest,
 )
 from captioner.models import LANGUAGES
-from captioner.schema import from_mapping, to_mapping
+from captioner.schema import Text, from_mapping, to_mapping
 from captioner.tables import csv_text
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource
@@ -301,13 +304,45 @@ def _named(origin: Record, names: Sequence[str]) -> str:
 
 def _parsed(line: bytes) -> Record | None:
     """The record in a line; None of another line."""
-    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    with suppress(ValueError, RecursionError):
         record: Record = json.loads(line)
-        is_by_person(record)  # This and the next raise errors for words and files of other types.
-        list(rows_of(record))
-        is_ours = bool("" + record["image"] and "" + record["model"])
-        return record if is_ours and isinstance(record.get("search", {}), dict) else None
+        _SAVED.validate_python(record, strict=True)
+        return record
     return None
+
+
+_Name = Annotated[Text, Field(min_length=1)]
+
+
+class _Version(TypedDict, total=False):
+    """What tables take of a caption."""
+
+    caption: Text
+    words: list[Text]
+    log_probability: float | None
+    score: float | None
+    confidence: float | None
+    word_confidence: list[float | None] | None
+    sure: bool | None
+    language: Text | None
+
+
+class _Saved(_Version, total=False):
+    """The fields of a record that are read again; others are kept."""
+
+    image: Required[_Name]
+    model: Required[_Name]
+    alternatives: list[_Version]
+    original: _Version | None
+    files: dict[str, Text]
+    search: dict[str, Any]
+    by: Text
+    bytes: int
+    modified: Text
+    error: Text
+
+
+_SAVED = TypeAdapter(_Saved)
 
 
 def _opened(path: str | Path, mode: str) -> IO[str]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -129,12 +130,17 @@ class _Photo:
 class Collector:
     """Joins the photos and captions of a source, and counts what is wrong with them.
 
-    Ids are compared as text: 1 is "1". check_files: whether the photos must exist.
+    Ids are compared as text: 1 is "1". check_files: whether the photos must exist. images: their
+        folder if it was given, in which photos of another machine are looked for (see `_moved`).
     """
 
-    def __init__(self, problems: Problems, check_files: bool = True) -> None:
+    def __init__(
+        self, problems: Problems, check_files: bool = True, images: Path | None = None
+    ) -> None:
         self.problems = problems
         self._check_files = check_files
+        self._images = images
+        self._in_other_case: list[str] = []
         self._photos: dict[str, _Photo] = {}
 
     def __contains__(self, image_id: ImageId) -> bool:
@@ -151,7 +157,10 @@ class Collector:
         """Add an image; False, and a problem, if it was added before. See `_Photo`."""
         key = str(image_id)
         if self._check_files and isinstance(path, Path):
-            path = existing_path(path)  # Names of tables are often composed, of files not.
+            existing = existing_path(path)  # Names of tables are often composed, of files not.
+            if existing.name != path.name and existing.name.lower() == path.name.lower():
+                self._in_other_case.append(f"{existing.name} for {path.name}")
+            path = existing
         first = self._photos.get(key)
         if first is None:
             self._photos[key] = _Photo(image_id, record, path, split, name or key)
@@ -184,7 +193,11 @@ class Collector:
             self._draw_splits(VALIDATION in splits)
         names = [_name_in_source(split, own_splits) for split in splits]
         by_split: dict[str | None, list[Example]] = {name: [] for name in names}
-        self._refuse_missing([p for p in photos if {p.split, None} & by_split.keys()])
+        self._find_moved([p for p in photos if {p.split, None} & by_split.keys()])
+        if self._in_other_case:
+            count = counted(len(self._in_other_case), "photo")
+            note = f"{self.problems.source} names {count} in another case, such as"
+            self.problems.notes.append(f"{note} {self._in_other_case[0]}")
         needs_split = bool(own_splits) and by_split.keys() != {None}
         for photo in photos:
             of_photo = {photo.split, None} & by_split.keys()
@@ -204,11 +217,19 @@ class Collector:
                 raise UserError("; ".join([fault, *self.problems.sentences]))
         return [by_split[name] for name in names]
 
-    def _refuse_missing(self, photos: Sequence[_Photo]) -> None:
-        if photos and not any(map(self._exists, photos)):
+    def _find_moved(self, photos: Sequence[_Photo]) -> None:
+        """If none of the photos exists, find them in the folder of images, or refuse them."""
+        if not photos or any(map(self._exists, photos)):
+            return
+        paths = [photo.path for photo in photos if isinstance(photo.path, Path)]
+        moved = _moved(paths, self._images) if self._images else []
+        if not any(map(os.path.isfile, moved)):
             fault = f"none of its {counted(len(photos), 'photo')} exists, the first would be"
-            advice = f"{photos[0].path}; give their folder ({self.problems.naming_images})"
+            also = f", and none is in {self._images} by the end of its path" if self._images else ""
+            advice = f"{paths[0]}{also}; give their folder ({self.problems.naming_images})"
             raise UserError(f"{self.problems.source}: {fault} {advice}")
+        for photo, path in zip(photos, moved, strict=True):
+            photo.path = path
 
     def _draw_splits(self, is_validated: bool) -> None:
         """Draw a tenth for validation, 50 to a quarter of all, two at least; none of fewer than 4.
@@ -257,3 +278,19 @@ class Collector:
         elif not photo.captions:  # Captions without words were counted above.
             self.problems.add("image without captions", photo.record)
         return None
+
+
+def _moved(paths: Sequence[Path], images: Path) -> list[Path]:
+    """Photos of another machine in a folder, by the ends of their paths: where the most exist.
+
+    All paths lose as many first parts, or all but the names if these differ, so that no two become
+    one; as few as possible.
+    """
+    columns = zip(*(path.parent.parts for path in paths), strict=False)
+    shared = len([*takewhile(lambda parts: len({*parts}) == 1, columns)])
+    ends = [[Path(*path.parts[first:]) for path in paths] for first in range(1, shared + 1)]
+    names = [Path(path.name) for path in paths]
+    if len(set(names)) == len(set(paths)):
+        ends.append(names)
+    places = ([existing_path(images / end) for end in of_all] for of_all in ends)
+    return max(places, key=lambda place: sum(map(os.path.isfile, place)), default=[])

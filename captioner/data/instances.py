@@ -182,7 +182,7 @@ class CocoInstances:
                 name = str(image["id"])
                 size = (image["width"], image["height"])
                 photo = self._photos.setdefault(name, _AnnotatedPhoto(size, []))
-                self._photos[image.get("file_name", name)] = photo
+                self._photos[image.get("file_name", name).replace("\\", "/")] = photo
             for place, thing in enumerate(file.annotations):
                 image_id, category_id = str(thing["image_id"]), str(thing["category_id"])
                 if image_id not in self._photos or category_id not in categories:

@@ -23,7 +23,7 @@ from typing_extensions import NotRequired, TypedDict
 from captioner.data import table
 from captioner.data.example import TRAIN, VALIDATION, Collector, Example, Problems
 from captioner.errors import UserError
-from captioner.files import read_json, read_text
+from captioner.files import existing_path, read_json, read_text
 from captioner.schema import Id, Records, Text, from_mapping
 from captioner.vision.shards import SHARD_SUFFIXES
 
@@ -78,8 +78,9 @@ def read_splits(
         if file.suffix.lower() == ".json":
             read_json(file, "caption file")  # A damaged one is named as such.
         raise UserError(f"{file} is not recognised as captions: they are {table.KNOWN}")
-    collector = Collector(Problems() if problems is None else problems, check_files)
-    READERS[file_format or "coco"](file, Path(images or own_folder), splits, collector)
+    given = None if images is None else Path(images)
+    collector = Collector(Problems() if problems is None else problems, check_files, given)
+    READERS[file_format or "coco"](file, given or own_folder, splits, collector)
     return collector.examples(splits)
 
 
@@ -122,9 +123,10 @@ def read_coco(annotations: Path, images: Path, splits: Splits, collector: Collec
         named = _SPLIT.findall(file.name)
         is_drawn = split is None and not {TRAIN, VALIDATION}.isdisjoint(splits)
         for image in document.images:
-            match = _FOLDER.search(image["file_name"])
+            name = image["file_name"].replace("\\", "/")  # As Windows writes it.
+            match = _FOLDER.search(name)
             folder = folder_of(match and match.group(), split, *named)
-            path = folder / image["file_name"]
+            path = folder / name
             # Drawn splits do not depend on ids.
             drawn_by = Path(os.path.relpath(path, images)).as_posix() if is_drawn else None
             collector.add_image(image["id"], path, f"image {image['id']}", split, drawn_by)
@@ -220,7 +222,7 @@ def _first_file(folder: Path, *names: str) -> Path:
 
 def _image_folder(images: Path, *names: str | None) -> Path:
     """The first existing sub-folder of `images` with one of these names, else `images`."""
-    folders = (images / name for name in names if name)
+    folders = (existing_path(images / name) for name in names if name)
     return next(filter(os.path.isdir, folders), images)
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from captioner.data.example import SPLIT_OF, Collector, Problems
 from captioner.data.xmp import photo_descriptions, spellings
 from captioner.errors import UserError, counted
 from captioner.files import existing_path, parse_json, read_text
-from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, photo_files
+from captioner.vision.images import PHOTO_SUFFIXES, is_leftover, local_path, photo_files
 from captioner.vision.shards import PATH_COLUMNS, SHARD_SUFFIXES, ShardMember, read_shards
 
 KNOWN = (  # Captions that are recognised by their content.
@@ -27,8 +28,10 @@ KNOWN = (  # Captions that are recognised by their content.
 _TEXTS = (".txt", ".caption")  # Beside photo.jpg: photo.txt, photo.jpg.txt and so on.
 
 # The tables in a folder of photos, as the ImageFolder of Hugging Face's datasets has them.
-_METADATA = ("metadata.jsonl", "metadata.csv")
+_METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 _BY_CAPTIONER = {"log_probability", "model"}  # Columns of captioner's own captions.
+
+_NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?%?", re.IGNORECASE)
 
 # The names of each column, in any case; the first that a table has is taken.
 _COLUMNS = {
@@ -77,20 +80,23 @@ def read_table(
 def _folder_of(images: Path, name: str) -> Path:
     """`images`, or the only folder in it with the photo, as Kaggle's `Images` beside a table."""
     matches: list[Path] = []
-    if not os.path.exists(_with_suffix(images / name)):
+    if not _is_there(images / name):
         with suppress(OSError, ValueError):  # A name that no folder can have.
             folders = [images / entry for entry in os.listdir(images) if not is_leftover(entry)]
-            matches = [folder for folder in folders if os.path.exists(_with_suffix(folder / name))]
+            matches = [folder for folder in folders if _is_there(folder / name)]
     return matches[0] if len(matches) == 1 else images
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.exists(existing_path(_with_suffix(path)))
 
 
 def _with_suffix(path: Path) -> Path:
     """The photo that a path names, also without its suffix, as kohya's scripts write it."""
-    path = existing_path(path)
-    if os.path.lexists(path) or path.suffix.lower() in PHOTO_SUFFIXES:
+    if path.suffix.lower() in PHOTO_SUFFIXES or os.path.lexists(existing_path(path)):
         return path
     named = (path.with_name(path.name + suffix) for suffix in sorted(PHOTO_SUFFIXES))
-    return next(filter(os.path.isfile, named), path)
+    return next(filter(os.path.isfile, map(existing_path, named)), path)
 
 
 def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
@@ -103,7 +109,8 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     rows_of: defaultdict[str, list[_Row]] = defaultdict(list)
     kind_of: dict[str, str] = {}  # Where the captions of a photo are.
     left_out = 0
-    photos = photo_files([folder])
+    labels: list[Path] = []
+    photos = photo_files([folder], note=problems.notes.append)
     for table in _tables_above(photos, folder):
         for row in _rows(table, problems, skips_own=not problems.by_captioner):
             if row.captions:
@@ -117,10 +124,11 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
     names = cache(spellings)
     for photo in photos:
         image = photo.relative_to(folder).as_posix()
-        text, lines = _text_beside(photo)
-        if lines:
+        texts = _texts_beside(photo)
+        labels += [text for text, lines in texts.items() if not lines]
+        if text := next(filter(texts.get, texts), None):
             kind_of[image] = "with a text beside them"
-            rows_of[image] = [_Row(f"{text}", image, lines)]
+            rows_of[image] = [_Row(f"{text}", image, texts[text])]
         elif image not in rows_of:
             descriptions = []
             try:
@@ -135,13 +143,17 @@ def _of_folder(folder: Path, problems: Problems) -> Iterator[_Row]:
                 left_out += 1
         counts[kind_of.get(image, "without")] += 1
     listed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-    left_out_note = f"; captions by captioner left out: {left_out:,}" if left_out else ""
-    note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}{left_out_note}"
-    if not rows_of and not problems:
-        texts = "photo.txt or photo.caption beside photo.jpg"
-        named = f"{texts}, {', '.join(_METADATA)}, XMP sidecars or the photos"
-        raise UserError(f"{note}; captions are in {named}")
+    note = f"{problems.source}: {counted(counts.total(), 'photo')}, {listed}"
+    if left_out:
+        note += f"; captions by captioner left out: {left_out:,}"
+    if labels:
+        note += f"; texts of numbers alone left out: {len(labels):,}, {labels[0]} the first"
     problems.notes.append(note)
+    if not rows_of and not problems:
+        places = "photo.txt or photo.caption beside photo.jpg", *_METADATA, "XMP sidecars"
+        raise UserError(
+            f"{'; '.join(problems.notes)}; captions are in {', '.join(places)} or the photos"
+        )
     rows = [*chain.from_iterable(rows_of.values())]
     tops = {row.image.partition("/")[0] for row in rows}
     if len(tops) > 1 and {top.lower() for top in tops} <= SPLIT_OF.keys():
@@ -157,12 +169,24 @@ def _tables_above(photos: Sequence[Path], folder: Path) -> Iterator[Path]:
         yield from tables[:1]
 
 
-def _text_beside(photo: Path) -> tuple[Path, list[str]]:
-    for suffix in _TEXTS:
-        for text in (photo.with_suffix(suffix), photo.with_name(photo.name + suffix)):
-            if os.path.isfile(text) and (lines := numbered_lines(read_text(text))):
-                return text, [line for _, line in lines]
-    return photo, []
+def _texts_beside(photo: Path) -> dict[Path, list[str]]:
+    """The texts beside a photo that are not empty, each with its captions."""
+    names = chain.from_iterable((photo.stem + suffix, photo.name + suffix) for suffix in _TEXTS)
+    texts = {path: read_text(path) for path in map(photo.with_name, names) if os.path.isfile(path)}
+    return {path: _captions_in(text) for path, text in texts.items() if text.strip()}
+
+
+def _captions_in(text: str) -> list[str]:
+    """The lines of a text beside a photo; none where all are labels, such as YOLO's."""
+    lines = [line for _, line in numbered_lines(text)]
+    return [] if all(map(_is_label, lines)) else lines
+
+
+def _is_label(line: str) -> bool:
+    """Whether a line has numbers alone, or four and more with one other word, as of boxes."""
+    words = re.split(r"[\s,;]+", line.strip())
+    numbers = len([*filter(_NUMBER.fullmatch, words)])
+    return numbers >= len(words) - (numbers > 3)
 
 
 def text_records(file: Path, problems: Problems, what: str = "table") -> Iterator[tuple[str, Any]]:
@@ -261,10 +285,11 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
             column = columns.get(bad[0], bad[0]).strip()
             problems.add(f'row without text in its "{column}"', where)
             continue
+        image = image if photo else local_path(image.strip())
         if not photo and "://" in image:
             advice = "photos are not downloaded: download them, and give their paths"
             raise UserError(f"{problems.source} names photos by address, such as {image}; {advice}")
-        name = photo.image_id if photo else os.path.normpath(image.strip().replace("\\", "/"))
+        name = photo.image_id if photo else os.path.normpath(image.replace("\\", "/"))
         split = (split or "").strip() or None
         yield _Row(where, name, captions, split, photo)
     if failed:
@@ -294,6 +319,10 @@ def _of_csv(text: str, file: Path, problems: Problems, what: str) -> Iterator[tu
         if lacking:
             faults = (f'no column "{name}" ({", ".join(_COLUMNS[name])})' for name in lacking)
             raise UserError(f"{what} {file} has {' and '.join(faults)} in its first line")
+        lower = [name.strip().lower() for name in table.fieldnames or ()]
+        for name in columns.values():
+            if lower.count(name.strip().lower()) > 1:
+                raise UserError(f'{what} {file} has two columns "{name.strip()}"; rename one')
         for row in table:
             cells = list(row.values())
             if None in row or None in cells:
@@ -315,6 +344,6 @@ def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
             yield f"the .json of {name}", None
             continue
         if text is not None:  # Bytes that are not UTF-8 are refused as half characters.
-            lines = numbered_lines(text.read().decode("utf-8-sig", "surrogateescape"))
-            described["caption"] = [line for _, line in lines]
+            captions = _captions_in(text.read().decode("utf-8-sig", "surrogateescape"))
+            described |= {"caption": captions} if captions else {}
         yield name, described | record

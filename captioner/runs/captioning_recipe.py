@@ -13,7 +13,7 @@ from captioner.caption.lstm import DecoderConfig
 from captioner.data.shapes import ShapesConfig
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
-from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
+from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.training.config import TrainingConfig
 from captioner.vision.encoder import EncoderConfig
 from captioner.vision.encoder_families import encoder_config, family_of
@@ -83,9 +83,8 @@ class EncoderRecipe(Config):
     model_config = ConfigDict(extra="allow")  # The family's fields, validated by `_validate`.
 
     name: str = Field("vgg19", description="name of the encoder; chooses its family")
-    weights: str = Field(
+    weights: NameOrPath = Field(
         "imagenet",
-        min_length=1,
         description="pretrained (the library's, downloaded on first use; imagenet is the same), "
         "random, a file, or a model, whose encoder and preprocessing fill the fields left out",
     )
@@ -161,9 +160,8 @@ class CaptioningRecipe(Config):
 
     data: DataConfig
     minimum_count: Count = Field(5, description="occurrences of a word that enters the vocabulary")
-    start_from: str | None = Field(
+    start_from: NameOrPath | None = Field(
         None,
-        min_length=1,
         description="packaged model, hf://user/name, or folder of a model or a run: its weights "
         "and vocabulary are the first ones. New words are added; fields of encoder, decoder, "
         "preprocessing and search that are left out come from the model, and sizes, and an encoder "

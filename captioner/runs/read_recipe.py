@@ -128,7 +128,8 @@ def read_mapping(path: str | Path, changes: Sequence[str] = ()) -> Any:
         mapping = yaml.load(read_text(path, "config"), _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # Also an impossible date.
         mark = getattr(error, "problem_mark", None)
-        reason = str(error).partition("\n")[0] if mark is None else f"line {mark.line + 1}"
+        reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        reason = reason if mark is None else f"line {mark.line + 1}: {reason}"
         language = "JSON" if Path(path).suffix.lower() == ".json" else "YAML"
         raise UserError(f"{path} is not valid {language} ({reason})") from None
     return with_changes(mapping, changes)
@@ -156,7 +157,21 @@ def with_changes(mapping: Any, changes: Sequence[str]) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the exponents of YAML 1.2: in YAML 1.1, 4e-4 is text."""
+    """PyYAML's safe loader with two rules of YAML 1.2.
+
+    4e-4 is a number, in YAML 1.1 a text; and no mapping has a key twice, of which PyYAML drops the
+    first.
+    """
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        first: dict[str, yaml.Node] = {}
+        for key, _ in node.value:
+            other = first.setdefault(str(key.value), key)
+            if other is not key:
+                problem = f"{key.value!r} is given twice, first in line {other.start_mark.line + 1}"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+        return node
 
 
 _Loader.add_implicit_resolver(

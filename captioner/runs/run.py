@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import captioner
-from captioner.errors import UserError
+from captioner.errors import CONTROLS, UserError
 from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL
 from captioner.runs.batches import chunks
@@ -251,4 +251,4 @@ of the config that are not the default:
 
 {listed(f"`{name}`: {value}" for name, value in settings.items())}
 """
-    write_text(folder / MODEL / CARD, card)
+    write_text(folder / MODEL / CARD, CONTROLS.sub("", card))

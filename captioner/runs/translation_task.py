@@ -19,7 +19,7 @@ from captioner.files import write_json, write_text
 from captioner.model_folders import MODEL, SCORES_FILE, model_folder
 from captioner.outcomes import loading_workers
 from captioner.runs.batches import TranslationBatches, encode_pairs
-from captioner.schema import COUNT, Config, Count, FilePath, Length, Seed, Size
+from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import PairExample
@@ -129,9 +129,8 @@ class TranslationRecipe(Config):
     task: Literal["translate"] = Field(description="tells this config from a captioner's")
     data: ParallelData
     model: TranslationModelConfig
-    start_from: str | None = Field(
+    start_from: NameOrPath | None = Field(
         None,
-        min_length=1,
         description="a translator of the same sizes, by name, folder or hf://user/name: initial "
         "weights and the vocabulary, for any text.kind, case, size, method and minimum_count",
     )

@@ -7,15 +7,17 @@ import io
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from urllib.parse import unquote
 
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from captioner.errors import UserError, refuse_missing
+from captioner.errors import UserError, counted, refuse_missing
 from captioner.files import existing_path
 from captioner.vision.pixels import BUDGET, DEPTHS, ORIGINAL_SIZE, check_size, decode, is_heavy
 
@@ -50,6 +52,21 @@ _LEFTOVERS = re.compile(
     r"dtrash|picasaoriginals|spotlight-v100|fseventsd|synologyworkingdirectory|git)|"
     r".+_exiftool_tmp"
 )
+
+_RAW = (
+    "3fr ari arw bay cap cr2 cr3 crw dcr dcs dng drf eip erf fff gpr iiq k25 kdc mdc mef mos mrw "
+    "nef nrw orf ori pef ptx pxn r3d raf raw rw2 rwl rwz sr2 srf srw x3f"
+)
+_VIDEOS = (
+    "3g2 3gp asf avi dv f4v flv hevc insv lrv m2t m2ts m2v m4v mjpeg mkv mod mov mp4 mpeg mpg mts "
+    "mxf ogv qt rm tod ts vob webm wmv"
+)
+_PICTURES = "ai dds eps exr hdr icns ico jxl jxr psb psd svg svgz tga wdp xcf"
+_KINDS = {"raw file": _RAW, "video": _VIDEOS, "other picture": _PICTURES}
+_LEFT_OUT = {f".{suffix}": kind for kind, listed in _KINDS.items() for suffix in listed.split()}
+
+# file:///photos, file:/photos, and file:///C:/photos, without the path.
+_FILE_ADDRESS = re.compile(r"file:(//(localhost)?(?=/))?(/(?=[a-z]:/)|(?=/))", re.IGNORECASE)
 
 IS_ADDRESS = "is an address; photos are not fetched, only read"
 # Not all of Pillow's: EPS starts other programs, TGA has no signature.
@@ -254,33 +271,51 @@ def is_leftover(path: str | os.PathLike[str]) -> bool:
     return any(map(_LEFTOVERS.fullmatch, re.split(r"[/\\]", os.fspath(path).lower())))
 
 
-def photo_files(paths: Iterable[str | os.PathLike[str]], report: Report = refuse) -> list[Path]:
+def ignore(sentence: str) -> None:
+    """The `Report` that keeps silent."""
+
+
+def local_path(path: str) -> str:
+    """The path in a file manager's address, as file:///photos/a%20dog.jpg; any other as it is."""
+    address = None if os.path.lexists(path) else _FILE_ADDRESS.match(path)
+    return unquote(path[address.end() :], errors="surrogateescape") if address else path
+
+
+def photo_files(
+    paths: Iterable[str | os.PathLike[str]], report: Report = refuse, note: Report = ignore
+) -> list[Path]:
     """The image files that files, folders and patterns (`**/*.jpg`) name, in order.
 
     A folder stands for the photos in and below it, sorted, without hidden ones: files with a suffix
     in `PHOTO_SUFFIXES`, and those without one that begin as a photo does, but none of `_LEFTOVERS`.
-    Other paths are returned, also those that do not exist.
+    Other paths are returned, also those that do not exist. note: takes a sentence that counts the
+    raw files, videos and other pictures left out.
     """
     images: list[Path] = []
     for path in paths:
         typed = os.fspath(path)
         matches = [typed]
         if not os.path.lexists(typed) and "\0" not in typed and glob.has_magic(typed):
-            names = sorted(glob.glob(typed, recursive=True))
+            folder = typed  # The part that is there is no pattern, as in "Trip [2020]/*.jpg".
+            while folder and not os.path.lexists(folder):
+                folder = os.path.dirname(folder)
+            pattern = glob.escape(folder) + typed[len(folder) :]
+            names = sorted(glob.glob(pattern, recursive=True))
             matches = [match for match in names if is_leftover(typed) or not is_leftover(match)]
             if not matches:
                 report(f"{typed} matches no file")
         for match in map(existing_path, map(Path, matches)):
-            images += _photos_below(match, report) if os.path.isdir(match) else [match]
+            images += _photos_below(match, report, note) if os.path.isdir(match) else [match]
     return images
 
 
-def _photos_below(folder: Path, report: Report) -> list[Path]:
+def _photos_below(folder: Path, report: Report, note: Report) -> list[Path]:
     def is_shown(name: str) -> bool:
         return not name.startswith(".") and not is_leftover(name)
 
     images: list[Path] = []
     errors: list[OSError] = []
+    left_out: Counter[str] = Counter()
     for parent, folders, files in os.walk(folder, onerror=errors.append):
         folders[:] = filter(is_shown, folders)
         for inside in filter(Path.is_symlink, (Path(parent, name) for name in folders)):
@@ -289,11 +324,16 @@ def _photos_below(folder: Path, report: Report) -> list[Path]:
             suffix = path.suffix.lower()
             if suffix in PHOTO_SUFFIXES:
                 images.append(path)
+            elif suffix in _LEFT_OUT:
+                left_out[_LEFT_OUT[suffix]] += 1
             elif not suffix:
                 with suppress(UserError, OSError), opened(path):  # It begins as a photo does.
                     images.append(path)
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
+    if left_out:
+        listed = (counted(count, kind) for kind, count in sorted(left_out.items()))
+        note(f"{folder}: left out: {', '.join(listed)}")
     if not images and not errors:
         report(f"folder {folder} holds no images")
     return sorted(images)

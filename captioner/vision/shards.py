@@ -23,7 +23,9 @@ from captioner.vision.images import (
     PHOTO_SUFFIXES,
     ImageSource,
     Report,
+    ignore,
     is_leftover,
+    local_path,
     photo_files,
 )
 
@@ -40,7 +42,12 @@ _SPARSE = ("GNU.sparse.", "SCHILY.realsize", "SUN.holes")  # Headers of files wi
 
 _NUMBERS = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
 _LARGEST_MEMBER = 2**29  # Bytes of a photo or a text.
-_ROWS = 64  # Rows of Parquet that are decoded together.
+_ROWS = 64  # Rows of photos in Parquet that are decoded together, at most.
+_TEXT_ROWS = 1000  # Rows of texts.
+_LARGEST_TEXT = 2**20  # Bytes of the texts of a row in Parquet.
+_BYTES = 2**26  # Of rows that are decoded together, unless one row has more.
+_UNCHECKED = 2**27  # Bytes that a column of a row group may have, however tightly packed.
+_DENSEST = 16  # The most bytes that a larger one may have for a byte of the file.
 
 ShardRecords = Iterator[tuple[str, dict[str, Any]]]
 
@@ -71,9 +78,7 @@ class ShardMember:
         if not self.shard.lower().endswith(".tar"):
             return _CELLS.read(self.shard, *self.place, self.name)
         offset, size = self.place
-        if size > _LARGEST_MEMBER:
-            limit = f"the limit is {_LARGEST_MEMBER:,}"
-            raise UserError(f"{self.name} is too large: {size:,} bytes, {limit}")
+        _check_size(size, self.name)
         with open(self.shard, "rb") as file:
             file.seek(offset)
             return file.read(size)
@@ -90,20 +95,31 @@ def source_status(source: object) -> os.stat_result | None:
         return None
 
 
+def _check_size(size: int, name: str) -> None:
+    if size > _LARGEST_MEMBER:
+        limit = f"the limit is {_LARGEST_MEMBER:,}"
+        raise UserError(f"{name} is too large: {size:,} bytes, {limit}")
+
+
 class _CellReader:
-    """Reads cells of all Parquet files, fast in order; has at most 2 `_ROWS` in memory."""
+    """Reads cells of all Parquet files, fast in order.
+
+    Has at most 2 `_ROWS` in memory, of 4 `_BYTES` together, or one larger cell.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._group: tuple[str, int, int] | None = None
-        self._batches: Iterator[list[Any]] = iter(())
+        self._batches: Iterator[tuple[int, list[Any]]] = iter(())
         self._end = 0
-        self._cells = deque[Any](maxlen=2 * _ROWS)  # Rows `_end` - 128 to `_end`.
+        # Rows `_end` - 128 to `_end`, or fewer, each with the mean size in its batch.
+        self._cells = deque[tuple[int, Any]](maxlen=2 * _ROWS)
 
     def read(self, shard: str, group: int, row: int, name: str) -> bytes:
         """The photo's file in a cell: bytes, or a dictionary with `bytes` and `path`."""
         with self._lock:
-            cell = self._cell(shard, group, row)
+            size, cell = self._cell(shard, group, row)
+        _check_size(size, name)
         content, path = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, "")
         if content is None:
             file = Path(shard).parent / (path or "")
@@ -112,16 +128,19 @@ class _CellReader:
             return file.read_bytes()
         return bytes(content)
 
-    def _cell(self, shard: str, group: int, row: int) -> Any:
+    def _cell(self, shard: str, group: int, row: int) -> tuple[int, Any]:
         key = shard, group, os.stat(shard).st_mtime_ns  # A file that has changed is opened anew.
         if self._group != key or row < self._end - len(self._cells):
             self._batches, self._end = _cells(shard, group), 0
             self._cells.clear()
         self._group = None  # After an error the next call opens the row group anew.
         while row >= self._end:
-            batch = next(self._batches)
-            self._cells += batch  # The last ones stay: other threads may ask for them.
+            size, batch = next(self._batches)
+            self._cells += ((size // len(batch), cell) for cell in batch)
             self._end += len(batch)
+            # The last ones stay: other threads may ask for them.
+            while len(self._cells) > len(batch) and sum(n for n, _ in self._cells) > 4 * _BYTES:
+                self._cells.popleft()
         self._group = key
         return self._cells[row - self._end]
 
@@ -145,11 +164,16 @@ def read_shards(pattern: str | os.PathLike[str], report: Report) -> ShardRecords
         yield from read(path, report)
 
 
-def find_photos(paths: Sequence[str]) -> tuple[dict[str, ImageSource], list[Failed]]:
-    """The photos of files, folders, patterns and shards, by name; and names without a photo."""
+def find_photos(
+    paths: Sequence[str], note: Report = ignore
+) -> tuple[dict[str, ImageSource], list[Failed]]:
+    """The photos of files, folders, patterns and shards, by name; and names without a photo.
+
+    note: see `photo_files`.
+    """
     photos: dict[str, ImageSource] = {}
     failed: list[Failed] = []
-    for path in paths:
+    for path in map(local_path, paths):
         if not path:
             failed.append(Failed(path, "an empty path names no photo"))
         elif path == "-":  # Standard input; a file of that name is ./-.
@@ -158,7 +182,7 @@ def find_photos(paths: Sequence[str]) -> tuple[dict[str, ImageSource], list[Fail
             failed.append(Failed(path, f"{path} {IS_ADDRESS}"))
         else:
             problems: list[str] = []
-            for file in map(os.fspath, photo_files(numbered(path), problems.append)):
+            for file in map(os.fspath, photo_files(numbered(path), problems.append, note)):
                 if not file.lower().endswith(SHARD_SUFFIXES):
                     photos[file] = file
                     continue
@@ -281,7 +305,11 @@ def _of_parquet(path: str, report: Report) -> ShardRecords:
         number = 0
         for group in range(file.num_row_groups):
             start = number
-            for batch in file.iter_batches(1000, [group], texts, use_threads=False):
+            _batches(file, group, [column], _ROWS)  # Refused once, not for each photo.
+            for batch in _batches(file, group, texts, _TEXT_ROWS):
+                if batch.nbytes > _LARGEST_TEXT * len(batch):
+                    limit = f"the limit is {_LARGEST_TEXT:,} a row"
+                    raise ValueError(f"texts in row {number} have {batch.nbytes:,} bytes; {limit}")
                 for record in batch.to_pylist():
                     cell = ShardMember(path, str(number), (group, number - start))
                     yield cell.name, record | {"image": record[column] if is_path else cell}
@@ -290,12 +318,35 @@ def _of_parquet(path: str, report: Report) -> ShardRecords:
             report(f"{path} holds no photos")
 
 
-def _cells(path: str, group: int) -> Iterator[list[Any]]:
-    """The photos of a row group, a few rows at a time."""
+def _cells(path: str, group: int) -> Iterator[tuple[int, list[Any]]]:
+    """The photos of a row group, a few rows at a time, with their bytes; None if too large."""
     with _open_parquet(path) as file:
         column, _ = _photo_column(file.schema_arrow)
-        for batch in file.iter_batches(_ROWS, [group], [column], use_threads=False):
-            yield batch.column(0).to_pylist()
+        for batch in _batches(file, group, [column], _ROWS):
+            is_small = batch.nbytes <= _LARGEST_MEMBER
+            yield batch.nbytes, batch.column(0).to_pylist() if is_small else [None]
+
+
+def _batches(file: Any, group: int, columns: Sequence[str], most_rows: int) -> Iterator[Any]:
+    """Some columns of a row group, so few rows at a time that they hold `_BYTES` or are one.
+
+    A cell may be as large as its column: dictionaries store repeated ones once. Raises `ValueError`
+    for a column that is far larger than in the file: a page of it may be all of it.
+    """
+    row_group = file.metadata.row_group(group)
+    size = 0
+    for chunk in map(row_group.column, range(row_group.num_columns)):
+        if not f"{chunk.path_in_schema}.".startswith(tuple(f"{name}." for name in columns)):
+            continue
+        size += chunk.total_uncompressed_size
+        packed = chunk.total_compressed_size
+        if chunk.total_uncompressed_size > max(_UNCHECKED, _DENSEST * packed):
+            sizes = f"{chunk.total_uncompressed_size:,} bytes, packed in {packed:,}"
+            advice = "pack it less, or write smaller row groups"
+            raise ValueError(f"{chunk.path_in_schema} in row group {group} has {sizes}; {advice}")
+    rows = max(1, min(most_rows, _BYTES // max(1, size)))
+    batches: Iterator[Any] = file.iter_batches(rows, [group], columns, use_threads=False)
+    return batches
 
 
 def _photo_column(schema: Any) -> tuple[str, bool]:

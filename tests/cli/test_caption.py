@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from samples import CAPTION, Give, Output, make_captioner, save_photo, write_xmp
 
 from captioner.caption.folder import save_model
@@ -45,6 +46,12 @@ def test_standard_input_is_a_photo_or_names(folder: Path, give: Give, capsys: Ou
     give(b"a.png\r\n\nb.png\n")
     assert main([*CAPTION, "-", "--format", "{path}"]) == 0
     assert capsys.readouterr().out == "a.png\nb.png\n"
+    give(f"file://{folder.as_posix()}/%61.png\r\n".encode())
+    Path("maps/a.mov").touch()
+    assert main([*CAPTION, "-", "maps", "--format", "{path}"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"{folder}/a.png\nmaps/a.png\n")
+    assert captured.err == "captioner: maps: left out: 1 video\n"
     give(b"\n \r\n")
     assert main([*CAPTION, "-"]) == 2
     assert "standard input is empty: it should be a photo or a list" in capsys.readouterr().err
@@ -105,6 +112,15 @@ def test_captions_of_several_photos_have_paths(folder: Path, give: Give, capsys:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux alone")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names in Unicode alone")
+def test_a_name_that_is_no_utf_8_is_in_all_tables(folder: Path) -> None:
+    os.link("a.png", b"caf\xe9.png")
+    tables = ["--csv", "o.csv", "--parquet", "o.parquet", "--json", "o.json"]
+    assert main([*CAPTION, os.fsdecode(b"caf\xe9.png"), *tables]) == 0
+    assert parquet.read_table("o.parquet")["image"].to_pylist() == [r"caf\udce9.png"]
+    assert r"caf\udce9.png,1," in Path("o.csv").read_text()
+
+
 def test_a_file_name_stays_on_its_line(folder: Path, capsys: Output) -> None:
     photo = save_photo(Path("a\nb\x1b[2J\u202e.png"))
     Path("c\nd.png").write_bytes(b"none")

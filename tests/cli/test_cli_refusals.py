@@ -88,7 +88,7 @@ CAPTION = [
 MODEL = "tiny-model --format table --annotations mine.csv"
 OTHERS = [
     ("train mine.xlsx --start-from default", "mine.xlsx is neither a config (.yaml, .yml, .json)"),
-    ("train cut.json --start-from default", "cut.json is not valid JSON (line 1)"),
+    ("train cut.json --start-from default", "cut.json is not valid JSON (line 1: "),
     ("train mine.csv --encoder vgg16", "photos take the encoder of --start-from"),
     (f"features {ROOT}/configs/coco_soft.yaml --set features.folder=null", "give --out"),
     ("evaluate tiny-model --format coco", "give the data set: --annotations"),

@@ -10,6 +10,7 @@ from samples import CAPTION, Output, exiftool, write_xmp
 
 from captioner.caption.caption import Caption
 from captioner.cli.caption import output_options
+from captioner.cli.descriptions import SHARED
 from captioner.cli.main import build_parser, main
 from captioner.cli.output_options import OutputOptions
 from captioner.cli.outputs import Outputs
@@ -118,10 +119,13 @@ def test_sidecars_and_texts_lie_beside_the_photo(
 def test_photos_that_share_a_sidecar_are_named_and_have_none(folder: Path, capsys: Output) -> None:
     Path("a.jpg").write_bytes(Path("a.png").read_bytes())
     command = [*CAPTION, "a.png", "b.png", "a.jpg"]
-    assert main([*command, "--xmp", "--text"]) == 2
-    errors = capsys.readouterr().err
-    assert "a.xmp would be of a.png and of a.jpg, and is not written; rename one, or" in errors
-    assert "a.txt would be of a.png and of a.jpg, and is not written; rename one" in errors
+    assert main([*command, "--xmp", "--text", "--json", "out.json"]) == 2
+    about = "2 files not written: it would be of several photos, such as a.xmp of a.png and of a."
+    first, *others = capsys.readouterr().err.splitlines()
+    assert about in first
+    assert not any("would be" in line for line in others)
+    errors = [record.get("error", "") for record in json.loads(Path("out.json").read_text())]
+    assert errors == [SHARED, "", SHARED]
     assert {path.stem for path in folder.iterdir() if path.suffix in (".xmp", ".txt")} == {"b"}
     by_nobody = LIGHTROOM.replace("Ein Hund", "")
     Path("a.jpg.xmp").write_text(by_nobody, encoding="utf-8")  # Leaves a.xmp to a.png.

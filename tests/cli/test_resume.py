@@ -186,6 +186,29 @@ def test_a_line_without_a_record_is_named_and_kept_elsewhere(folder: Path, capsy
         assert Path("o.jsonl").read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("words", value) for value in (None, "x", {"a": 1}, [1])],
+        *[("word_confidence", value) for value in (5, ["a"], [[]], {})],
+        *[("caption", value) for value in (None, ["a"])],
+        *[("alternatives", value) for value in (5, [1], [[]], [{"words": 5}])],
+        *[("files", value) for value in (5, [], {"xmp": 1})],
+        *[("bytes", "5"), ("image", ""), ("image", 5), ("search", [1])],
+    ],
+)
+def test_a_record_of_other_types_is_named_and_captioned_again(
+    field: str, value: object, folder: Path, capsys: Output
+) -> None:
+    assert caption() == 0
+    first, second = records()
+    changed = [json.dumps(record) + "\n" for record in ({**first, field: value}, second)]
+    Path("o.jsonl").write_text("".join(changed))
+    assert caption("--csv", "o.csv", "--parquet", "o.parquet") == 0
+    assert "line 1 of o.jsonl is no record of `captioner caption`" in capsys.readouterr().err
+    assert sorted(record["image"] for record in records()) == ["photos/a.png", "photos/b.png"]
+
+
 def test_photos_with_a_text_have_records_if_there_is_a_table(folder: Path) -> None:
     assert caption("--text") == 0
     Path("o.jsonl").unlink()  # As after a kill before its first line.

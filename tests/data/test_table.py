@@ -1,6 +1,7 @@
 """Tables of photos and captions: columns, splits, wrong rows; descriptions in and beside photos."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,97 @@ def test_texts_have_several_names_and_leftovers_are_no_photos(tmp_path: Path) ->
     assert found == [(f"{n}.jpg", (text,)) for n, text in enumerate(texts.values(), start=1)]
     listed = table(tmp_path, "t.csv", "image,caption\n@eaDir/1.jpg,Thumb\n1.jpg,One\n")
     assert captions(read(None, listed)[0]) == [("1.jpg", ("One",))]
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "0 0.5 0.5 0.2 0.3\n\n12 0.1 1e-05 1 .3\n",
+        "0 0.1 0.1 0.2 0.2 0.3 0.3",
+        "3,120,44,380,210",
+        "Car 0.00 0 -1.57 614.24 181.78 727.31 284.77",
+        "7",
+    ],
+)
+def test_texts_of_numbers_are_no_captions(tmp_path: Path, label: str) -> None:
+    table(tmp_path, "a.txt", label)
+    table(tmp_path, "b.txt", "3 dogs\n7\n")
+    table(tmp_path, "classes.txt", "dog\ncat\n")
+    images, problems = read(None, tmp_path)
+    assert captions(images) == [("b.jpg", ("3 dogs", "7"))]
+    left_out = f"texts of numbers alone left out: 1, {tmp_path}/a.txt the first"
+    assert problems.notes[0].endswith(f"1 without, 1 with a text beside them; {left_out}")
+    write_parquet(tmp_path / "metadata.parquet", {"file_name": ["a.jpg"], "text": ["A cat"]})
+    assert dict(captions(read(None, tmp_path)[0]))["a.jpg"] == ("A cat",)
+    (tmp_path / "metadata.parquet").unlink()
+    (tmp_path / "b.txt").write_text(label)
+    (tmp_path / "b.NEF").touch()
+    sentence = "left out: 1 raw file; .* numbers alone left out: 2, .*; captions are in photo.txt"
+    with pytest.raises(UserError, match=sentence):
+        read(None, tmp_path)
+    write_tar(tmp_path / "s.tar", {"a.jpg": b"x", "a.txt": label.encode()})
+    with pytest.raises(UserError, match=r'row without text in its "caption" \(.*s.tar/a.jpg\)'):
+        read(None, tmp_path / "s.tar")
+
+
+MOVED = ("1/a.jpg", "1/b.jpg", "2/c.jpg")
+
+
+@pytest.mark.parametrize(
+    "top", ["/content/drive/x/", "C:\\Users\\Oma\\", r"\\\\nas\x\\"[1:], "photos/"]
+)
+def test_photos_of_another_machine_lie_in_the_given_folder(tmp_path: Path, top: str) -> None:
+    names = [top + name.replace("/", top[-1]) for name in MOVED]
+    rows = "".join(f"{name},A dog\n" for name in names)
+    file = table(tmp_path, "t.csv", f"image,caption\n{rows}")
+    coco = {
+        "images": [{"id": n, "file_name": name} for n, name in enumerate(names)],
+        "annotations": [{"id": n, "image_id": n, "caption": "A dog"} for n in range(3)],
+    }
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
+    folder = tmp_path / "photos"
+    for source in (file, tmp_path / "coco.json"):
+        folder.mkdir(exist_ok=True)
+        with pytest.raises(UserError, match=r"3 photos exists, .* and none is in .*/photos by the"):
+            read(None, source, folder)
+        for name in MOVED:  # Where no names are alike, the folders need not be.
+            photos(folder, Path(name).name)
+        images = read(None, source, folder)[0]
+        assert [image.path for image in images] == [folder / name[2:] for name in MOVED]
+        for name in MOVED:
+            photos(folder / name[0], name[2:])
+        images = read(None, source, folder)[0]
+        assert [image.path for image in images] == [folder / name for name in MOVED]
+        shutil.rmtree(folder)
+
+
+def test_photos_of_another_machine_are_not_guessed(tmp_path: Path) -> None:
+    rows = "".join(f"/content/{folder}/a.jpg,A dog\n" for folder in "xy")
+    file = table(tmp_path, "t.csv", f"image,caption\n{rows}")
+    with pytest.raises(UserError, match=r"none is in .* by the end of its path"):
+        read(None, file, tmp_path)
+    photos(tmp_path / "x", "a.jpg")
+    images, problems = read(None, file, tmp_path, on_problem="skip")
+    assert [image.path for image in images] == [tmp_path / "x" / "a.jpg"]
+    assert problems.kinds["missing image"] == [
+        f"{tmp_path}/y/a.jpg, image /content/y/a.jpg (line 3)"
+    ]
+
+
+def test_a_column_given_twice_is_refused(tmp_path: Path) -> None:
+    file = table(tmp_path, "t.csv", "image,Caption,caption\na.jpg,One,Two\n")
+    with pytest.raises(UserError, match=r't\.csv has two columns "caption"; rename one'):
+        read(None, file)
+
+
+def test_photos_in_another_case_are_taken_and_counted(tmp_path: Path) -> None:
+    rows = "A.JPG,One\nb.Jpg,Two\nc,Three\n"
+    file = table(tmp_path, "t.csv", f"image,caption\n{rows}")
+    photos(tmp_path, "c.JPG")
+    images, problems = read(None, file)
+    assert [image.path.name for image in images] == ["a.jpg", "b.jpg", "c.JPG"]
+    note = f"table {file} names 2 photos in another case, such as a.jpg for A.JPG"
+    assert problems.notes == [note]
 
 
 def test_folders_of_an_image_folder_are_splits(tmp_path: Path) -> None:

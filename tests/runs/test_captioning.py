@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from run_samples import Config, assert_same_tensors, merged, recipe_of, save_encoder
+from run_samples import SMALL, Config, assert_same_tensors, merged, recipe_of, save_encoder
 from safetensors.torch import load_file
 from samples import Output, Patch, log_of, save_photo, write_captions
 
@@ -54,6 +54,13 @@ def test_a_run_leaves_a_model_its_scores_and_its_captions(config: Config, tmp_pa
     assert {record["caption"] for record in found} <= {
         model.caption([tmp_path / "photos" / name])[0].text for name in ("6.png", "7.png")
     }
+
+
+def test_a_config_with_a_nul_makes_a_model_that_loads(tmp_path: Path) -> None:
+    shapes = {"train": 8, "validation": 2, "pictures": {"image_size": 64}}
+    data = {"format": "shapes", "train": "\0", "shapes": shapes}
+    recipe = recipe_of(SMALL, data=data, training={"epochs": 1})
+    assert captioner.load(train_run(recipe, tmp_path / "run")).vocabulary
 
 
 def test_a_self_critical_run_starts_from_a_soft_one(config: Config, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Configs, published and changed, and what is refused before anything is written."""
 
+import os
 import re
 import shlex
 import sys
@@ -22,9 +23,15 @@ from samples import Patch
 from captioner.cli.main import build_parser, main
 from captioner.errors import UserError
 from captioner.files import lock
+from captioner.model_folders import model_folder
 from captioner.runs import run
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.read_recipe import read_any_recipe, read_recipe
+from captioner.runs.read_recipe import (
+    captioning_recipe,
+    read_any_recipe,
+    read_mapping,
+    read_recipe,
+)
 from captioner.runs.run import train_run
 from captioner.schema import from_mapping, to_mapping
 
@@ -69,6 +76,22 @@ def test_changes_are_put_over_the_file(tmp_path: Path) -> None:
         assert recipe.training.learning_rate == float(text)
 
 
+def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    path = write_config(tmp_path, SHAPES)
+    paths = {"data.images": "a", "features.folder": "b", "encoder.weights": "c"}
+    recipe = read_recipe(path, [f"{name}=~/{value}" for name, value in paths.items()])
+    assert recipe.data.images == tmp_path / "a"
+    assert recipe.features.folder == tmp_path / "b"
+    assert recipe.encoder.weights == str(tmp_path / "c")
+    os.symlink(model_folder("default"), tmp_path / "model")
+    given = read_mapping(path, ["start_from=~/model"])
+    given["decoder"] = given["encoder"] = {}  # They come from the model.
+    assert captioning_recipe(given, path).start_from == str(tmp_path / "model")
+    assert captioning_recipe(given, path).encoder.weights == str(tmp_path / "model")
+
+
 def test_another_encoder_leaves_the_rest_of_a_config_as_it_is(monkeypatch: Patch) -> None:
     given: list[CaptioningRecipe] = []
     monkeypatch.setattr(run, "train_run", lambda recipe, *_: given.append(recipe))
@@ -110,6 +133,9 @@ TEXTS = [
     ("data: " + "[" * 5000, "not valid YAML"),
     ("data: {format: 2001-99-99}", "month must be in 1..12"),
     ("just a sentence", "just a sentence"),
+    ("data: {}\ntraining: {}\ndata: {}\n", "(line 3: 'data' is given twice, first in line 1)"),
+    ("training:\n  <<: {seed: 1}\n  seed: 2\n  'seed': 2\n", "(line 4: 'seed' is given twice"),
+    ('{"data": {"format": "shapes",\n"format": "coco"}}', "(line 2: 'format' is given twice"),
 ]
 
 CHANGES = [
@@ -120,6 +146,7 @@ CHANGES = [
     ("training.epochs", "should read section.field=value"),
     ("data.format.deep=3", "names a field of something that has none"),
     ("nothing.x=1", "unknown field 'nothing'"),
+    ('data.images="\\0"', "data.images should be a path without NUL, found"),
 ]
 
 

@@ -17,7 +17,7 @@ from photo_samples import encoded, smooth_photo, turned
 from PIL import Image, ImageFile, ImageOps
 
 from captioner.errors import UserError
-from captioner.vision.images import load_image, original_size, photo_files
+from captioner.vision.images import load_image, local_path, original_size, photo_files
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
 NAN, INFINITE = float("nan"), float("inf")
@@ -296,6 +296,41 @@ def test_patterns(here: Path) -> None:
     # As if the shell had put the matches there: a file is a file, a folder is gone through.
     assert names("photos/*") == sorted([*ALL, "photos/notes.txt"])
     assert names("documents/[b].jpg") == ["documents/[b].jpg"]  # A file of that name exists.
+    (here / "photos").rename(here / "Trip [2020]")
+    assert names("Trip [2020]/[b-c].jpg") == ["Trip [2020]/b.jpg"]
+    assert names(here / "Trip [2020]/**/*.webp") == [f"{here}/Trip [2020]/trip/day 2/c.webp"]
+
+
+def test_names_in_another_case_or_with_backslashes_are_found_unless_several_are(here: Path) -> None:
+    given = ["photos/A.png", "Photos/b.JPG", r"photos\trip\day 2\c.webp", f"{here}/PHOTOS/b.jpg"]
+    assert names(*given) == [*ALL, f"{here}/photos/b.jpg"]
+    for name in ("b.jpg", "B.jpg", "c.jpg"):
+        (here / "empty" / name).touch()
+    assert names("empty/b.JPG", "empty/C.jpg") == ["empty/b.JPG", "empty/c.jpg"]
+
+
+def test_raw_files_and_videos_in_folders_are_counted(here: Path) -> None:
+    for name in ("b.NEF", "trip/c.cr3", ".x.dng", "trip/d.MP4", "e.jxl", "b.xmp"):
+        (here / "photos" / name).touch()
+    notes: list[str] = []
+    assert photo_files(["photos", "documents/[b].jpg"], note=notes.append)[3:]
+    assert notes == ["photos: left out: 1 other picture, 2 raw files, 1 video"]
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [
+        ("file:///a%20dog%23.jpg", "/a dog#.jpg"),
+        ("FILE://localhost/%C3%A9/%FF.jpg", "/\xe9/\udcff.jpg"),
+        ("file:/a.jpg", "/a.jpg"),
+        ("file:///C:/a.jpg", "C:/a.jpg"),
+        ("file:a.jpg", "file:a.jpg"),
+        ("https://a/b%20c.jpg", "https://a/b%20c.jpg"),
+        ("photos/100%20.jpg", "photos/100%20.jpg"),
+    ],
+)
+def test_addresses_of_file_managers_are_paths(address: str, path: str) -> None:
+    assert local_path(address) == path
 
 
 @pytest.mark.parametrize(

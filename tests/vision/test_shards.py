@@ -12,9 +12,10 @@ from unittest import mock
 import pyarrow
 import pyarrow.parquet
 import pytest
-from samples import photo_bytes, write_parquet, write_tar
+from samples import Patch, photo_bytes, write_parquet, write_tar
 
 from captioner.errors import UserError
+from captioner.vision import shards
 from captioner.vision.images import load_image
 from captioner.vision.shards import ShardMember, find_photos, numbered, read_shards
 
@@ -162,6 +163,46 @@ def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path:
         with pytest.raises(UserError, match=rf"^{tmp_path}/{reason}"):
             load_image(member)
     assert load_image(photos[2]).size == (120, 90)
+
+
+ZEROS = bytes(2**27 + 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "fault"),
+    [
+        ({"im.age": [ZEROS]}, r"im\.age in row group 0 has 134,\d{3},\d{3} bytes, packed in \d"),
+        ({"image": [{"bytes": ZEROS, "path": ""}]}, r"image\.bytes in row group 0 has 134,"),
+        ({"image": ["a.jpg"], "caption": [ZEROS.decode()]}, "caption in row group 0 has 134,"),
+        ({"image": ["a.jpg"] * 9, "caption": [["a" * 2**21]] * 9}, "texts in row 0 have 6,291,"),
+    ],
+)
+def test_a_tightly_packed_column_is_named_and_not_read(
+    tmp_path: Path, columns: Any, fault: str
+) -> None:
+    path = write_parquet(tmp_path / "p.parquet", columns)
+    problems: list[str] = []
+    assert not list(read_shards(path, problems.append))
+    assert len(problems) == 1
+    assert re.match(f"{path} cannot be read to its end: {fault}", problems[0])
+
+
+def test_large_cells_are_decoded_one_by_one(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Dictionaries store repeated cells once: these 90 MB take 1 in the file."""
+    monkeypatch.setattr(shards, "_BYTES", 2**20)
+    columns = {"image": [bytes(2**20)] * 90 + [b"1"]}
+    path = write_parquet(tmp_path / "p.parquet", columns, rows_of_group=91)
+    before = pyarrow.total_allocated_bytes()
+    sizes = []
+    for photo in photos_of(path).values():
+        sizes.append(len(photo.read()))
+        assert pyarrow.total_allocated_bytes() < before + 2**23
+    assert sizes == [2**20] * 90 + [1]
+    monkeypatch.setattr(shards, "_LARGEST_MEMBER", 2**20 - 1)
+    first, *_, last = photos_of(path).values()
+    with pytest.raises(UserError, match=r"p.parquet/0 is too large: 1,048,\d* bytes, the limit"):
+        first.read()
+    assert last.read() == b"1"
 
 
 def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
