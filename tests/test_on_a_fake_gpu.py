@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_leaves
 from translate.translation_samples import CONFIGS, SIZE
 
 import captioner
-from captioner.caption.folder import decoder_config, make_decoder
+from captioner.caption.config import decoder_config
+from captioner.caption.folder import make_decoder
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, PhotoBatch
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training.checkpoint import Position
@@ -29,7 +30,8 @@ from captioner.training.distributed import Engine
 from captioner.training.optimizer import make_optimizer
 from captioner.training.step import TrainingStepper
 from captioner.translate.model import TranslationLoss, TranslationObjective
-from captioner.vision.encoder import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 
 pytestmark = pytest.mark.skipif(
     not (hasattr(torch._C, "_ensureCUDADeviceGuardSet") or torch.cuda.is_available()),

@@ -28,7 +28,6 @@ from captioner.outcomes import (
     share_out,
 )
 from captioner.render.overlay import Region
-from captioner.schema import Config
 from captioner.text.languages import is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, original_size, photo_name
@@ -36,17 +35,6 @@ from captioner.vision.preprocessing import Preprocessing
 
 Translate = Callable[[list[Caption]], list[Caption]]
 """Translates captions, such as `translate_captions` with its translator."""
-
-
-class BaseModelConfig(Config):
-    """The fields of `config.json`. The default of a new field is what older models mean."""
-
-    format: str
-    encoder: Any  # With the decoder, of the networks that torch computes.
-    decoder: Any
-    preprocessing: Preprocessing
-    search: SearchOptions
-    confidence: Confidence | None = None
 
 
 class Prepared(NamedTuple):
