@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from hypothesis import given
@@ -16,7 +15,7 @@ from captioner.decoding.options import SearchOptions
 from captioner.decoding.protocol import Step
 from captioner.decoding.search import search_hypotheses
 from captioner.onnx.export import _plain_and_quiet, _search_graphs
-from captioner.onnx.graphs import START, STEP, GraphStepper, rule_inputs
+from captioner.onnx.graphs import START, STEP, Graph, GraphStepper, rule_inputs
 from captioner.text.vocabulary import Vocabulary
 
 SIZE = 9
@@ -58,10 +57,7 @@ def graphs() -> dict[str, Any]:
             [{0: "batch"}],
             has_ngrams=True,
         )
-    return {
-        name: onnxruntime.InferenceSession(graph.SerializeToString())
-        for name, graph in made.items()
-    }
+    return {name: Graph(graph.SerializeToString(), 1, {}) for name, graph in made.items()}
 
 
 @given(
