@@ -20,6 +20,10 @@ class UserError(Exception):
     """
 
 
+class GraphError(UserError):
+    """A model's graphs cannot be used; torch needs none."""
+
+
 @contextmanager
 def refuse_missing(need: str, extra: str) -> Iterator[None]:
     """Raise `UserError` if an import in the block fails. need: "x needs y"; extra: has y."""

@@ -6,15 +6,10 @@ import contextlib
 import os
 import re
 import sys
-from importlib.abc import MetaPathFinder
-from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
 from captioner.errors import UserError
 
-_TORCH = 10**9  # Bytes of address space, at least.
-_CUDA_TORCH = 3_400_000_000  # Measured, of torch 2.14, also without a GPU.
 _CONTAINERS = ("memory.max", "memory/memory.limit_in_bytes")  # Linux: cgroups 2, 1.
 _MESSAGES = (
     "out of memory",
@@ -24,6 +19,7 @@ _MESSAGES = (
     "ALLOC_FAILED",
     "bad_alloc",
     "can't start new thread",
+    "Available memory of",  # onnxruntime's limit.
     "failed to map segment",  # A library's.
 )
 
@@ -72,18 +68,3 @@ def memory_sentence(error: BaseException) -> str:
     amount = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
     size = f" for {amount[1]} more" if amount else ""
     return f"there is too little memory{size}{allowed}; smaller batches take less"
-
-
-class TorchGuard(MetaPathFinder):
-    """Refuses to import torch if its libraries do not fit: some would abort the process."""
-
-    def find_spec(self, name: str, *_: Any) -> None:
-        """Let others find every module; raise `UserError` for torch."""
-        if name != "torch":
-            return
-        spec = PathFinder.find_spec(name)
-        folder = Path(spec.origin or "").parent if spec else Path()
-        needed = _CUDA_TORCH if (folder / "lib" / "libtorch_cuda.so").exists() else _TORCH
-        if address_limit() < needed:
-            limit = f"ulimit -v allows {address_limit() / 1e9:.1f} GB"
-            raise UserError(f"torch takes {needed / 1e9:.1f} GB of address space, and {limit}")

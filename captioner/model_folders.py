@@ -7,31 +7,42 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from math import prod
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
-from captioner.errors import CONTROLS, UserError, did_you_mean, near_names, refuse_missing
+from captioner.errors import (
+    CONTROLS,
+    GraphError,
+    UserError,
+    did_you_mean,
+    near_names,
+    refuse_missing,
+)
 from captioner.files import (
     LARGEST_CONFIG,
     atomic_path,
     flush_folder,
+    opened_file,
+    read_bytes,
     read_json,
     read_text,
     refuse_os_errors,
     remove_temporaries,
     temporary_path,
+    write_json,
 )
 from captioner.schema import flat
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both sides.
+VOCABULARIES = (VOCABULARY, "source.json", "target.json")
 GRAPHS = ("encoder.onnx", "start.onnx", "step.onnx")
 NGRAMS = "ngrams.bin"  # Beside exported graphs: `Constraints.ngrams`, little-endian int64.
-FILES = (WEIGHTS, CONFIG, VOCABULARY, "source.json", "target.json", CARD, *GRAPHS, NGRAMS)
+FILES = (WEIGHTS, CONFIG, *VOCABULARIES, CARD, *GRAPHS, NGRAMS)
 """No other file is downloaded."""
 
 MODEL = "model"  # In a run's folder: the folder of the best model.
@@ -53,8 +64,9 @@ _ADDRESS = re.compile(rf"hf:/+({_NAME})(?:@((?!.*\.\.)\w[\w./-]*))?", re.ASCII)
 def saving(folder: Path) -> Iterator[Path]:
     """Yields a temporary folder for a model's files, which then replace `folder`'s.
 
-    At any moment `complete_folder` finds the old files or the new ones, whole: the temporary
-    folder becomes `.saved` in one step, and is removed when its files are copied.
+    Adds their digests to the config. At any moment `complete_folder` finds the old files or the new
+    ones, whole: the temporary folder becomes `.saved` in one step, and is removed when its files
+    are copied.
     """
     saved = folder / _SAVED
     temporary = temporary_path(folder)
@@ -66,6 +78,7 @@ def saving(folder: Path) -> Iterator[Path]:
         temporary.mkdir()
         try:
             yield temporary
+            _add_digests(temporary)
             os.rename(temporary, saved)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -80,16 +93,52 @@ def complete_folder(folder: str | Path) -> Path:
 
 
 def _replace_by(saved: Path) -> None:
-    for name in GRAPHS:
+    for name in (*GRAPHS, NGRAMS):
         if not (saved / name).exists():  # They are of the model before.
             (saved.parent / name).unlink(missing_ok=True)
-    for file in saved.iterdir():
-        with atomic_path(saved.parent / file.name) as temporary:
-            shutil.copyfile(file, temporary)
+    copy_model(saved, saved.parent)
     copied = temporary_path(saved.parent)
     os.rename(saved, copied)
     flush_folder(saved.parent)
     shutil.rmtree(copied, ignore_errors=True)
+
+
+def copy_model(source: Path, folder: Path) -> None:
+    """Copy a model's files from one folder to another, each atomically."""
+    for path in (source / name for name in FILES):
+        if path.is_file():
+            with atomic_path(folder / path.name) as temporary:
+                shutil.copyfile(path, temporary)
+
+
+def _add_digests(folder: Path) -> None:
+    """Add to a config the digests of the files beside it, but of its card."""
+    path = folder / CONFIG
+    names = [name for name in FILES if name not in (CONFIG, CARD) and (folder / name).is_file()]
+    digests = {name: _digest(folder / name) for name in names}
+    write_json(path, {**read_json(path, "model config"), "files": digests})
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file; of weights that in their header, which other headers share."""
+    if path.name == WEIGHTS:
+        return weights_header(path)[0]
+    return hashlib.sha256(read_bytes(path, "model file")).hexdigest()
+
+
+def check_digests(folder: Path, digests: Mapping[str, str], graphs: Iterable[str] = ()) -> None:
+    """Refuse vocabularies, n-grams and these graphs if their digest is not the config's.
+
+    digests: the config's `files`; if empty, as in folders of 0.4.0.dev0, all pass.
+    """
+    if not digests:
+        return
+    listed = [name for name in (*VOCABULARIES, NGRAMS) if name in digests]
+    for name in (*graphs, *listed):
+        if digests.get(name) != _digest(folder / name):
+            problem = f"is damaged, or of another model than {CONFIG} (its digest is another)"
+            error = GraphError if name in GRAPHS else UserError
+            raise error(f"{folder / name} {problem}; copy or export the model again")
 
 
 def packaged_models() -> list[str]:
@@ -122,7 +171,12 @@ def model_folder(name_or_path: str | os.PathLike[str] = "default") -> Path:
 def kind_of(folder: Path) -> str | None:
     """Which of `FORMATS` a folder holds a model of; None for another folder."""
     path = complete_folder(folder) / CONFIG
-    mapping = read_json(path, "model config", LARGEST_CONFIG) if os.path.isfile(path) else None
+    with refuse_os_errors(f"cannot read model config {path}"):
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+    mapping = read_json(path, "model config", LARGEST_CONFIG)
     named = mapping.get("format") if isinstance(mapping, dict) else None
     return next((kind for kind, format in FORMATS.items() if format == named), None)
 
@@ -140,27 +194,53 @@ def read_model_config(folder: Path, kind: str) -> Any:
 
 
 def has_graphs(folder: Path) -> bool:
-    """Whether a model folder holds graphs, and they are of its weights."""
+    """Whether a model folder holds graphs; `captioner.onnx` checks them."""
     folder = complete_folder(folder)
     names = GRAPHS[1:] if kind_of(folder) == "translator" else GRAPHS
-    graphs = [folder / name for name in names]
-    if not all(map(os.path.isfile, graphs)):
-        return False
-    weights = folder / WEIGHTS
-    if not os.path.isfile(weights):
-        return True  # They hold their own, if any.
-    digest = weights_header(weights)[0].get("__metadata__", {}).get("sha256")
-    return digest is not None and all(digest.encode() in path.read_bytes() for path in graphs)
+    return all(os.path.isfile(folder / name) for name in names)
 
 
-def weights_header(path: Path) -> tuple[Any, int]:
-    """The header of a safetensors file, {} of another, and where its tensors begin."""
+class StoredTensor(NamedTuple):
+    """A tensor of a weights file: its bytes are those from `begin` to `end`."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def weights_header(path: Path) -> tuple[str, dict[str, StoredTensor]]:
+    """Read the header of a safetensors file: the digest of its tensors, if any, and their places.
+
+    The file has the length of the header in 8 bytes, the header as JSON, and the tensors.
+    """
+    with opened_file(path, "model weights") as file:
+        size = os.fstat(file.fileno()).st_size
+        first = 8 + int.from_bytes(file.read(8), "little")
+        text = file.read(first - 8) if first <= min(size, LARGEST_CONFIG) else b""
     try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            return json.loads(file.read(min(size, LARGEST_CONFIG))), 8 + size
-    except (OSError, ValueError):
-        return {}, 0
+        header = json.loads(text)
+        digest = header.pop("__metadata__", {}).get("sha256", "")
+        tensors = {name: _stored(first, **entry) for name, entry in header.items()}
+        places = sorted((tensor.begin, tensor.end) for tensor in tensors.values())
+        ends = [first, *(end for _, end in places)]
+        is_whole = ends == [*(begin for begin, _ in places), size] and isinstance(digest, str)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise UserError(f"model weights {path} are damaged (no valid header); copy the model again")
+    return digest, tensors
+
+
+def _stored(first: int, dtype: str, shape: list[int], data_offsets: list[int]) -> StoredTensor:
+    """A tensor whose offsets count from `first`. Raises `ValueError` or `TypeError`."""
+    begin, end = data_offsets
+    bits = re.match(r"[A-Z]+(\d*)", dtype)  # F16, BOOL, F8_E4M3.
+    numbers = (*shape, begin, end)
+    is_valid = all(type(number) is int and number >= 0 for number in numbers)
+    if bits is None or not is_valid or 8 * (end - begin) != prod(shape) * int(bits[1] or 8):
+        raise ValueError
+    return StoredTensor(dtype, tuple(shape), first + begin, first + end)
 
 
 def weights_digest(folder: Path) -> str:
@@ -169,8 +249,9 @@ def weights_digest(folder: Path) -> str:
     Graphs and torch have the same.
     """
     folder = complete_folder(folder)
-    if named := weights_header(folder / WEIGHTS)[0].get("__metadata__", {}).get("sha256"):
-        return str(named)
+    weights = folder / WEIGHTS
+    if os.path.isfile(weights) and (named := weights_header(weights)[0]):
+        return named
     paths = [folder / name for name in (WEIGHTS, *GRAPHS) if os.path.isfile(folder / name)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
@@ -185,13 +266,18 @@ def described(folder: Path, facts: Mapping[str, object]) -> str:
     """A folder's model as text: facts, config with counts of weights, gist of its card."""
     complete = complete_folder(folder)
     config = read_json(complete / CONFIG, "model config", LARGEST_CONFIG)
+    files = config.pop("files", {})
+    digests = f"{len(files)}, checked by their digests"
+    if not files:
+        digests = "without digests (0.4.0.dev0): graphs are checked by names, types and shapes"
     counts: Counter[str] = Counter()
-    for name, tensor in weights_header(complete / WEIGHTS)[0].items():
-        counts[name.partition(".")[0]] += prod(tensor.get("shape", [0]))
+    if os.path.isfile(complete / WEIGHTS):
+        for name, tensor in weights_header(complete / WEIGHTS)[1].items():
+            counts[name.partition(".")[0]] += prod(tensor.shape)
     weights = [complete / name for name in (WEIGHTS, *GRAPHS)]
     size = sum(path.stat().st_size for path in weights if path.is_file())
     parts = {name: part for name, part in config.items() if isinstance(part, dict)}
-    facts = {"model folder": folder, "weights": f"{size / 1e6:.1f} MB", **facts}
+    facts = {"model folder": folder, "weights": f"{size / 1e6:.1f} MB", "files": digests, **facts}
     facts |= {name.replace("_", " "): config[name] for name in config if name not in parts}
     width = max(15, 2 + max(map(len, facts)))
     lines = [f"{name:<{width}}{fact}" for name, fact in facts.items()]

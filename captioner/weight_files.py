@@ -38,10 +38,15 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
             raise UserError(f"cannot write {path}: {error}") from None
 
 
-def load_weights(module: nn.Module, path: Path, others: Sequence[str] = ()) -> dict[str, Tensor]:
-    """`fill` a module on the device `meta` from a file; returns the tensors named in `others`."""
+def load_weights(
+    module: nn.Module, path: Path, others: Sequence[str] = (), digest: str | None = None
+) -> dict[str, Tensor]:
+    """`fill` a module on the device `meta` from a file; returns the tensors named in `others`.
+
+    digest: of the tensors; by default the file's own.
+    """
     check_memory(_size(module), f"the model in {path.parent}")
-    tensors = read_tensors(path)
+    tensors = read_tensors(path, digest)
     rest = {name: tensors.pop(name) for name in others if name in tensors}
     fill(module, tensors, path)
     return rest
@@ -60,14 +65,17 @@ def _size(module: nn.Module) -> int:
     return 4 * sum(parameter.numel() for parameter in module.parameters())
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors; refuses those of another digest and, without one, NaN and infinity."""
+def read_tensors(path: Path, digest: str | None = None) -> dict[str, Tensor]:
+    """Read all tensors; refuses those of another digest and, without one, NaN and infinity.
+
+    digest: by default the file's own.
+    """
     if not os.path.isfile(path):  # Opening a pipe would wait.
         raise UserError(f"model weights {path} do not exist (an export has none), or are no file")
     check_memory(os.path.getsize(path), f"weights file {path}")
     try:
         with safe_open(path, framework="pt") as file:
-            digest = (file.metadata() or {}).get(_DIGEST)
+            digest = digest or (file.metadata() or {}).get(_DIGEST)
         tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None

@@ -39,9 +39,10 @@ from torch import Tensor
 
 import captioner
 from captioner import cpu
+from captioner.caption.config import DecoderConfig
 from captioner.caption.folder import load_model
 from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.program import run_program, script_parser
 from captioner.decoding.loop import BeamSearch, decode
 from captioner.decoding.options import AnySearch
@@ -50,7 +51,8 @@ from captioner.devices import autocast, choose_device
 from captioner.errors import UserError
 from captioner.evaluation.score import evaluate_captions
 from captioner.model_folders import DEMO_PHOTO, model_folder
-from captioner.vision.encoder import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 from captioner.vision.images import load_image
 
 START, END = 1, 2

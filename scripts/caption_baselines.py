@@ -37,7 +37,8 @@ from captioner.runs.photos import StoredRows, read_training
 from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
 from captioner.training.loop import Validated, Validation, train
-from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.encoder import ANNOTATION_SIZE, VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 
 SAMPLE = 40
 """Validation photos that all captions are ranked on."""

@@ -16,15 +16,14 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from captioner.caption.base import CaptionDecoderConfig
-from captioner.caption.folder import KINDS
+from captioner.caption.config import KINDS, CaptionDecoderConfig
 from captioner.cli.main import build_parser
 from captioner.cli.program import run_program
 from captioner.files import write_text
 from captioner.runs.captioning_recipe import CaptioningRecipe, EncoderRecipe
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import Config, choices, plain_type, section_of
-from captioner.vision.encoder_families import FAMILIES
+from captioner.vision.encoder_config import FAMILIES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -35,7 +34,7 @@ def sections(kind: type[Config], prefix: str = "") -> Iterator[tuple[str, type[C
     for name, field in kind.model_fields.items():
         section = section_of(field.annotation)
         if section is CaptionDecoderConfig:
-            for kind_name, (_, config) in KINDS.items():
+            for kind_name, config in KINDS.items():
                 yield f"{name} ({kind_name})", config
         elif section is not None:
             yield from sections(section, f"{prefix}.{name}" if prefix else name)

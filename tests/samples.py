@@ -20,13 +20,15 @@ from translate.translation_samples import CONFIGS
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import ConfidenceWeights
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.config import DecoderConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.cli.descriptions import merged_xmp
 from captioner.data.xmp import Description, XmpPacket
 from captioner.decoding.options import SearchOptions, TranslationSearch
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
 from captioner.translate.translator import Translator
-from captioner.vision.encoder import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 from captioner.vision.preprocessing import Preprocessing
 
 Refused = Callable[[Sequence[str]], str]  # The types of fixtures.
@@ -48,6 +50,19 @@ def some_ngrams(words: int, share: float) -> Tensor:
     chances = torch.rand((words,) * 4, generator=torch.Generator().manual_seed(0))
     chances[2:, Vocabulary.start, Vocabulary.start] *= 10
     return (chances < share).flatten().nonzero().flatten()
+
+
+def change_config(folder: Path, change: Callable[[Any], object]) -> None:
+    """Change the config of a model folder in place."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
+
+
+def drop_digests(folder: Path) -> None:
+    """Make a model folder one of 0.4.0.dev0, whose config has no digests of its files."""
+    change_config(folder, lambda config: config.pop("files"))
 
 
 def make_captioner(

@@ -177,7 +177,7 @@ def test_a_stop_at_any_moment_leaves_the_old_model_or_the_new(
     def save(version: str) -> None:
         with saving(folder) as files:
             for name in ("config.json", "vocabulary.json"):
-                write_json(files / name, version)
+                write_json(files / name, {"version": version})
 
     def recorded(change: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> None:
@@ -196,7 +196,9 @@ def test_a_stop_at_any_moment_leaves_the_old_model_or_the_new(
             patch.setattr(os, name, recorded(getattr(os, name)))
         save("new")
     found = [
-        tuple(json.loads(path.read_text()) for path in complete_folder(copy).glob("*.json"))
+        tuple(
+            json.loads(path.read_text())["version"] for path in complete_folder(copy).glob("*.json")
+        )
         for copy in sorted(copies.iterdir())
     ]
     assert len(found) > 5

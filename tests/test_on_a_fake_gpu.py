@@ -23,12 +23,14 @@ from training.training_samples import trainer_of
 from translate.translation_samples import CONFIGS, SIZE
 
 import captioner
-from captioner.caption.folder import decoder_config, make_decoder
+from captioner.caption.config import decoder_config
+from captioner.caption.folder import make_decoder
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig, PhotoBatch
 from captioner.text.token_batches import TranslationBatch, collate_sources
 from captioner.training.config import TrainingConfig
 from captioner.translate.model import TranslationLoss, TranslationObjective
-from captioner.vision.encoder import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 
 pytestmark = pytest.mark.skipif(
     not (hasattr(torch._C, "_ensureCUDADeviceGuardSet") or torch.cuda.is_available()),

@@ -3,32 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from captioner.attention.memory import Memory
+from captioner.caption.config import CaptionDecoderConfig
 from captioner.decoding.protocol import Decoder, TeacherForced
 from captioner.errors import UserError
-from captioner.schema import Fraction, Kinds, Size
-
-
-class CaptionDecoderConfig(Kinds):
-    """Fields of every kind of decoder."""
-
-    kind: str
-    embedding_size: int
-    memory_size: Size = Field(512, description="D, of an annotation vector")
-    selection: Literal["soft", "hard"]
-    memory_dropout: Fraction = Field(0.0, description="on whole channels of annotation vectors")
-    standardise: bool = Field(
-        False,
-        description="bring annotation vectors to mean 0 and standard deviation 1 over training "
-        "photos; not in the paper",
-    )
 
 
 class Standardisation(nn.Module):

@@ -4,23 +4,22 @@ Files: `model.safetensors` (weights), `config.json` (sizes, preprocessing, searc
 confidence of a calibrated model), `vocabulary.json` and `README.md` (model card).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
-from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig
+from captioner.caption.base import CaptionDecoder
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.photos import BaseModelConfig
-from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
+from captioner.caption.config import CaptionDecoderConfig, ModelConfig, read_config
+from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.transformer import TransformerDecoder
 from captioner.decoding.constraints import ngrams_of_keys
 from captioner.decoding.rules import ORDER, ngram_keys
-from captioner.errors import UserError, did_you_mean, near_names
+from captioner.errors import UserError
 from captioner.files import read_json, write_json, write_text
 from captioner.memory_limits import check_memory
 from captioner.model_folders import (
@@ -29,47 +28,28 @@ from captioner.model_folders import (
     FORMATS,
     VOCABULARY,
     WEIGHTS,
+    check_digests,
     complete_folder,
     read_card,
-    read_model_config,
     saving,
 )
-from captioner.schema import from_mapping, to_mapping
+from captioner.schema import to_mapping
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.encoder import EncoderConfig
-from captioner.vision.encoder_families import encoder_config, make_encoder
+from captioner.vision.encoder_families import make_encoder
 from captioner.weight_files import load_weights, named_tensors, write_tensors
 
 _NGRAMS = "ngrams"  # Tensor (N, ORDER).
 _PIXEL = 2 * 64 * 4  # Bytes of a VGG's first two feature maps, the largest.
-KINDS: dict[str, tuple[Callable[[Any, int], CaptionDecoder], type[CaptionDecoderConfig]]] = {
-    "lstm": (ShowAttendTellDecoder, DecoderConfig),
-    "transformer": (TransformerDecoder, TransformerDecoderConfig),
+_DECODERS: dict[str, Callable[[Any, int], CaptionDecoder]] = {
+    "lstm": ShowAttendTellDecoder,
+    "transformer": TransformerDecoder,
 }
-"""Decoder and config of each kind, by `CaptionDecoderConfig.kind`."""
-
-
-def decoder_config(values: Any) -> Any:
-    """Validate the fields of a decoder by its kind; for pydantic's validators."""
-    if not isinstance(values, Mapping):
-        return values
-    kind = values.get("kind", "lstm")
-    if not isinstance(kind, str) or kind not in KINDS:
-        near = did_you_mean(near_names(kind, KINDS))
-        raise ValueError(f"kind {kind!r} is not one of {', '.join(KINDS)}{near}")
-    return KINDS[kind][1].model_validate(dict(values))
+"""By `CaptionDecoderConfig.kind`."""
 
 
 def make_decoder(config: CaptionDecoderConfig, vocabulary_size: int) -> CaptionDecoder:
     """The decoder of a configuration for so many words, with fresh weights."""
-    return KINDS[config.kind][0](config, vocabulary_size)
-
-
-class ModelConfig(BaseModelConfig):
-    """The fields of `config.json`, with those of the networks."""
-
-    encoder: Annotated[SerializeAsAny[EncoderConfig], BeforeValidator(encoder_config)]
-    decoder: Annotated[SerializeAsAny[CaptionDecoderConfig], BeforeValidator(decoder_config)]
+    return _DECODERS[config.kind](config, vocabulary_size)
 
 
 def save_model(
@@ -94,16 +74,11 @@ def save_description(captioner: Captioner, folder: Path) -> None:
         write_text(folder / CARD, captioner.card)
 
 
-def read_config(folder: Path) -> ModelConfig:
-    """Read the config of a model folder."""
-    folder = complete_folder(folder)
-    return from_mapping(ModelConfig, read_model_config(folder, "captioner"), str(folder / CONFIG))
-
-
 def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captioner:
     """Load a captioner from a folder that `save_model` wrote."""
     folder = complete_folder(folder)
     config = read_config(folder)
+    check_digests(folder, config.files)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     with torch.device("meta"):  # Allocates no memory and draws no initial weights.
         encoder = make_encoder(config.encoder).to(memory_format=torch.channels_last)
@@ -113,7 +88,8 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         f"{folder / CONFIG}: a photo of preprocessing.size {config.preprocessing.size}",
     )
     model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
-    ngrams = load_weights(model, folder / WEIGHTS, [_NGRAMS]).get(_NGRAMS)
+    digest = config.files.get(WEIGHTS)
+    ngrams = load_weights(model, folder / WEIGHTS, [_NGRAMS], digest).get(_NGRAMS)
     keys = None if ngrams is None else _keys(ngrams, len(vocabulary), folder / WEIGHTS)
     try:
         captioner = Captioner(
@@ -147,8 +123,8 @@ def save_confidence(confidence: Confidence, folder: str | Path) -> None:
 
 
 def _sections(captioner: Captioner) -> dict[str, dict[str, Any]]:
-    """The fields of `ModelConfig` beside `format`; `confidence` of a calibrated model only."""
-    names = [name for name in ModelConfig.model_fields if name != "format"]
+    """The sections of `ModelConfig`; `confidence` of a calibrated model only."""
+    names = [name for name in ModelConfig.model_fields if name not in ("format", "files")]
     parts = {name: getattr(captioner, name) for name in names}
     configs = {name: getattr(part, "config", part) for name, part in parts.items()}
     return {name: to_mapping(config) for name, config in configs.items() if config is not None}

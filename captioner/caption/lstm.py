@@ -4,10 +4,9 @@ Xu et al. 2015, *Show, Attend and Tell*, sections 3.1.2 and 4.2.
 """
 
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,33 +15,10 @@ from captioner.attention.attention import Attention
 from captioner.attention.memory import Memory
 from captioner.attention.scores import AdditiveScore
 from captioner.attention.selection import Attended, HardSelection, SoftSelection
-from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig
+from captioner.caption.base import CaptionDecoder
+from captioner.caption.config import DecoderConfig
 from captioner.decoding.protocol import Step, TeacherForced, select_rows
 from captioner.devices import at_least_float32, empty_embedding
-from captioner.schema import Fraction, Size
-
-
-class DecoderConfig(CaptionDecoderConfig):
-    """Sizes and options of a `ShowAttendTellDecoder`."""
-
-    kind: Literal["lstm"] = Field("lstm", description="decoder type: lstm, as in the paper")
-    embedding_size: Size = Field(512, description="E, of a word's embedding")
-    hidden_size: Size = Field(512, description="H, of the LSTM")
-    attention_size: Size = Field(512, description="A, of the additive score")
-    selection: Literal["soft", "hard"] = Field(
-        "soft", description="soft: the expected annotation vector; hard: that of a drawn place"
-    )
-    gate: Literal["scalar", "vector", "none"] = Field(
-        "scalar", description="beta, one a step (section 4.2.1) or one for each of D"
-    )
-    deep_output: bool = Field(
-        True, description="equation 7, L_o(E y + L_h h + L_z z); without it the output sees only h"
-    )
-    output_tanh: bool = Field(False, description="a tanh before L_o")
-    dropout: Fraction = Field(0.5, description="on embeddings, on the initial state and before L_o")
-    temperature: float = Field(
-        1.0, gt=0, le=1_000, description="divides attention scores; below 1 maps are narrower"
-    )
 
 
 class DecoderState(NamedTuple):

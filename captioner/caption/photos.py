@@ -29,7 +29,6 @@ from captioner.outcomes import (
     share_out,
 )
 from captioner.render.overlay import Region
-from captioner.schema import Config
 from captioner.text.languages import FUNCTION_WORDS, is_english, language_tag
 from captioner.text.vocabulary import Vocabulary
 from captioner.vision.images import ImageSource, original_size, photo_name
@@ -38,17 +37,6 @@ from captioner.vision.shards import source_status
 
 Translate = Callable[[list[Caption]], list[Caption]]
 """Translates captions, such as `translate_captions` with its translator."""
-
-
-class BaseModelConfig(Config):
-    """The fields of `config.json`. The default of a new field is what older models mean."""
-
-    format: str
-    encoder: Any  # With the decoder, of the networks that torch computes.
-    decoder: Any
-    preprocessing: Preprocessing
-    search: SearchOptions
-    confidence: Confidence | None = None
 
 
 class Prepared(NamedTuple):

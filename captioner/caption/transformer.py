@@ -3,11 +3,7 @@
 Vaswani et al. 2017, *Attention Is All You Need*, section 3.
 """
 
-from typing import Literal
-
-from pydantic import Field, model_validator
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from captioner import cpu
 from captioner.attention.memory import Memory
@@ -17,40 +13,10 @@ from captioner.attention.transformer import (
     StackState,
     sinusoidal_positions,
 )
-from captioner.caption.base import CaptionDecoder, CaptionDecoderConfig
+from captioner.caption.base import CaptionDecoder
+from captioner.caption.config import TransformerDecoderConfig
 from captioner.decoding.protocol import SequenceDecoder, TeacherForced
 from captioner.devices import empty_embedding
-from captioner.schema import Fraction, Size
-
-
-class TransformerDecoderConfig(CaptionDecoderConfig):
-    """Sizes and options of a `TransformerDecoder`."""
-
-    kind: Literal["transformer"] = Field("transformer", description="decoder type: transformer")
-    embedding_size: Size = Field(512, description="H of everything; even")
-    heads: int = Field(8, ge=1, le=1_000, description="N, a divisor of embedding_size")
-    inner_size: Size = Field(2048, description="hidden size of the feed-forward networks")
-    layers: int = Field(3, ge=1, le=100, description="decoder layers")
-    map_layer: int = Field(
-        -1,
-        ge=-1_000,
-        lt=1_000,
-        description="layer whose mean attention is a word's map, from 0; below 0 from the last",
-    )
-    selection: Literal["soft", "hard"] = Field("soft", description="soft only")
-    dropout: Fraction = Field(0.1, description="on embeddings, attention weights and in the layers")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        size = self.embedding_size
-        if size % 2 or size % self.heads:
-            needed = f"not even and a multiple of {self.heads} heads"
-            raise ValueError(f"embedding_size {size} is {needed}")
-        if self.selection == "hard":
-            raise ValueError("selection 'hard' is for kind lstm, and kind is transformer")
-        if not -self.layers <= self.map_layer < self.layers:
-            raise ValueError(f"map_layer {self.map_layer} is not one of the {self.layers} layers")
-        return self
 
 
 class TransformerDecoder(SequenceDecoder, CaptionDecoder):

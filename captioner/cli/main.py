@@ -15,7 +15,6 @@ from captioner.cli import caption, evaluate, models, serve, train, translate
 from captioner.cli.program import run_program
 from captioner.cli.shared_options import CommandParser, help_formatter
 from captioner.errors import refuse_missing
-from captioner.memory_limits import TorchGuard, address_limit
 
 DESCRIPTION = """\
 Captions photos and shows, for every word, where the model attended.
@@ -85,8 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Garbage collection among the many objects of modules takes a fifth of torch's import.
     gc.set_threshold(10_000)
     atexit.register(gc.freeze)
-    if address_limit() < sys.maxsize:
-        sys.meta_path.insert(0, TorchGuard())
 
     def run() -> int | None:
         words = sys.argv[1:] if arguments is None else arguments

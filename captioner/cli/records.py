@@ -17,18 +17,13 @@ from typing_extensions import Required, TypedDict
 import captioner
 from captioner import files
 from captioner.caption.caption import sentence
-from captioner.caption.photos import BaseModelConfig
+from captioner.caption.config import read_config
 from captioner.cli.output_options import PLACES, OutputOptions
 from captioner.cli.program import report
 from captioner.errors import UserError, counted
-from captioner.model_folders import (
-    complete_folder,
-    model_folder,
-    read_model_config,
-    weights_digest,
-)
+from captioner.model_folders import model_folder, weights_digest
 from captioner.models import LANGUAGES
-from captioner.schema import Text, from_mapping, to_mapping
+from captioner.schema import Text, to_mapping
 from captioner.tables import csv_text
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource
@@ -73,10 +68,9 @@ def origin_of(options: OutputOptions) -> Record:
     """What a run's captions come from, as records have it: digests of weights, search, version."""
     origin: Record = {"model": options.model, "version": captioner.__version__}
     with suppress(UserError):  # From Python, a model may have any name.
-        folder = complete_folder(model_folder(options.model))
-        config = from_mapping(BaseModelConfig, read_model_config(folder, "captioner"), "config")
+        folder = model_folder(options.model)
         origin["digest"] = weights_digest(folder)
-        origin["search"] = to_mapping(config.search.override(**options.search))
+        origin["search"] = to_mapping(read_config(folder).search.override(**options.search))
         if language := options.language:
             translator = options.translator or LANGUAGES.get(language.partition("-")[0], "")
             origin["translator"] = weights_digest(model_folder(translator))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
-from captioner.errors import INSTALL, UserError
-from captioner.model_folders import has_graphs, kind_of, model_folder
+from captioner.errors import INSTALL, GraphError, UserError
+from captioner.model_folders import WEIGHTS, complete_folder, has_graphs, kind_of, model_folder
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from captioner.translate.sentences import SentenceTranslator
     from captioner.translate.translator import Translator
 
+Model = TypeVar("Model")
 EngineName = Literal["auto", "graphs", "torch"]
 
 DEFAULT = "default"
@@ -64,12 +66,12 @@ def load(
     To train or save a model, use `load_model` of `captioner.caption.folder` instead.
     """
     folder = model_folder(name_or_path)
-    model: PhotoCaptioner
+    model: PhotoCaptioner | None = None
     if _takes_graphs(folder, device, precision, engine):
         from captioner.onnx.captioner import OnnxCaptioner
 
-        model = OnnxCaptioner(folder)
-    else:
+        model = _unless_torch_can(OnnxCaptioner, folder, engine)
+    if model is None:
         from captioner.caption.folder import load_model
         from captioner.devices import choose_device, choose_precision
 
@@ -111,13 +113,27 @@ def load_translator(
     if _takes_graphs(folder, device, precision, engine):
         from captioner.onnx.translator import OnnxTranslator
 
-        return OnnxTranslator(folder)
+        if graphs := _unless_torch_can(OnnxTranslator, folder, engine):
+            return graphs
     from captioner.devices import choose_device, choose_precision
     from captioner.translate.translator import load_translator as load_from
 
     translator = load_from(folder, choose_device(device))
     translator.precision = choose_precision(precision)
     return translator
+
+
+def _unless_torch_can(
+    load_graphs: Callable[[Path], Model], folder: Path, engine: EngineName
+) -> Model | None:
+    """A model computed by its graphs; None if they cannot be used and torch is to compute it."""
+    try:
+        return load_graphs(folder)
+    except GraphError:
+        has_weights = os.path.isfile(complete_folder(folder) / WEIGHTS)
+        if engine == "graphs" or not has_weights or find_spec("torch") is None:
+            raise
+    return None
 
 
 def _takes_graphs(folder: Path, device: object, precision: str, engine: EngineName) -> bool:
@@ -135,9 +151,7 @@ def _takes_graphs(folder: Path, device: object, precision: str, engine: EngineNa
         if kind_of(folder) is None:
             raise UserError(f"folder {folder} holds no model")
         if not has_graphs(folder):
-            raise UserError(
-                f"the model {folder} has no graphs of its weights and needs torch: {INSTALL}"
-            )
+            raise UserError(f"the model {folder} has no graphs and needs torch: {INSTALL}")
         return True
     if not is_plain or not has_graphs(folder):
         return False

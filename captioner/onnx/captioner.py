@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from captioner.caption.photos import BaseModelConfig, PhotoCaptioner
+from captioner.caption.caption import Caption
+from captioner.caption.config import read_config
+from captioner.caption.photos import PhotoCaptioner
 from captioner.decoding.options import SearchOptions
 from captioner.decoding.rules import Array, ngram_keys
 from captioner.decoding.search import Hypothesis, search_hypotheses
-from captioner.errors import UserError
+from captioner.errors import GraphError, UserError
+from captioner.files import read_bytes
 from captioner.model_folders import (
     CONFIG,
     GRAPHS,
@@ -20,18 +24,15 @@ from captioner.model_folders import (
     VOCABULARY,
     complete_folder,
     read_card,
-    read_model_config,
 )
 from captioner.onnx.graphs import (
     MAP_SHAPE,
     GraphStepper,
     default_threads,
-    metadata,
-    open_graph,
+    graph_errors,
     open_graphs,
     search_inputs,
 )
-from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
 
 _CHUNK = 2  # Photos that are encoded at a time, whose feature maps a CPU's caches hold.
@@ -46,27 +47,31 @@ class OnnxCaptioner(PhotoCaptioner):
         self.folder = folder
         self._threads = default_threads()
         folder = complete_folder(folder)
-        path = folder / CONFIG
-        config = from_mapping(BaseModelConfig, read_model_config(folder, "captioner"), str(path))
+        config = read_config(folder)
         self.preprocessing = config.preprocessing
         self.search = config.search
         self.confidence = config.confidence
         self.card = read_card(folder)
         self.vocabulary = vocabulary = Vocabulary.load(folder / VOCABULARY)
-        graphs, weights = open_graphs(folder, GRAPHS, self._threads)
+        self._digests = config.files
+        graphs, weights = open_graphs(folder, GRAPHS, self._threads, self._digests)
         self._graphs = {self._threads: graphs}  # By the threads of each graph.
-        rows, columns = json.loads(metadata(graphs[0])[MAP_SHAPE])
-        self._map_shape = int(rows), int(columns)
-        if weights is None:
-            self.ngrams = _exported_ngrams(folder)
-        elif (ngrams := weights.get("ngrams")) is not None:
-            columns = list(ngrams.astype(np.int64).T)
-            self.ngrams = np.sort(ngram_keys(columns, len(vocabulary)))  # (N, ORDER) -> (N,)
-        shapes = {item.name: item.shape for graph in graphs for item in graph.get_inputs()}
-        sizes = shapes["pixels"][-1], shapes["forbidden"][0]
-        if sizes != (self.preprocessing.size, len(vocabulary)):
-            raise UserError(f"{folder}: the graphs are of another {CONFIG} or vocabulary.json")
-        if "ngrams" in shapes and self.ngrams is None:
+        with graph_errors(folder):
+            encoder, _, step = graphs
+            rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
+            self._map_shape = rows, columns
+            self._shape = rows * columns, config.decoder.memory_size  # L, D
+            if weights is None and os.path.isfile(folder / NGRAMS):
+                self.ngrams = np.frombuffer(read_bytes(folder / NGRAMS, "n-grams"), "<i8")
+            elif weights and (ngrams := weights.get("ngrams")) is not None:
+                words = list(ngrams.astype(np.int64).T)
+                self.ngrams = np.sort(ngram_keys(words, len(vocabulary)))  # (N, ORDER) -> (N,)
+            sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
+            annotations = tuple(encoder.outputs["annotations"].shape[1:])
+        expected = self.preprocessing.size, len(vocabulary), self._shape
+        if (*sizes, annotations) != expected or rows < 1:
+            raise GraphError(f"{folder}: the graphs are of another {CONFIG} or vocabulary.json")
+        if "ngrams" in step.inputs and self.ngrams is None:
             raise UserError(f"{folder / NGRAMS} does not exist; export the captioner again")
 
     def __repr__(self) -> str:
@@ -90,8 +95,10 @@ class OnnxCaptioner(PhotoCaptioner):
         threads = max(1, self.threads // max(1, workers))
         if threads not in self._graphs:  # A graph keeps the threads that it was opened with.
             folder = complete_folder(self.folder)
-            graphs = [open_graph(folder / name, threads) for name in GRAPHS]
-            if list(map(metadata, graphs)) != list(map(metadata, self._graphs[self._threads])):
+            digests = read_config(folder).files
+            graphs, _ = open_graphs(folder, GRAPHS, threads, digests)
+            before = [graph.metadata for graph in self._graphs[self._threads]]
+            if digests != self._digests or before != [graph.metadata for graph in graphs]:
                 raise UserError(f"the graphs in {folder} have changed; load the model again")
             self._graphs[threads] = graphs
         captioner = OnnxCaptioner.__new__(OnnxCaptioner)
@@ -107,7 +114,14 @@ class OnnxCaptioner(PhotoCaptioner):
         """See `PhotoCaptioner`."""
         encoder = self._graphs[self._threads][0]
         chunks = [pixels[first : first + _CHUNK] for first in range(0, len(pixels), _CHUNK)]
-        return np.concatenate([encoder.run(None, {"pixels": chunk})[0] for chunk in chunks])
+        with graph_errors(self.folder):
+            maps = [encoder.run({"pixels": chunk})["annotations"] for chunk in chunks]
+            return np.concatenate(maps).reshape(len(pixels), *self._shape)
+
+    def caption_annotations(self, *arguments: Any, **options: Any) -> list[Caption]:
+        """See `PhotoCaptioner`."""
+        with graph_errors(self.folder):
+            return super().caption_annotations(*arguments, **options)
 
     def find_hypotheses(
         self, annotations: Array, search: SearchOptions, generator: Any = None
@@ -117,14 +131,3 @@ class OnnxCaptioner(PhotoCaptioner):
         _, start, step = self._graphs[self._threads]
         stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
         return search_hypotheses(stepper, search.maximum_length)
-
-
-def _exported_ngrams(folder: Path) -> Array | None:
-    """Read the keys (N,) of the n-grams of an exported folder; None without them."""
-    path = folder / NGRAMS
-    if not path.is_file():
-        return None
-    try:
-        return np.frombuffer(path.read_bytes(), "<i8").astype(np.int64)
-    except (OSError, ValueError):
-        raise UserError(f"{path} is not there whole; export the captioner again") from None

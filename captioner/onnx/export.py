@@ -38,7 +38,8 @@ from captioner.decoding.rules import Constraints, Rules
 from captioner.decoding.search import StepChoices
 from captioner.errors import UserError
 from captioner.files import write_bytes
-from captioner.model_folders import NGRAMS, WEIGHTS, kind_of
+from captioner.model_folders import NGRAMS, WEIGHTS, complete_folder, copy_model, kind_of, saving
+from captioner.onnx.graph_file import external_weights
 from captioner.onnx.graphs import ENCODER, MAP_SHAPE, MEMORY, NEXT, START, STEP, WEIGHTS_DIGEST
 from captioner.onnx.stored_weights import Precision, StoredWeights, refer_to, store_weights
 from captioner.text.vocabulary import Vocabulary
@@ -54,12 +55,13 @@ _MOST_BITS = 22  # An export holds at most 2^22 n-grams.
 
 
 def add_graphs(folder: Path) -> None:
-    """Write graphs beside the weights of a saved model: some KB, which read that file.
+    """Write a saved model again with graphs beside its weights: some KB, which read that file.
 
     Each weight is ONNX *external data* at its offset in `model.safetensors`, restored to float32
     at loading. A graph names the digest of its weights, so that it reads no other model's.
     """
-    weights = StoredWeights(folder / WEIGHTS)
+    weights = StoredWeights(complete_folder(folder) / WEIGHTS)
+    weights.check_digest()
     try:
         if kind_of(folder) == "translator":
             graphs = _of_translator(folder)
@@ -67,24 +69,34 @@ def add_graphs(folder: Path) -> None:
             graphs = _of_captioner(load_model(folder))
     except torch.onnx.OnnxExporterError as error:
         raise UserError(f"{folder} cannot be exported: {str(error).splitlines()[0]}") from None
-    for name, graph in graphs.items():
-        refer_to(weights, graph.graph)
-        _add_metadata(graph, WEIGHTS_DIGEST, weights.digest)
-        write_bytes(folder / name, graph.SerializeToString())
+    with saving(folder) as files:
+        copy_model(folder, files)
+        for name, graph in graphs.items():
+            refer_to(weights, graph.graph)
+            _add_metadata(graph, WEIGHTS_DIGEST, weights.digest)
+            _write_graph(files, name, graph)
 
 
 def export_captioner(model: Captioner, folder: Path, precision: Precision = "float32") -> None:
     """Write a captioner as a model folder of graphs that hold their weights."""
+    if os.path.lexists(complete_folder(folder) / WEIGHTS):
+        raise UserError(f"{folder} holds a model with its weights; export into another folder")
     graphs = _of_captioner(model)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / NGRAMS).unlink(missing_ok=True)  # Another model may have left them.
-    for name, graph in graphs.items():
-        if precision != "float32":
-            store_weights(graph.graph, precision)
-        write_bytes(folder / name, graph.SerializeToString())
-    save_description(model, folder)
-    if model.ngrams is not None:
-        write_bytes(folder / NGRAMS, model.ngrams.cpu().numpy().astype("<i8").tobytes())
+    with saving(folder) as files:
+        for name, graph in graphs.items():
+            if precision != "float32":
+                store_weights(graph.graph, precision)
+            _write_graph(files, name, graph)
+        save_description(model, files)
+        if model.ngrams is not None:
+            write_bytes(files / NGRAMS, model.ngrams.cpu().numpy().astype("<i8").tobytes())
+
+
+def _write_graph(folder: Path, name: str, graph: Any) -> None:
+    """Write a graph, unless it has an operator that `captioner.onnx.graph_file` does not know."""
+    content = graph.SerializeToString()
+    external_weights(Path(name), content)
+    write_bytes(folder / name, content)
 
 
 def _of_captioner(model: Captioner) -> dict[str, Any]:

@@ -1,18 +1,22 @@
 """ONNX graphs: opens them, and drives the steps of a search with NumPy; imports no torch."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 
 from captioner.decoding.rules import Array, Constraints
 from captioner.decoding.search import Advanced, StepChoices
-from captioner.errors import INSTALL, UserError
-from captioner.model_folders import GRAPHS, WEIGHTS
+from captioner.errors import INSTALL, GraphError, UserError
+from captioner.files import read_bytes
+from captioner.memory_limits import is_memory_error, memory_sentence, memory_size
+from captioner.model_folders import GRAPHS, WEIGHTS, check_digests
+from captioner.onnx.graph_file import external_weights
 from captioner.onnx.stored_weights import StoredWeights
 from captioner.text.vocabulary import Vocabulary
 
@@ -21,6 +25,8 @@ WEIGHTS_DIGEST, MAP_SHAPE = "weights", "map_shape"  # Keys of a graph's metadata
 NEXT = "next_"  # Begins the names of a step's outputs that are inputs of the next step.
 MEMORY = "memory"  # Begins the names of arrays (B, ...) that the rows of a source share.
 
+_MOST_MEMORY = 4 * 10**9  # Bytes of all graphs; three quarters of what there is where that is less.
+
 
 def default_threads() -> int:
     """The threads of torch on a CPU: `OMP_NUM_THREADS`, or one for each core."""
@@ -28,42 +34,76 @@ def default_threads() -> int:
     return int(threads) if threads.isdecimal() and int(threads) else os.cpu_count() or 1
 
 
-def open_graph(path: Path, threads: int) -> Any:
-    """A graph, ready to run on the CPU, on so many threads."""
-    if not os.path.isfile(path):
-        raise UserError(f"{path} does not exist")
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # Fatal only: errors are raised as well.
-    options.intra_op_num_threads = threads
+class Graph:
+    """A graph, ready to run on the CPU, on so many threads. weights: that it does not hold."""
+
+    def __init__(self, content: bytes, threads: int, weights: Mapping[str, Array]) -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # Fatal only: errors are raised as well.
+        options.intra_op_num_threads = threads
+        options.add_session_config_entry("session.use_env_allocators", "1")
+        values = list(map(onnxruntime.OrtValue.ortvalue_from_numpy, weights.values()))
+        options.add_external_initializers(list(weights), values)
+        _limit_memory()
+        processors = ["CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(content, options, providers=processors)
+        self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
+        self.inputs = {item.name: item for item in self._session.get_inputs()}
+        self.outputs = {item.name: item for item in self._session.get_outputs()}
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Compute all outputs, by name."""
+        return dict(zip(self.outputs, self._session.run(None, inputs), strict=True))
+
+
+@contextmanager
+def graph_errors(folder: Path) -> Iterator[None]:
+    """Raise `GraphError` for any error of onnxruntime, or of graphs with other inputs or outputs.
+
+    onnxruntime raises many types, and its messages name lines of its code.
+    """
     try:
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises many types of errors for damaged files.
-        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}; copy or export the model again"
+        if is_memory_error(error):
+            reason = memory_sentence(error)
+        raise GraphError(f"{folder}: its graphs cannot be run: {reason}") from None
+
+
+@cache
+def _limit_memory() -> None:
+    """Limit the memory of all graphs that are opened with `session.use_env_allocators`."""
+    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    info = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+    limits = {"max_mem": min(_MOST_MEMORY, memory_size() * 3 // 4)}
+    onnxruntime.create_and_register_allocator(info, onnxruntime.OrtArenaCfg(limits))
 
 
 def open_graphs(
-    folder: Path, names: Sequence[str], threads: int
-) -> tuple[list[Any], StoredWeights | None]:
+    folder: Path, names: Sequence[str], threads: int, digests: Mapping[str, str]
+) -> tuple[list[Graph], StoredWeights | None]:
     """Graphs of a model folder, and its weights; None where graphs hold theirs.
 
-    Refuses graphs of other weights.
+    digests: of the files, from the config. Refuses graphs that are damaged or of other weights, and
+    what `captioner.onnx.graph_file` refuses, with `GraphError`.
     """
-    has_weights = os.path.isfile(folder / WEIGHTS)
-    with ThreadPoolExecutor(1) as reader:  # Hashing the weights takes as long as opening a graph.
-        reading = reader.submit(StoredWeights, folder / WEIGHTS) if has_weights else None
-        graphs = [open_graph(folder / name, threads) for name in names]
-        weights = reading.result() if reading else None
-    digests = {metadata(graph).get(WEIGHTS_DIGEST) for graph in graphs}
-    if digests == {None}:
-        return graphs, None
-    if weights is None or digests != {weights.digest}:
-        raise UserError(f"the graphs in {folder} are of other weights; train or export it again")
+    contents = [read_bytes(folder / name, "graph") for name in names]
+    external = list(map(external_weights, [folder / name for name in names], contents))
+    weights = StoredWeights(folder / WEIGHTS, digests.get(WEIGHTS)) if any(external) else None
+    with ThreadPoolExecutor(1) as checker:  # Hashing takes as long as opening a graph.
+        checks = [checker.submit(check_digests, folder, digests, names)]
+        checks += [checker.submit(weights.check_digest)] if weights else []
+        values = [weights.values_of(each) if weights else {} for each in external]
+        with graph_errors(folder):
+            graphs = [Graph(each, threads, own) for each, own in zip(contents, values, strict=True)]
+        for check in checks:
+            check.result()
+    if {graph.metadata.get(WEIGHTS_DIGEST) for graph in graphs} != {weights and weights.digest}:
+        raise GraphError(f"the graphs in {folder} are of other weights; train or export it again")
     return graphs, weights
-
-
-def metadata(graph: Any) -> dict[str, str]:
-    """The metadata of a graph."""
-    return dict(graph.get_modelmeta().custom_metadata_map)
 
 
 class GraphStepper:
@@ -75,14 +115,11 @@ class GraphStepper:
     drops_finished = True
 
     def __init__(
-        self, start: Any, step: Any, inputs: dict[str, Array], rules: Mapping[str, Array]
+        self, start: Graph, step: Graph, inputs: dict[str, Array], rules: Mapping[str, Array]
     ) -> None:
         self._step = step
-        names = [output.name for output in start.get_outputs()]
-        self._state = dict(zip(names, start.run(None, inputs), strict=True))
-        self._inputs = {item.name: item for item in step.get_inputs()}
-        self._rules = {name: rules[name] for name in rules if name in self._inputs}
-        self._outputs = [output.name for output in step.get_outputs()]
+        self._state = start.run(inputs)
+        self._rules = {name: rules[name] for name in rules if name in step.inputs}
         self.batch_size = len(next(iter(inputs.values())))
 
     def start(self) -> dict[str, Array]:
@@ -94,7 +131,7 @@ class GraphStepper:
             "ended": np.zeros((self.batch_size, 1), np.int64),
             **self._state,
         }
-        for name, item in self._inputs.items():
+        for name, item in self._step.inputs.items():
             if name not in first and name not in self._rules:
                 shape = [0 if isinstance(size, str) else size for size in item.shape]
                 shape[0] = self.batch_size
@@ -105,8 +142,7 @@ class GraphStepper:
 
     def advance(self, beam: dict[str, Array]) -> Advanced:
         """Extend every row by a token."""
-        arrays = self._step.run(None, {**beam, **self._rules})
-        outputs = dict(zip(self._outputs, arrays, strict=True))
+        outputs = self._step.run({**beam, **self._rules})
         choices = StepChoices(*(outputs[name] for name in StepChoices._fields))
         beam = {name: outputs.get(NEXT + name, array) for name, array in beam.items()}
         return Advanced(beam, choices, outputs["live_counts"])

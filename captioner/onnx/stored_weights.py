@@ -2,77 +2,78 @@
 
 import hashlib
 import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from captioner.errors import UserError
+from captioner.errors import GraphError, UserError
+from captioner.files import read_bytes
 from captioner.memory_limits import check_memory
-from captioner.model_folders import weights_header
+from captioner.model_folders import StoredTensor, weights_header
 
 Array = np.ndarray[Any, Any]
 
 Precision = Literal["float32", "float16", "int8"]
 
+STORED = ".stored"  # Ends the name in a graph of a tensor of the weights file.
 _LEAST_ELEMENTS = 4_096  # Smaller tensors stay float32, and so do biases.
 _TYPES = {"F16": "float16", "F32": "float32", "F64": "float64", "I16": "int16", "I64": "int64"}
 
 
-class _Place(NamedTuple):
-    """Where a tensor lies in the file, in bytes, and its type and shape."""
-
-    offset: int
-    length: int
-    dtype: str
-    shape: tuple[int, ...]
-
-
 class StoredWeights:
-    """A safetensors file: the length of the header (8 bytes), the header, the tensors.
+    """The content of a safetensors file.
 
-    Refuses a file whose tensors have another digest than its header says.
+    digest: of its tensors, as the model's config says; by default as the file's header says.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if not os.path.isfile(path):
-            raise UserError(f"model weights {path} do not exist")
+    def __init__(self, path: Path, digest: str | None = None) -> None:
+        self._path = path
+        written, self._tensors = weights_header(path)
         check_memory(os.path.getsize(path), f"weights file {path}")
-        self._content = path.read_bytes()
-        header, first = weights_header(path)
-        try:
-            self.digest = header.pop("__metadata__", {}).get("sha256", "")
-            size = len(self._content)
-            self._places = {name: _place(first, size, **entry) for name, entry in header.items()}
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"model weights {path} cannot be read ({error})") from None
-        if self.digest != self._computed_digest():
+        self._content = read_bytes(path, "model weights", largest=sys.maxsize)
+        self.digest = digest or written
+
+    def check_digest(self) -> None:
+        """Refuse tensors of another digest: SHA-256 of names, types, shapes and values.
+
+        `captioner.weight_files` writes it.
+        """
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self._tensors.items()):
+            dtype = _TYPES.get(tensor.dtype, tensor.dtype)
+            digest.update(f"{name} torch.{dtype} {tensor.shape} ".encode())
+            digest.update(memoryview(self._content)[tensor.begin : tensor.end])
+        if self.digest != digest.hexdigest():
             problem = "are damaged (their digest is another); copy the model again"
-            raise UserError(f"model weights {path} {problem}")
+            raise UserError(f"model weights {self._path} {problem}")
 
     def get(self, name: str) -> Array | None:
         """A tensor; None if there is none of this name."""
-        if name not in self._places:
-            return None
-        place = self._places[name]
-        numbers = np.frombuffer(self._bytes(place), _TYPES[place.dtype])
-        return numbers.reshape(place.shape)
+        tensor = self._tensors.get(name)
+        return None if tensor is None else self._values(tensor)
+
+    def values_of(self, external: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, Array]:
+        """The tensors that a graph refers to, by their names in it, wherever the file has them."""
+        values = {}
+        for name, form in external.items():
+            tensor = self._tensors.get(name.removesuffix(STORED))
+            if tensor is None or (tensor.dtype, tensor.shape) != form:
+                raise GraphError(
+                    f"{self._path}: tensor {name!r} of the graphs is another, or missing"
+                )
+            values[name] = self._values(tensor)
+        return values
+
+    def _values(self, tensor: StoredTensor) -> Array:
+        values = memoryview(self._content)[tensor.begin : tensor.end]
+        return np.frombuffer(values, _TYPES[tensor.dtype]).reshape(tensor.shape)
 
     def names(self) -> list[str]:
         """The names of all tensors."""
-        return list(self._places)
-
-    def _bytes(self, place: _Place) -> memoryview:
-        return memoryview(self._content)[place.offset : place.offset + place.length]
-
-    def _computed_digest(self) -> str:
-        """SHA-256 of names, types, shapes and values, as `captioner.weight_files` writes it."""
-        digest = hashlib.sha256()
-        for name, place in sorted(self._places.items()):
-            digest.update(f"{name} torch.{_TYPES[place.dtype]} {place.shape} ".encode())
-            digest.update(self._bytes(place))
-        return digest.hexdigest()
+        return list(self._tensors)
 
     def reference(self, name: str, graph_name: str) -> Any:
         """An ONNX tensor whose values are those of a tensor of the file, float16 or float32.
@@ -81,24 +82,17 @@ class StoredWeights:
         """
         from onnx import TensorProto
 
-        place = self._places[name]
-        kind = TensorProto.FLOAT16 if place.dtype == "F16" else TensorProto.FLOAT
+        stored = self._tensors[name]
+        kind = TensorProto.FLOAT16 if stored.dtype == "F16" else TensorProto.FLOAT
         tensor = TensorProto(name=graph_name, data_type=kind)
-        tensor.dims.extend(place.shape)
+        tensor.dims.extend(stored.shape)
         tensor.data_location = TensorProto.EXTERNAL
-        facts = {"location": self.path.name, "offset": place.offset, "length": place.length}
+        length = stored.end - stored.begin
+        facts = {"location": self._path.name, "offset": stored.begin, "length": length}
         for key, value in facts.items():
             entry = tensor.external_data.add()
             entry.key, entry.value = key, str(value)
         return tensor
-
-
-def _place(first: int, size: int, dtype: str, shape: list[int], data_offsets: list[int]) -> _Place:
-    """The place of a tensor whose offsets count from `first` in a file of so many bytes."""
-    begin, end = data_offsets
-    if dtype not in _TYPES or not first <= first + begin <= first + end <= size:
-        raise ValueError(f"a tensor of type {dtype} at {begin} to {end}")
-    return _Place(first + begin, end - begin, dtype, tuple(shape))
 
 
 def store_weights(graph: Any, precision: Precision) -> None:
@@ -146,7 +140,7 @@ def refer_to(weights: StoredWeights, graph: Any) -> None:
         if values.dtype != np.float32 or key(values) not in names:
             continue
         name, is_transposed = names[key(values)]
-        reference = f"{name}.stored"
+        reference = name + STORED
         graph.initializer.remove(tensor)
         graph.initializer.append(weights.reference(name, reference))
         restored = f"{reference}.restored" if is_transposed else tensor.name

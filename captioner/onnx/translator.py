@@ -9,22 +9,19 @@ from captioner.decoding.options import TranslationSearch
 from captioner.decoding.rules import Constraints
 from captioner.decoding.search import Hypothesis, search_hypotheses
 from captioner.errors import INSTALL, UserError
-from captioner.model_folders import CONFIG, complete_folder, read_card, read_model_config
+from captioner.model_folders import complete_folder, read_card
 from captioner.onnx.graphs import (
     START,
     STEP,
     GraphStepper,
     default_threads,
+    graph_errors,
     open_graphs,
     search_inputs,
 )
-from captioner.schema import from_mapping
 from captioner.text.vocabulary import Vocabulary
-from captioner.translate.sentences import (
-    BaseTranslatorConfig,
-    SentenceTranslator,
-    load_vocabularies,
-)
+from captioner.translate.config import read_config
+from captioner.translate.sentences import SentenceTranslator, load_vocabularies
 
 
 class OnnxTranslator(SentenceTranslator):
@@ -35,14 +32,14 @@ class OnnxTranslator(SentenceTranslator):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder = complete_folder(folder)
-        mapping = read_model_config(folder, "translator")
-        config = from_mapping(BaseTranslatorConfig, mapping, str(folder / CONFIG))
+        config = read_config(folder)
         self.source, self.target = load_vocabularies(folder, config.joint_vocabulary)
         self.maximum_source_length = config.maximum_source_length
         self.search = config.search
         self.capitals = config.capitals
         self.card = read_card(folder)
-        (self._start, self._step), _ = open_graphs(folder, [START, STEP], default_threads())
+        graphs, _ = open_graphs(folder, [START, STEP], default_threads(), config.files)
+        self._start, self._step = graphs
 
     def __repr__(self) -> str:
         sizes = f"{len(self.source):,} source and {len(self.target):,} target tokens"
@@ -71,5 +68,7 @@ class OnnxTranslator(SentenceTranslator):
         tokens = np.full(mask.shape, Vocabulary.pad)  # (B, S)
         tokens[mask] = np.concatenate(rows)
         rules = search_inputs(Constraints(search, forbidden), len(self.target))
-        stepper = GraphStepper(self._start, self._step, {"tokens": tokens, "mask": mask}, rules)
-        return search_hypotheses(stepper, search.maximum_length, search.coverage_penalty, mask)
+        inputs = {"tokens": tokens, "mask": mask}
+        with graph_errors(self.folder):
+            stepper = GraphStepper(self._start, self._step, inputs, rules)
+            return search_hypotheses(stepper, search.maximum_length, search.coverage_penalty, mask)

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from captioner.caption.captioner import Captioner
-from captioner.caption.folder import make_decoder, read_config, save_model
+from captioner.caption.config import read_config
+from captioner.caption.folder import make_decoder, save_model
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss, SelfCriticalLoss

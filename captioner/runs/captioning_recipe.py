@@ -6,17 +6,14 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 from typing_extensions import Self
 
-from captioner.caption.base import CaptionDecoderConfig
-from captioner.caption.folder import decoder_config
+from captioner.caption.config import CaptionDecoderConfig, DecoderConfig, decoder_config
 from captioner.caption.losses import ObjectiveConfig
-from captioner.caption.lstm import DecoderConfig
 from captioner.data.shapes import ShapesConfig
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
 from captioner.schema import COUNT, Config, Count, FilePath, Length, NameOrPath, Seed, Size
 from captioner.training.config import TrainingConfig
-from captioner.vision.encoder import EncoderConfig
-from captioner.vision.encoder_families import encoder_config, family_of
+from captioner.vision.encoder_config import EncoderConfig, encoder_config, family_of
 from captioner.vision.preprocessing import Augmentation, Preprocessing
 
 Score = Literal["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr-D", "exact match"]

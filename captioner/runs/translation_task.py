@@ -26,14 +26,10 @@ from captioner.text.token_batches import PairExample
 from captioner.training.config import TrainingConfig
 from captioner.training.distributed import Engine
 from captioner.training.loop import Validated
+from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationLoss, TranslationObjective
 from captioner.translate.sentences import load_vocabularies, save_vocabularies
-from captioner.translate.translator import (
-    TranslationModelConfig,
-    Translator,
-    load_translator,
-    save_translator,
-)
+from captioner.translate.translator import Translator, load_translator, save_translator
 from captioner.weight_files import fill, make_trainable
 
 TASK = "translate"

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -17,11 +17,6 @@ from captioner.devices import empty_embedding
 from captioner.errors import UserError
 from captioner.schema import Config, Fraction
 from captioner.text.token_batches import TranslationBatch
-
-Tie = Annotated[
-    Literal["none", "target", "all"],
-    Field(description="target: output and target embeddings are one matrix; all: source too"),
-]
 
 
 class Embeddings(nn.Module):

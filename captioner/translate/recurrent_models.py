@@ -1,10 +1,9 @@
 """The recurrent translation models, in the order of their papers, and what they share."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 from typing_extensions import Self
 
@@ -14,18 +13,14 @@ from captioner.attention.memory import Memory
 from captioner.attention.scores import AdditiveScore, ConcatScore, DotScore, GeneralScore, Score
 from captioner.decoding.protocol import TeacherForced, select_sources
 from captioner.devices import at_least_float32
-from captioner.schema import Config, Fraction, Length, Size
-from captioner.translate.model import Embeddings, FedCell, RecurrentNetwork, Tie, TranslationModel
-
-
-class RecurrentConfig(Config):
-    """Sizes and options of a recurrent model."""
-
-    embedding_size: Size = Field(512, description="E, of a token's embedding")
-    hidden_size: Size = Field(512, description="H, of every recurrent layer")
-    tie_embeddings: Tie = "none"
-    scale_embeddings: bool = Field(False, description="by sqrt(E), of use where they are tied")
-    dropout: Fraction = Field(0.3, description="on embeddings, between layers, before the output")
+from captioner.translate.config import (
+    BahdanauConfig,
+    GNMTConfig,
+    LuongConfig,
+    RecurrentConfig,
+    SequenceToSequenceConfig,
+)
+from captioner.translate.model import Embeddings, FedCell, RecurrentNetwork, TranslationModel
 
 
 class RecurrentModel(TranslationModel):
@@ -65,23 +60,6 @@ class SourceMemory(Memory):
         """Select sources (B',), indices into B."""
         initial = select_sources(self.initial, sources)
         return replace(super().select(sources), initial=initial)
-
-
-Cell = Annotated[Literal["lstm", "gru"], Field(description="kind of recurrent cell")]
-AttentionSize = Annotated[Size, Field(description="A, of the additive score")]
-Layers = Annotated[int, Field(ge=1, le=1_000, description="of the encoder, and of the decoder")]
-
-
-class SequenceToSequenceConfig(RecurrentConfig):
-    """Sizes and options of a `SequenceToSequence`.
-
-    Sutskever et al. 2014, *Sequence to Sequence Learning with Neural Networks*, have LSTMs and a
-    reversed source; Cho et al. 2014 have GRUs.
-    """
-
-    cell: Cell = "lstm"
-    layers: Layers = 2
-    reverse_source: bool = Field(True, description="read the source backwards (section 3.3)")
 
 
 class SequenceToSequence(RecurrentModel):
@@ -131,21 +109,6 @@ def reverse_tokens(tokens: Tensor, mask: Tensor | None) -> Tensor:
     return tokens.gather(1, (last - positions) % tokens.shape[1])  # (B, S)
 
 
-class BahdanauConfig(RecurrentConfig):
-    """Sizes and options of a `Bahdanau` model.
-
-    Bahdanau et al. 2014, *Neural Machine Translation by Jointly Learning to Align and Translate*,
-    has E 620, H and A 1000, an output layer of 500 and no dropout.
-    """
-
-    hidden_size: Size = Field(512, description="H, of the decoder's GRU and of each direction's")
-    attention_size: AttentionSize = 512
-    output_size: Size = Field(512, description="of the maxout layer")
-    output_state: Literal["previous", "new"] = Field(
-        "previous", description="which state the output layer reads: s_(i-1), A.2.2, or s_i, eq. 4"
-    )
-
-
 class Bahdanau(RecurrentModel):
     """RNNsearch: attends to all annotations with its previous state before every word.
 
@@ -193,36 +156,12 @@ class Bahdanau(RecurrentModel):
         return TeacherForced(logits, weights), (memory, states[-1])
 
 
-class LuongConfig(RecurrentConfig):
-    """Sizes and options of a `Luong` model.
-
-    Luong et al. 2015, *Effective Approaches to Attention-based Neural Machine Translation*, has
-    LSTMs, sizes of 1000, 4 layers, one direction, a window of 10 and dropout 0.2.
-    """
-
-    cell: Cell = "lstm"
-    layers: Layers = 2
-    bidirectional: bool = Field(False, description="read the source both ways, H / 2 each")
-    score: Literal["dot", "general", "concat"] = Field("general", description="of section 3.1")
-    attention_size: Size = Field(512, description="A, of the score concat only")
-    attention: Literal["global", "local-m", "local-p"] = Field(
-        "global", description="local-m: around the token of the same number; -p: a predicted one"
-    )
-    window: Length = Field(10, description="D of local attention, which covers 2 D + 1 tokens")
-    input_feeding: bool = Field(True, description="feed h~ into the next step, section 3.3")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.bidirectional and self.hidden_size % 2:
-            raise ValueError(f"hidden_size {self.hidden_size} is odd: a direction has half of it")
-        return self
-
-    def make_score(self) -> Score:
-        """The score function."""
-        size = self.hidden_size  # Queries and values have the same size.
-        if self.score == "concat":
-            return ConcatScore(size, size, self.attention_size)
-        return DotScore() if self.score == "dot" else GeneralScore(size, size)
+def make_score(config: LuongConfig) -> Score:
+    """The score function."""
+    size = config.hidden_size  # Queries and values have the same size.
+    if config.score == "concat":
+        return ConcatScore(size, size, config.attention_size)
+    return DotScore() if config.score == "dot" else GeneralScore(size, size)
 
 
 class Luong(RecurrentModel):
@@ -252,7 +191,7 @@ class Luong(RecurrentModel):
             self.cells = nn.ModuleList([bottom, *above])
         else:
             self.decoder = RecurrentNetwork(config.cell, embedding, hidden, layers, config.dropout)
-        score = config.make_score()
+        score = make_score(config)
         is_predicted = config.attention == "local-p"
         local = LocalAttention(score, config.window, is_predicted)
         self.attention = Attention(score) if config.attention == "global" else local
@@ -314,19 +253,6 @@ class Luong(RecurrentModel):
             attended = self.attention(hidden, memory, centres)
         attentional = torch.tanh(self.combined(torch.cat([attended.context, hidden], dim=-1)))
         return self.dropout(attentional), attended.weights
-
-
-class GNMTConfig(RecurrentConfig):
-    """Sizes and options of a `GNMT` model.
-
-    Wu et al. 2016, *Google's Neural Machine Translation System*, has sizes of 1024 and 8 layers.
-    """
-
-    attention_size: AttentionSize = 512
-    layers: int = Field(4, ge=2, le=100, description="of the encoder, and of the decoder")
-    residual_from: int = Field(
-        3, ge=3, le=100, description="lowest layer, from 1, whose input is added to its output"
-    )
 
 
 class GNMT(RecurrentModel):

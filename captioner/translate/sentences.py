@@ -16,7 +16,6 @@ from captioner.errors import UserError
 from captioner.files import read_json, write_json
 from captioner.model_folders import VOCABULARY
 from captioner.outcomes import outcomes_of, shape_as_given
-from captioner.schema import Config, Count
 from captioner.text import SubwordVocabulary, TextVocabulary, WordVocabulary
 from captioner.text.languages import Capitals, as_sentence, straighten, unescape_entities
 from captioner.text.vocabulary import SPECIAL_WORDS, Vocabulary, Word, without_joiners
@@ -28,17 +27,6 @@ _EMPTY = Translation(
     "", (_END.text,), (), 0.0, (), np.empty((0, 1), np.float32), source_words=(_END,), words=()
 )
 _SOURCE, _TARGET = "source.json", "target.json"  # Separate vocabularies.
-
-
-class BaseTranslatorConfig(Config):
-    """The fields of `config.json`. The default of a new field is what older models mean."""
-
-    format: str
-    model: Any  # The config of the network.
-    joint_vocabulary: bool
-    maximum_source_length: Count
-    search: TranslationSearch
-    capitals: Capitals = "keep"
 
 
 class _Source(NamedTuple):

@@ -3,9 +3,7 @@
 Vaswani et al. 2017, *Attention Is All You Need*.
 """
 
-from pydantic import Field, model_validator
 from torch import Tensor, nn
-from typing_extensions import Self
 
 from captioner.attention.memory import Memory, checked_mask
 from captioner.attention.transformer import (
@@ -16,48 +14,8 @@ from captioner.attention.transformer import (
     sinusoidal_positions,
 )
 from captioner.decoding.protocol import TeacherForced
-from captioner.schema import Config, Fraction, Size
-from captioner.translate.model import Embeddings, Tie, TranslationModel
-
-
-class TransformerConfig(Config):
-    """Sizes and options of a `Transformer`."""
-
-    embedding_size: Size = Field(512, description="H of everything, d_model of the paper; even")
-    heads: int = Field(8, ge=1, le=1_000, description="N, a divisor of embedding_size")
-    inner_size: Size = Field(2048, description="of the feed-forward networks")
-    encoder_layers: int = Field(6, ge=1, le=100, description="layers of the encoder")
-    decoder_layers: int = Field(6, ge=1, le=100, description="layers of the decoder")
-    norm_first: bool = Field(
-        True, description="pre-norm, which needs no warm-up (Xiong et al. 2020); false: post-norm"
-    )
-    final_norm: bool = Field(
-        True, description="one more norm behind each stack: pre-norm needs it, the paper has none"
-    )
-    tie_embeddings: Tie = "target"
-    dropout: Fraction = Field(0.1, description="on embeddings and on each sublayer's output")
-    inner_dropout: float | None = Field(
-        None, ge=0, lt=1, description="on attention weights and in the networks; null: as dropout"
-    )
-    alignment_layer: int = Field(
-        -1, ge=-1_000, lt=1_000, description="decoder layer of the alignment, from 0; -1: the last"
-    )
-    alignment_head: int | None = Field(
-        None, ge=0, lt=1_000, description="one head of that layer; the mean of all by default"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        size, heads, layers = self.embedding_size, self.heads, self.decoder_layers
-        if size % 2 or size % heads:
-            raise ValueError(f"embedding_size {size} is odd or not divisible among {heads} heads")
-        if not -layers <= self.alignment_layer < layers:
-            wrong = f"alignment_layer {self.alignment_layer}"
-            raise ValueError(f"{wrong} is not one of {layers} decoder layers, counted from 0")
-        if (self.alignment_head or 0) >= heads:
-            wrong = f"alignment_head {self.alignment_head}"
-            raise ValueError(f"{wrong} is not one of {heads} heads, counted from 0")
-        return self
+from captioner.translate.config import TransformerConfig
+from captioner.translate.model import Embeddings, TranslationModel
 
 
 class Transformer(TranslationModel):

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
 from torch import nn
-from typing_extensions import Self
 
 from captioner import model_folders
 from captioner.decoding.loop import decode, make_generator, make_strategy
@@ -24,49 +22,23 @@ from captioner.decoding.search import Hypothesis
 from captioner.devices import autocast
 from captioner.errors import UserError
 from captioner.files import write_json, write_text
-from captioner.schema import Config, from_mapping, to_mapping
+from captioner.schema import to_mapping
 from captioner.text import TextVocabulary
 from captioner.text.languages import Capitals
 from captioner.text.token_batches import collate_sources
 from captioner.text.vocabulary import Vocabulary
 from captioner.translate import recurrent_models as recurrent
+from captioner.translate.config import TranslationModelConfig, TranslatorConfig, read_config
 from captioner.translate.model import TranslationModel
 from captioner.translate.sentences import (
-    BaseTranslatorConfig,
     SentenceTranslator,
     load_vocabularies,
     save_vocabularies,
 )
-from captioner.translate.transformer import Transformer, TransformerConfig
+from captioner.translate.transformer import Transformer
 from captioner.weight_files import load_weights, named_tensors, write_tensors
 
-
-class TranslationModelConfig(Config):
-    """A translation model: exactly one of the five families, with its config."""
-
-    sequence_to_sequence: recurrent.SequenceToSequenceConfig | None = Field(
-        None, description="without attention (Sutskever et al. 2014)"
-    )
-    bahdanau: recurrent.BahdanauConfig | None = Field(None, description="additive (Bahdanau 2014)")
-    luong: recurrent.LuongConfig | None = Field(None, description="global or local (Luong 2015)")
-    gnmt: recurrent.GNMTConfig | None = Field(None, description="deep stacks (Wu et al. 2016)")
-    transformer: TransformerConfig | None = Field(None, description="Vaswani et al. 2017")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        names = [name for name, config in self if config is not None]
-        if len(names) != 1:
-            listed = ", ".join(names) or "none"
-            raise ValueError(f"one model of {', '.join(_MODELS)} should be given, found {listed}")
-        return self
-
-    def make(self, source_size: int, target_size: int) -> TranslationModel:
-        """The model, with weights drawn from torch's generator, for so many tokens on each side."""
-        name, config = next((name, config) for name, config in self if config is not None)
-        return _MODELS[name](config, source_size, target_size)
-
-
-_MODELS: dict[str, Callable[..., TranslationModel]] = {
+MODELS: dict[str, Callable[..., TranslationModel]] = {
     "sequence_to_sequence": recurrent.SequenceToSequence,
     "bahdanau": recurrent.Bahdanau,
     "luong": recurrent.Luong,
@@ -151,12 +123,6 @@ class Translator(SentenceTranslator):
             )
 
 
-class TranslatorConfig(BaseTranslatorConfig):
-    """The fields of `config.json`, with those of the network."""
-
-    model: TranslationModelConfig
-
-
 def save_translator(
     translator: Translator, folder: str | Path, dtype: torch.dtype = torch.float16
 ) -> None:
@@ -184,17 +150,17 @@ def save_translator(
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
     """Load a translator from a folder that `save_translator` wrote."""
     folder = model_folders.complete_folder(folder)
-    path = folder / model_folders.CONFIG
     weights = folder / model_folders.WEIGHTS
-    mapping = model_folders.read_model_config(folder, "translator")
-    config = from_mapping(TranslatorConfig, mapping, str(path))
+    config = read_config(folder)
+    model_folders.check_digests(folder, config.files)
     source, target = load_vocabularies(folder, config.joint_vocabulary)
     try:
         with torch.device("meta"):  # Allocates no memory and draws no initial weights.
             model = config.model.make(len(source), len(target))
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    load_weights(nn.ModuleDict({"model": model}), weights)
+        raise UserError(f"{folder / model_folders.CONFIG}: {error}") from None
+    digest = config.files.get(model_folders.WEIGHTS)
+    load_weights(nn.ModuleDict({"model": model}), weights, digest=digest)
     translator = Translator(
         config.model,
         model,

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -21,15 +20,9 @@ from typing_extensions import Self
 
 from captioner import cpu
 from captioner.errors import UserError
-from captioner.schema import Kinds, Share
+from captioner.vision.encoder_config import EncoderConfig, VGGConfig
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import read_tensors
-
-
-class EncoderConfig(Kinds):
-    """The name and sizes of an encoder; a family's subclass narrows `name` to its names."""
-
-    name: str
 
 
 class Encoder(nn.Module, ABC):
@@ -135,31 +128,6 @@ _STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     "vgg16": ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3),
     "vgg19": ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4),
 }
-
-
-class VGGConfig(EncoderConfig):
-    """Which VGG it is."""
-
-    name: Literal[
-        "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn"
-    ] = Field("vgg19", description="torchvision's name of the VGG; bn for batch normalisation")
-    width: Share = Field(
-        1.0,
-        description="factor on the channels of every convolution but the last; ImageNet weights "
-        "need 1",
-    )
-    rank: Share = Field(
-        1.0,
-        repr=False,  # Keeps older digests valid; split weights differ by their names and shapes.
-        description="below 1, each convolution behind the first pooling is two: a 3x3 one with "
-        "this share of its channels, and a 1x1 one; those of the context stay whole. ImageNet "
-        "weights need 1",
-    )
-    context: tuple[Annotated[int, Field(ge=1, le=14, strict=True)], ...] = Field(
-        (),
-        strict=False,
-        description="dilations of convolutions behind the last, which begin by changing nothing",
-    )
 
 
 class VGGEncoder(Encoder):

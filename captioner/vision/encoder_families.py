@@ -7,43 +7,25 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from captioner.errors import UserError, did_you_mean, near_names, refuse_missing
 from captioner.model_folders import WEIGHTS, complete_folder, model_folder
-from captioner.schema import choices
 from captioner.vision.encoder import (
     Encoder,
-    EncoderConfig,
-    VGGConfig,
-    VGGEncoder,
     read_weights,
     refuse_errors,
     torchvision_weights,
 )
+from captioner.vision.encoder_config import EncoderConfig, NetworkConfig, family_of
 from captioner.vision.preprocessing import Preprocessing
 from captioner.weight_files import fill
 
 # Nodes of torchvision's networks behind the last feature map, and of a ViT's tokens.
 _POOLINGS, _TOKENS = {"avgpool", "adaptive_avg_pool2d", "mean"}, "encoder.ln"
-
-
-class NetworkConfig(EncoderConfig):
-    """A network by its name in a library, behind the name of the library: `timm/resnet101`."""
-
-    name: str = Field(
-        description='timm/ and a name of timm\'s, which needs "captioner[timm]", or torchvision/ '
-        "and a name of torchvision's classifiers"
-    )
-
-    @property
-    def library_name(self) -> str:
-        """Its name in the library."""
-        return self.name.partition("/")[2]
 
 
 class NetworkEncoder(Encoder):
@@ -215,42 +197,6 @@ def _check_name(config: NetworkConfig, known: Iterable[str]) -> None:
 
 
 RANDOM = "random"  # Fresh weights, without a file.
-
-
-class Family(NamedTuple):
-    """An encoder and its config, whose `name` lists the names, or all begin with `prefix`."""
-
-    encoder: type[Encoder]
-    config: type[EncoderConfig]
-    prefix: str = ""
-
-
-FAMILIES = [
-    Family(VGGEncoder, VGGConfig),
-    Family(TimmEncoder, NetworkConfig, "timm/"),
-    Family(TorchvisionEncoder, NetworkConfig, "torchvision/"),
-]
-
-
-def family_of(name: Any) -> Family:
-    """The family of a name. Raises `ValueError` with the nearest names if there is none."""
-    families = {
-        start: family
-        for family in FAMILIES
-        for start in choices(family.config.model_fields["name"].annotation) or [family.prefix]
-    }
-    start = "".join(str(name).partition("/")[:2])
-    if start in families:
-        return families[start]
-    near = did_you_mean(near_names(name, families))
-    raise ValueError(f"name {name!r} is not one of {', '.join(families)}{near}")
-
-
-def encoder_config(values: Any) -> Any:
-    """Validate the fields of an encoder by the family of its name, for pydantic."""
-    if not isinstance(values, Mapping):
-        return values
-    return family_of(values.get("name", "vgg19")).config.model_validate(dict(values))
 
 
 def make_encoder(config: EncoderConfig) -> Encoder:

@@ -43,7 +43,8 @@ from captioner.cli.program import run_program
 from captioner.data.readers import read_splits
 from captioner.progress import progress_bar
 from captioner.text.token_batches import collate_captions
-from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.encoder import ANNOTATION_SIZE, VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 from captioner.vision.encoder_families import build_encoder
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 from captioner.weight_files import write_tensors

@@ -23,7 +23,8 @@ from torchvision.transforms.v2 import functional as transforms
 
 from captioner.caption.folder import load_model, save_model
 from captioner.cli.program import run_program
-from captioner.vision.encoder import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 from captioner.vision.preprocessing import IMAGENET_MEAN, IMAGENET_STANDARD_DEVIATION
 
 RANK = 0.5

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from captioner.attention.memory import Memory
 from captioner.caption.base import CaptionDecoder
+from captioner.caption.config import DecoderConfig
 from captioner.caption.losses import CaptioningBatch
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding.protocol import TeacherForced, select_rows
 
 WORDS, PLACES, MEMORY, STEPS = 5, 3, 4, 3

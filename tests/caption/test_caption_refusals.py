@@ -1,6 +1,5 @@
 """What cannot be used is refused in one sentence that names the file, the field or the tensor."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -13,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from samples import make_captioner, photo
+from samples import change_config, drop_digests, make_captioner, photo
 from torch import Tensor
 
 import captioner
 from captioner.caption.base import Standardisation
 from captioner.caption.caption import Caption
+from captioner.caption.config import DecoderConfig, TransformerDecoderConfig
 from captioner.caption.folder import load_model
 from captioner.caption.losses import ObjectiveConfig, SelfCriticalConfig
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.transformer import TransformerDecoderConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.errors import UserError
 from captioner.runs.read_recipe import captioning_recipe
 from captioner.vision.preprocessing import Preprocessing
@@ -84,19 +83,22 @@ FILES = WEIGHTS, CONFIG, _ = "model.safetensors", "config.json", "vocabulary.jso
 
 
 def tensor(name: str, value: Tensor) -> Callable[[Path], None]:
-    """Changes a tensor of a folder."""
-    return lambda at: save_file({**load_file(at / WEIGHTS), name: value}, at / WEIGHTS)
+    """Changes a tensor of a folder without digests."""
+
+    def change(folder: Path) -> None:
+        drop_digests(folder)
+        save_file({**load_file(folder / WEIGHTS), name: value}, folder / WEIGHTS)
+
+    return change
 
 
 def config(section: str, **fields: Any) -> Callable[[Path], None]:
     """Changes fields of a folder's config."""
 
-    def change(folder: Path) -> None:
-        content = json.loads((folder / CONFIG).read_text())
+    def change(content: Any) -> None:
         (content[section] if section else content).update(fields)
-        (folder / CONFIG).write_text(json.dumps(content))
 
-    return change
+    return lambda folder: change_config(folder, change)
 
 
 def instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], None]:

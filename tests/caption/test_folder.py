@@ -1,21 +1,35 @@
 """A model folder: what is loaded is what was saved; and its description."""
 
+import hashlib
+import json
 import pickle
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
-from safetensors.torch import load_file
-from samples import Patch, assert_same_captions, confidence_weights, make_captioner, photo
+from safetensors.torch import load_file, save_file
+from samples import (
+    Patch,
+    assert_same_captions,
+    confidence_weights,
+    drop_digests,
+    make_captioner,
+    photo,
+)
 from torch import Tensor, nn
 
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence
+from captioner.caption.config import TransformerDecoderConfig
 from captioner.caption.folder import load_model, save_confidence, save_model
-from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
+from captioner.caption.transformer import TransformerDecoder
 from captioner.decoding.rules import ORDER, ngram_keys
+from captioner.errors import UserError
 from captioner.model_folders import described
 from captioner.text.ngrams import PeoplesNgrams
+from captioner.text.vocabulary import Vocabulary
 
 FILES = {"model.safetensors", "config.json", "vocabulary.json", "README.md"}
 PHOTOS = [photo(seed, (90, 80)) for seed in range(3)]
@@ -71,6 +85,27 @@ def test_a_confidence_is_saved_without_touching_the_weights(tmp_path: Path) -> N
     save_confidence(model.confidence.replace(unsure_below=0.4), tmp_path)
     assert load_model(tmp_path).confidence == model.confidence.replace(unsure_below=0.4)
     assert weights.read_bytes() == content
+    digests = json.loads((tmp_path / "config.json").read_text())["files"]
+    vocabulary = (tmp_path / "vocabulary.json").read_bytes()
+    assert digests["vocabulary.json"] == hashlib.sha256(vocabulary).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["vocabulary.json", "model.safetensors"])
+def test_files_of_two_models_are_not_mixed(tiny_model: Path, tmp_path: Path, name: str) -> None:
+    other = make_captioner(standardise=True)
+    other.vocabulary = Vocabulary([f"w{number}" for number in range(10)])
+    save_model(other, tmp_path / "other")
+    shutil.copy(tmp_path / "other" / name, tiny_model / name)
+    with pytest.raises(UserError, match=rf"{name}.*(their|its) digest is another.*; copy"):
+        load_model(tiny_model)
+
+
+def test_weights_that_another_tool_wrote_again_are_loaded(tiny_model: Path) -> None:
+    expected = load_model(tiny_model).caption(PHOTOS)
+    path = tiny_model / "model.safetensors"
+    for metadata in (None, {"by": "another tool"}):
+        save_file(load_file(path), path, metadata)
+        assert_same_captions(load_model(tiny_model).caption(PHOTOS), expected)
 
 
 def test_a_model_that_knows_ngrams_keeps_to_them(tiny_captioner: Captioner, tmp_path: Path) -> None:
@@ -93,9 +128,12 @@ def test_a_model_is_described_with_its_sizes_and_the_start_of_its_card(tiny_mode
     size = (tiny_model / "model.safetensors").stat().st_size
     assert lines[0] == f"model folder   {tiny_model}"
     assert lines[1] == f"weights        {size / 1e6:.1f} MB"
-    assert lines[2:4] == ["vocabulary     14 words", "format         captioner caption model 1"]
+    assert lines[2] == "files          2, checked by their digests"
+    assert lines[3:5] == ["vocabulary     14 words", "format         captioner caption model 1"]
     count = sum(tensor.numel() for tensor in captioner.decoder.state_dict().values())
     assert {f"decoder        {count:,} weights", "  hidden_size: 12", "  beam: 3"} <= set(lines)
     assert "license" not in text
     rest = f"(the whole card: {tiny_model / 'README.md'})"
     assert text.endswith(f"\n\n# A model\n\nIt sees.\n\n{rest}")
+    drop_digests(tiny_model)
+    assert "files          without digests (0.4.0.dev0): graphs" in described(tiny_model, {})

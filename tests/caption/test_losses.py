@@ -18,7 +18,8 @@ from captioner.caption.losses import (
 from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.caption.reinforce import HardAttentionLoss
 from captioner.decoding.protocol import cross_entropies
-from captioner.vision.encoder import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 
 MASK = torch.tensor([[True, True], [True, False]])
 FIRST, SECOND = [[0.7, 0.1, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1]], [[0.25] * 4, [1.0, 0.0, 0.0, 0.0]]

@@ -9,7 +9,8 @@ from torch import nn
 from torch_transformer import copy_decoder_layer
 
 from captioner.attention.transformer import sinusoidal_positions
-from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
+from captioner.caption.config import TransformerDecoderConfig
+from captioner.caption.transformer import TransformerDecoder
 
 
 def make(**options: Any) -> TransformerDecoder:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from captioner import cpu
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
+from captioner.caption.config import DecoderConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
 from captioner.decoding.protocol import TeacherForced
 
 WORDS, PLACES, MEMORY = 11, 9, 8

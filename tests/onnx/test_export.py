@@ -13,6 +13,7 @@ from samples import (
     Refused,
     assert_same_captions,
     confidence_weights,
+    drop_digests,
     make_captioner,
     photo,
     save_photo,
@@ -23,17 +24,20 @@ from translate.translation_samples import make_translator
 import captioner
 from captioner.caption.captioner import Captioner
 from captioner.caption.confidence import Confidence, WordWeights
+from captioner.caption.config import DecoderConfig, TransformerDecoderConfig
 from captioner.caption.folder import save_model
-from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
-from captioner.caption.transformer import TransformerDecoder, TransformerDecoderConfig
+from captioner.caption.lstm import ShowAttendTellDecoder
+from captioner.caption.transformer import TransformerDecoder
 from captioner.errors import UserError
+from captioner.files import write_bytes
 from captioner.model_folders import DEMO_PHOTO, model_folder
 from captioner.models import LANGUAGES
 from captioner.onnx.captioner import OnnxCaptioner
 from captioner.onnx.export import add_graphs, export_captioner
 from captioner.onnx.translator import OnnxTranslator
 from captioner.translate.translator import save_translator
-from captioner.vision.encoder_families import encoder_config, make_encoder
+from captioner.vision.encoder_config import encoder_config
+from captioner.vision.encoder_families import make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
 pytestmark = pytest.mark.slow
@@ -164,22 +168,55 @@ def test_graphs_of_other_weights_are_left_alone(
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     folder = tmp_path / "model"
     shutil.copytree(saved, folder)
+    drop_digests(folder)
     model = captioner.load(folder, engine="graphs")
-    monkeypatch.setattr("captioner.onnx.graphs.StoredWeights", None)
-    model.for_workers(2)  # Reads no weights again.
-    monkeypatch.undo()
+    assert model.for_workers(2).threads == 2
     encoder = folder / "encoder.onnx"
     encoder.write_bytes(encoder.read_bytes().replace(b"[4, 4]", b"[2, 8]"))
     with pytest.raises(UserError, match="have changed; load the model again"):
         model.for_workers(4)
     graphs = {path: path.read_bytes() for path in folder.glob("*.onnx")}
-    save_model(make_captioner(), folder, torch.float32)
+    save_model(make_captioner(), folder)
     assert [path for path in graphs if path.exists()] == []
     for path, content in graphs.items():
         path.write_bytes(content)
     assert isinstance(captioner.load(folder), Captioner)
+    with pytest.raises(UserError, match=r"encoder\.onnx is damaged, or of another model"):
+        captioner.load(folder, engine="graphs")
+    drop_digests(folder)
+    assert isinstance(captioner.load(folder), Captioner)
     with pytest.raises(UserError, match="are of other weights"):
         captioner.load(folder, engine="graphs")
+
+
+def test_a_stopped_export_leaves_the_model_before(
+    exported: Path, saved: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    pixels = [photo(1)]
+    for source, write in ((exported, export_other), (saved, add_graphs)):
+        folder = tmp_path / source.name
+        shutil.copytree(source, folder)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        written: list[Path] = []
+
+        def stop(path: Path, content: bytes, written: list[Path] = written) -> None:
+            if len(written) == 2:
+                raise KeyboardInterrupt
+            written.append(path)
+            write_bytes(path, content)
+
+        monkeypatch.setattr("captioner.onnx.export.write_bytes", stop)
+        with pytest.raises(KeyboardInterrupt):
+            write(folder)
+        monkeypatch.undo()
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        assert captioner.load(folder, engine="graphs").caption(pixels)
+    with pytest.raises(UserError, match="holds a model with its weights; export into another"):
+        export_other(folder)
+
+
+def export_other(folder: Path) -> None:
+    export_captioner(make_captioner(seed=3), folder)
 
 
 def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) -> None:
@@ -193,8 +230,8 @@ def test_ngrams_of_the_model_before_are_removed(exported: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("step.onnx", b"no graph", "step.onnx cannot be read"),
-        ("ngrams.bin", b"123456", "ngrams.bin is not there whole"),
+        ("step.onnx", b"no graph", "step.onnx is damaged, or none of captioner's"),
+        ("ngrams.bin", b"123456", "ngrams.bin is damaged"),
         ("config.json", json.dumps({"format": "other"}).encode(), "no format 'captioner"),
     ],
 )

@@ -18,6 +18,7 @@ import pytest
 from chromium_samples import add, browser, needs_chromium, opening, photo_file, serving
 from PIL import Image
 from playwright.sync_api import Browser, Error, Page, expect
+from samples import drop_digests
 
 import captioner
 from captioner.caption.confidence import WordWeights
@@ -162,6 +163,7 @@ def test_a_new_export_replaces_the_old_one_and_works_without_a_network(
         ready(page)
         words = (site / "vocabulary.json").read_text()
         (site / "vocabulary.json").write_text(words.replace('"cat"', '"ocelot"'))
+        drop_digests(site)
         write_page(site)
         page.reload()
         name = (site / "service_worker.js").read_text().split('"')[1]

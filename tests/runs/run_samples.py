@@ -20,7 +20,8 @@ from captioner.runs.run import Recipe, train_run
 from captioner.runs.translation_task import TranslationRecipe
 from captioner.schema import from_mapping
 from captioner.training.loop import Batches
-from captioner.vision.encoder import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 
 Config = dict[str, Any]
 

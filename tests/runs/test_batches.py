@@ -31,9 +31,8 @@ from captioner.runs.features import encoder_of
 from captioner.runs.photos import Loader, PixelRows, StoredRows, read_training
 from captioner.text.token_batches import PairExample, collate_captions, collate_pairs
 from captioner.text.vocabulary import Vocabulary, WordVocabulary
+from captioner.translate.config import LuongConfig, TranslationModelConfig
 from captioner.translate.model import TranslationLoss
-from captioner.translate.recurrent_models import LuongConfig
-from captioner.translate.translator import TranslationModelConfig
 from captioner.vision.feature_store import FeatureStore, StoreRecord, StoreWriter
 from captioner.vision.images import load_image
 from captioner.vision.preprocessing import Augmentation

@@ -26,8 +26,9 @@ from captioner.schema import from_mapping, to_mapping
 from captioner.text.vocabulary import WordVocabulary
 from captioner.training.config import TrainingConfig
 from captioner.training.loop import train
+from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationLoss
-from captioner.translate.translator import TranslationModelConfig, Translator
+from captioner.translate.translator import Translator
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,8 @@ from captioner.cli.main import build_parser
 from captioner.errors import UserError
 from captioner.runs.read_recipe import read_recipe
 from captioner.text.vocabulary import Vocabulary
-from captioner.vision.encoder import VGGConfig, VGGEncoder
+from captioner.vision.encoder import VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 
 FOLDERS = [
     *("--flickr", "data/flickr8k", "--everyday", "data/everyday"),

@@ -11,8 +11,9 @@ from translation_samples import SIZE, make, ragged, tokens
 
 from captioner.attention.memory import Memory
 from captioner.attention.transformer import sinusoidal_positions
+from captioner.translate.config import TransformerConfig
 from captioner.translate.model import Embeddings, FedCell
-from captioner.translate.transformer import Transformer, TransformerConfig
+from captioner.translate.transformer import Transformer
 
 PARTS = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from samples import drop_digests
 from translation_samples import SENTENCES, make_translator
 
 from captioner.errors import UserError
@@ -16,9 +17,10 @@ from captioner.outcomes import Failed
 from captioner.render.alignment import Alignment, save_heat_map
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import Word
+from captioner.translate.config import TranslationModelConfig
 from captioner.translate.translated_captions import translate_captions
 from captioner.translate.translation import Translation
-from captioner.translate.translator import TranslationModelConfig, load_translator, save_translator
+from captioner.translate.translator import load_translator, save_translator
 
 
 @pytest.mark.parametrize("name", ["general", "local-p", "gnmt", "transformer", "lstm"])
@@ -244,6 +246,7 @@ def test_folders_that_do_not_load(
 ) -> None:
     name = "transformer" if "transformer" in keys else "general"
     save_translator(make_translator(name), tmp_path)
+    drop_digests(tmp_path)
     path = tmp_path / f"{file}.json"
     mapping = json.loads(path.read_text())
     reduce(dict.__getitem__, keys[:-1], mapping)[keys[-1]] = value

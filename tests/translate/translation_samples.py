@@ -8,8 +8,9 @@ from torch import Tensor
 from captioner.decoding.options import TranslationSearch
 from captioner.schema import from_mapping
 from captioner.text.vocabulary import WordVocabulary
+from captioner.translate.config import TranslationModelConfig
 from captioner.translate.model import TranslationModel
-from captioner.translate.translator import TranslationModelConfig, Translator
+from captioner.translate.translator import Translator
 
 SENTENCES = ["A man runs.", "", "The dog sees a man, and runs.", "Dogs run!", "   "]
 

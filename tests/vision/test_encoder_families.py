@@ -6,6 +6,7 @@ import sys
 import urllib.error
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ from captioner.model_folders import model_folder
 from captioner.runs.captioning_recipe import CaptioningRecipe
 from captioner.runs.read_recipe import read_recipe, with_encoder_sections
 from captioner.runs.run import train_run
-from captioner.vision import encoder_families
-from captioner.vision.encoder import Encoder, EncoderConfig, VGGConfig, VGGEncoder, read_weights
-from captioner.vision.encoder_families import build_encoder, encoder_config, make_encoder
+from captioner.vision import encoder_config as encoder_configs
+from captioner.vision.encoder import Encoder, VGGEncoder, read_weights
+from captioner.vision.encoder_config import EncoderConfig, VGGConfig, encoder_config
+from captioner.vision.encoder_families import build_encoder, make_encoder
 from captioner.vision.preprocessing import Preprocessing
 
 CONFIG = """
@@ -43,11 +45,9 @@ def _patches(monkeypatch: Patch) -> None:
     code = page.read_text(encoding="utf-8").partition("## Adding an encoder")[2].split("```")[1]
     names: dict[str, Any] = {}
     exec(code.removeprefix("python"), names)
-    rows = [
-        *encoder_families.FAMILIES,
-        encoder_families.Family(names["PatchEncoder"], names["PatchConfig"]),
-    ]
-    monkeypatch.setattr(encoder_families, "FAMILIES", rows)
+    monkeypatch.setitem(sys.modules, "patches", SimpleNamespace(**names))
+    row = encoder_configs.Family("patches:PatchEncoder", names["PatchConfig"])
+    monkeypatch.setattr(encoder_configs, "FAMILIES", [*encoder_configs.FAMILIES, row])
 
 
 def recipe_of(folder: Path, encoder: str, *changes: str) -> CaptioningRecipe:

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from captioner.schema import choices
-from captioner.vision.encoder import ANNOTATION_SIZE, VGGConfig, VGGEncoder
+from captioner.vision.encoder import ANNOTATION_SIZE, VGGEncoder
+from captioner.vision.encoder_config import VGGConfig
 
 
 def torchvision_features(name: str) -> nn.Module:
