@@ -193,7 +193,7 @@ PNG = encoded(smooth_photo(200, 200), "PNG")
         ("", "'' does not exist"),
         ("https://x.org/a.jpg", "https://x.org/a.jpg is an address; photos are not fetched, only"),
         (io.StringIO("words"), "cannot read the image: a bytes-like object is required"),
-        (gzip.compress(b"a tar"), "the image is compressed; unpack it first"),
+        (gzip.compress(b"a tar", mtime=0), "the image is compressed; unpack it first"),
         (None, "the image is of the type NoneType, not a path, bytes, "),
         (b"", "the image is empty"),
         # Pillow would start another program for an EPS file.
