@@ -70,7 +70,7 @@ def searches(folder: Path) -> Iterator[Any]:
         yield from _of_captioner(replace(model, decoder=decoder, ngrams=ngrams)).values()
     for name in CONFIGS:
         if name.startswith("transformer"):
-            save_translator(make_translator(name), folder)
+            save_translator(make_translator(name, joint=True), folder)
             yield from _of_translator(folder).values()
 
 
