@@ -81,13 +81,12 @@ class Descriptions:
     def files(self, photo: str, confidence: float | None) -> Iterator[tuple[str, Path]]:
         """A photo's sidecar, text and itself, with their options, if its caption is sure enough."""
         if (confidence or 0) >= self._options.min_confidence:
-            if self._options.embed:  # First: exiftool may find words of a person that we do not.
-                yield "embed", Path(photo)
             yield from self._places[photo]
 
     def has_text(self, photo: str) -> bool:
-        """Whether there is a text beside a photo."""
-        return any(option == "text" and holds_text(path) for option, path in self._places[photo])
+        """Whether there is a text beside a photo: an empty one is none."""
+        texts = [path for option, path in self._places[photo] if option == "text"]
+        return any(os.path.lexists(path) and files.read_text(path).strip() for path in texts)
 
     def write(self, photo: str, caption: Caption, by_person: bool = False) -> Written:
         """Write `files`, or say what would be written. by_person: a person wrote the caption.
@@ -130,50 +129,48 @@ class Descriptions:
                 if option == "text":
                     kept_text = self._write_text(path, line)
                 else:
-                    kept = self._write_xmp(option, path, description, kept)
+                    self._write_xmp(option, path, description, bool(kept))
                 written[option] = os.fspath(path)
             except UserError as error:
                 problems.append(str(error))
         if kept:
             self._say(f"{photo} keeps its description {kept!r}; {_OPTION} replaces it")
-        problems = [*dict.fromkeys(problems)]
         return Written({} if self._options.dry_run else written, problems, kept or kept_text)
 
     def _beside(self, photo: str) -> Iterator[tuple[str, Path]]:
-        """The files beside a photo, with their options.
+        """A photo and the files beside it, with their options.
 
         Lightroom reads `photo.xmp`, the name in Adobe's XMP Specification Part 3, which is written
         unless there is a `photo.jpg.xmp` alone, or it is a raw file's; digiKam and darktable read
         `photo.jpg.xmp`.
         """
         path = Path(photo)
+        if self._options.embed:
+            yield "embed", path
         short, long = sidecars(path, self._names)
         places = [*short, *long] if self._options.xmp == "lightroom" else long
         if self._options.xmp:
             yield "xmp", next(filter(os.path.exists, places), places[0])
         if self._options.text:
-            yield "text", path.with_suffix(".txt")
+            yield "text", files.existing_path(path.with_suffix(".txt"))
 
-    def _write_xmp(self, option: str, path: Path, description: Description, kept: str) -> str:
-        """Write a sidecar or into a photo; returns a person's words that stay, also those inside.
-
-        kept: such words, found before.
-        """
+    def _write_xmp(
+        self, option: str, path: Path, description: Description, is_described: bool
+    ) -> None:
+        """Write a sidecar or into a photo. is_described: by a person."""
         if option == "embed":
             self._embedder = self._embedder or Embedder()
-            words, merged = self._embedder.embed(
-                path, description, bool(kept), self._overwrite, self._options.dry_run
+            merged = self._embedder.embed(
+                path, description, is_described, self._overwrite, self._options.dry_run
             )
-            kept = kept or words
         else:
-            content, merged = merged_xmp(path, description, bool(kept), self._overwrite)
+            content, merged = merged_xmp(path, description, is_described, self._overwrite)
             self._replace(path, content)
-        if merged.is_taken_out and not kept:
+        if merged.is_taken_out and not is_described:
             self._say(f"{path}: a person took its caption out; {_OPTION} writes it again")
-        caption = [] if kept or merged.is_taken_out else [description.caption]
+        caption = [] if is_described or merged.is_taken_out else [description.caption]
         copy = f"captioner:before in {path}"
         self._announce(path, [*caption, *merged.keywords], merged.replaced, copy)
-        return kept
 
     def _write_text(self, path: Path, line: str) -> str:
         """Write beside a photo; returns the text of a person that stays."""
@@ -192,10 +189,14 @@ class Descriptions:
         return ""
 
     def _replace(self, path: Path, content: bytes) -> None:
-        if self._options.dry_run:
-            _check_replaceable(path)
-        else:
+        """Write a file; in a dry run, check that it can be written."""
+        if not self._options.dry_run:
             files.write_bytes(path, content)
+            return
+        with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
+            if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
+                raise UserError(f"cannot write {path}: it is a folder")
+        files.check_writable(f"writing {path}", Path(os.path.realpath(path)).parent)
 
     def _announce(self, path: Path, texts: list[str], replaced: Sequence[str], copy: str) -> None:
         """Name what a dry run would write, and the words of a person that are replaced."""
@@ -218,11 +219,6 @@ class Descriptions:
             self._say(f"{note}: {number:,}")
 
 
-def holds_text(path: Path) -> bool:
-    """Whether there is a text beside a photo: an empty one is none."""
-    return os.path.lexists(path) and bool(files.read_text(path).strip())
-
-
 def merged_xmp(
     path: Path, description: Description, is_described: bool = False, overwrite: bool = False
 ) -> tuple[bytes, Merged]:
@@ -239,10 +235,3 @@ def _free_path(path: Path) -> Path:
     ends = chain([""], map(str, count(2)))
     names = (path.with_name(f"{path.name}.before{end}") for end in ends)
     return next(name for name in names if not os.path.lexists(name))
-
-
-def _check_replaceable(path: Path) -> None:
-    with files.refuse_os_errors(f"cannot write {path}"), suppress(FileNotFoundError):
-        if os.path.isdir(path) or not os.stat(path):  # Its name may be too long.
-            raise UserError(f"cannot write {path}: it is a folder")
-    files.check_writable(f"writing {path}", Path(os.path.realpath(path)).parent)

@@ -1,22 +1,26 @@
 """Describes photos in themselves, by exiftool, and mends those that a kill has torn."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
 from captioner import files
 from captioner.cli.program import report
-from captioner.data.xmp import Description, Merged, XmpPacket, words_of_person
+from captioner.data.inside_photos import (
+    IPTC_CAPTION,
+    IPTC_KEYWORDS,
+    IptcTexts,
+    iptc_of,
+    read_inside,
+)
+from captioner.data.xmp import Description, Merged, XmpPacket
 from captioner.errors import UserError
-from captioner.vision.images import load_image
+from captioner.vision.images import load_image, opened
 
 _WHOLE = "_exiftool_tmp"
 """What exiftool adds to the name of a photo for the file that it copies over it."""
@@ -26,6 +30,8 @@ TEMPORARY = ".embedded"
 
 _SECONDS = 60  # For a photo; one of a gigabyte has 17 minutes more.
 _BYTES_A_SECOND = 1e6
+_READY = "{ready}"  # What exiftool prints after each photo.
+_WITH_IPTC = ("JPEG", "MPO", "TIFF")
 
 
 class Embedder:
@@ -41,95 +47,29 @@ class Embedder:
         is_described: bool = False,
         overwrite: bool = False,
         is_dry: bool = False,
-    ) -> tuple[str, Merged]:
+    ) -> Merged:
         """Write the description into a photo: all else stays as it is, pixels and date as well.
 
-        is_described: by a person, elsewhere: only keywords are written. So they are, unless
-            `overwrite`, if a person described the photo inside; returns that description, or "".
-        is_dry: do all but replace the photo.
+        is_described: by a person: only keywords are written. is_dry: do all but replace the photo.
         """
         path = Path(os.path.realpath(photo))
-        with self._limited(photo):
-            answer = self._run("-j", "-b", "-G0", "-FileType", "-XMP", "-IPTC:all", f"{path}")
-            try:
-                (tags,) = json.loads(answer, parse_float=str, parse_int=str)  # 1.50 stays so.
-            except ValueError:
-                raise UserError(f"cannot read the metadata of {photo}: {answer}") from None
-            packet = _packet(tags, photo)
-            words = "" if overwrite else words_of_person(packet, _iptc_caption(tags))
-            words = "" if words == description.caption else words
-            is_described = is_described or bool(words)
-            merged, changes = _merge(packet, tags, description, is_described, overwrite)
-            self._write(photo, path, packet.as_block(), changes, is_dry)
-        return words, merged
-
-    def close(self) -> None:
-        """End the process."""
-        if self._exiftool is not None:
-            with suppress(OSError), self._exiftool:  # It may hold a command that nobody reads.
-                self._exiftool.kill()
-        self._exiftool = None
-
-    @contextmanager
-    def _limited(self, photo: Path) -> Iterator[None]:
-        """Limits the time of a photo, from its start; raises `UserError` if exiftool died."""
-        with files.refuse_os_errors(f"cannot read {photo}"):
-            seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
-        if self._exiftool is None or self._exiftool.poll() is not None:
-            self.close()
-            with files.refuse_os_errors("cannot start exiftool"):
-                self._exiftool = subprocess.Popen(
-                    ["exiftool", "-stay_open", "True", "-@", "-"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    encoding="utf-8",
-                    errors="surrogateescape",
-                    start_new_session=True,  # Ctrl-C is for captioner.
-                )
-        limit = Timer(seconds, self._exiftool.kill)
-        limit.start()
-        try:
-            yield
-        except EOFError:
-            self.close()
-            late = f"took more than {seconds:.0f} seconds" if limit.finished.is_set() else ""
-            problem = f"cannot embed the caption in {photo}: exiftool {late or 'died'}"
-            raise UserError(problem) from None
-        finally:
-            limit.cancel()
-
-    def _run(self, *arguments: str) -> str:
-        """Run a command; returns what it prints, without warnings."""
-        process = self._exiftool
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        if any("\n" in argument for argument in arguments):
-            return "its name has a line break"
-        command = ("-q", "-q", *arguments, "-echo3", "{ready}", "-execute", "")
-        with suppress(OSError):  # One that died prints nothing either.
-            process.stdin.write("\n".join(command))
-            process.stdin.flush()
-        answer = ""
-        for line in process.stdout:
-            if line == "{ready}\n":
-                return answer.strip()
-            answer += line
-        raise EOFError
-
-    def _write(
-        self, photo: Path, path: Path, block: bytes, changes: Sequence[str], is_dry: bool
-    ) -> None:
-        """Write a photo beside the old one, and in its place unless `is_dry`."""
-        block_path, written = (files.temporary_path(path.parent, TEMPORARY) for _ in range(2))
+        packets, _ = read_inside(path)
+        with opened(path) as image:
+            iptc = iptc_of(image) if image.format in _WITH_IPTC else None
+        if len(packets) > 1:
+            raise UserError(f"{photo} has XMP in several parts; --xmp writes beside it")
+        packet = XmpPacket(next(iter(packets), None), f"the XMP of {photo}")
+        merged, changes = _merge(packet, iptc, description, is_described, overwrite)
+        if not packets:  # Nothing that exiftool alone sees is replaced.
+            changes += ["-if", "not $XMP"]
         problem = f"cannot embed the caption in {photo}"
+        block_path, written = (files.temporary_path(path.parent, TEMPORARY) for _ in range(2))
         with files.refuse_os_errors(problem):
             try:
-                block_path.write_bytes(block)
+                block_path.write_bytes(packet.as_block())
                 # exiftool reads %f in a name as a code, and %d as the photo's folder.
-                changes = [*changes, f"-XMP<=%d{block_path.name}", "-o", f"%d{written.name}"]
-                answer = self._run(*changes, f"{path}")
+                changes += [f"-XMP<=%d{block_path.name}", "-o", f"%d{written.name}"]
+                answer = self._run(path, *changes)
                 reason = answer.removeprefix("Error: ").removesuffix(f" - {path}")
                 if reason or not _is_whole(written):
                     raise UserError(f"{problem}: {reason or 'exiftool wrote no photo'}")
@@ -138,21 +78,53 @@ class Embedder:
             finally:
                 block_path.unlink(missing_ok=True)
                 written.unlink(missing_ok=True)
+        return merged
 
+    def close(self) -> None:
+        """End the process."""
+        if self._exiftool is not None:
+            with suppress(OSError), self._exiftool:  # It may hold a command that nobody reads.
+                self._exiftool.kill()
+        self._exiftool = None
 
-def _packet(tags: Mapping[str, Any], photo: Path) -> XmpPacket:
-    block = tags.get("XMP:XMP")
-    if block is not None:
-        is_coded = block.startswith("base64:")
-        block = b64decode(block[len("base64:") :]) if is_coded else block.encode()
-    if b"HasExtendedXMP" in (block or b""):
-        raise UserError(f"{photo} has XMP in several parts; --xmp writes beside it")
-    return XmpPacket(block, f"the XMP of {photo}")
+    def _run(self, photo: Path, *changes: str) -> str:
+        """Change a photo; returns what exiftool prints, without warnings, or why it ended."""
+        command = ["-q", "-q", *changes, f"{photo}"]
+        if any("\n" in argument for argument in command):
+            return "its name has a line break"
+        if self._exiftool is None or self._exiftool.poll() is not None:
+            self._exiftool = subprocess.Popen(
+                ["exiftool", "-stay_open", "True", "-@", "-"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="surrogateescape",
+                start_new_session=True,  # Ctrl-C is for captioner.
+            )
+        assert self._exiftool.stdin is not None
+        assert self._exiftool.stdout is not None
+        seconds = _SECONDS + photo.stat().st_size / _BYTES_A_SECOND
+        limit = Timer(seconds, self._exiftool.kill)
+        limit.start()
+        with suppress(OSError):  # One that died prints nothing either.
+            self._exiftool.stdin.write("\n".join([*command, "-echo3", _READY, "-execute", ""]))
+            self._exiftool.stdin.flush()
+        lines: list[str] = []
+        for line in self._exiftool.stdout:
+            if line == f"{_READY}\n":
+                limit.cancel()
+                return "".join(lines).strip()
+            lines.append(line)
+        is_late = limit.finished.is_set()
+        limit.cancel()
+        self.close()
+        return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
 
 
 def _merge(
     packet: XmpPacket,
-    tags: Mapping[str, Any],
+    iptc: IptcTexts | None,
     description: Description,
     is_described: bool,
     overwrite: bool,
@@ -160,32 +132,30 @@ def _merge(
     """Merge the description into the packet; returns the changes of IPTC, as exiftool's options.
 
     What captioner wrote into IPTC and a person took out there is not written again.
+
+    iptc: None in a format that has no place for it.
     """
-    keywords = tags.get("IPTC:Keywords", [])
-    keywords = [*map(str, keywords if isinstance(keywords, list) else [keywords])]
+    keywords = (iptc or {}).get(IPTC_KEYWORDS, [])
     own_keywords, own_texts = packet.own_texts("subject"), packet.own_texts("description")
     merged = packet.merge(description, is_described, keywords, overwrite)
-    if tags.get("File:FileType") not in ("JPEG", "TIFF"):  # Others have no place for IPTC.
+    if iptc is None:
         return merged, []
-    caption = _iptc_caption(tags)
-    has_iptc = any(name.startswith("IPTC:") for name in tags)
-    changes = [] if has_iptc else ["-CodedCharacterSet=UTF8"]  # Old texts are not recoded.
+    caption = "\n".join(iptc.get(IPTC_CAPTION, []))
+    changes = [] if iptc else ["-CodedCharacterSet=UTF8"]  # Old texts are not recoded.
     if is_described or merged.is_taken_out:
         changes += ["-IPTC:Caption-Abstract="] if caption in own_texts else []
-    elif overwrite or caption or not (has_iptc and own_texts):
+    elif overwrite or caption or not (iptc and own_texts):
         changes.append(f"-IPTC:Caption-Abstract={description.caption}")
+        if not caption:
+            changes += ["-if", "not $IPTC:Caption-Abstract"]
         if caption and caption not in own_texts:
-            packet.keep_copy("Caption-Abstract", str(tags["IPTC:Caption-Abstract"]))
+            packet.keep_copy("Caption-Abstract", caption)
             is_named = caption in (description.caption, *merged.replaced)
             merged = merged._replace(replaced=[*merged.replaced, *([] if is_named else [caption])])
-    gone = {*own_keywords} - {*keywords} if has_iptc else set()
+    gone = {*own_keywords} - {*keywords} if iptc else set()
     changes += [f"-IPTC:Keywords-={word}" for word in (*own_keywords, *merged.keywords)]
     changes += [f"-IPTC:Keywords+={word}" for word in merged.keywords if word not in gone]
     return merged, changes
-
-
-def _iptc_caption(tags: Mapping[str, Any]) -> str:
-    return str(tags.get("IPTC:Caption-Abstract", "")).strip()
 
 
 def _take_place(written: Path, photo: Path) -> None:

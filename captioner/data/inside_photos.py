@@ -20,20 +20,21 @@ from PIL.ExifTags import IFD, Base
 from PIL.ImageFile import ImageFile
 from PIL.IptcImagePlugin import getiptcinfo
 from PIL.JpegImagePlugin import JpegImageFile
-from PIL.TiffImagePlugin import TiffImageFile
 
 from captioner.files import read_text
 from captioner.vision.images import opened
 
 _CHARACTER_SETS = {b"UNICODE\0": "utf-16", b"JIS\0\0\0\0\0": "iso2022_jp"}  # In a UserComment.
 _LARGEST = 1 << 26  # Bytes of a compressed text of PNG.
-_PHOTOSHOP_RESOURCES = 34377  # A tag of TIFF.
 
 _IPTC_CAPTION = re.compile(rb"(?s)\x1c\x02\x78([\0-\x7f].)")  # What stands before its text.
 _JPEG_2000_BOX = re.compile(rb"(?s)xml |uuid.{16}")  # Its size stands before.
 _GIF_XMP = re.compile(rb"(?s)!\xff\x0bXMP DataXMP(.*?)\x01\xff\xfe")
-_GIF_COMMENT = re.compile(rb"\0!\xfe[^\0]([\t\n\r -~\x80-\xff]+)\0(?=[!,;])")  # Up to 255 bytes.
 _PNM_HEADER = re.compile(rb"P\d(?:(?:\s|#.*\n)+\d+){2,3}")
+
+IPTC_CAPTION, IPTC_KEYWORDS = (2, 120), (2, 25)
+IptcTexts = dict[tuple[int, int], list[str]]
+"""By record and number."""
 
 _KINDS = ("caption", "iptc", "exif", "Description", "Comment")
 _Block = tuple[str, bytes]
@@ -50,13 +51,26 @@ def read_inside(photo: Path) -> tuple[list[bytes], list[str]]:
     with suppress(Exception), opened(photo) as image:
         with suppress(Exception):
             texts["exif"] += _exif_texts(image.getexif())
+        with suppress(Exception):
+            captions = iptc_of(image).get(IPTC_CAPTION, [])
+            texts["caption"] += [text for text in captions if not is_by_camera(text, is_exif=False)]
         for kind, block in _blocks(image, photo):
             with suppress(Exception):
                 if kind == "xmp":
                     packets.append(_trimmed(block))
                 elif kind in _KINDS:
                     texts[kind] += _texts(kind, block)
-    return [*dict.fromkeys(filter(None, packets))], [*dict.fromkeys(chain(*texts.values()))]
+    found = filter(None, chain(*texts.values()))
+    return [*dict.fromkeys(filter(None, packets))], [*dict.fromkeys(found)]
+
+
+def iptc_of(image: ImageFile) -> IptcTexts:
+    """The texts in the IPTC of a JPEG or TIFF; empty without IPTC."""
+    contents = getiptcinfo(image) or {}
+    return {
+        number: [*map(_decoded, content if isinstance(content, list) else [content])]
+        for number, content in contents.items()
+    }
 
 
 def is_by_camera(text: str, is_exif: bool, make: str = "") -> bool:
@@ -86,14 +100,9 @@ def _blocks(image: ImageFile, photo: Path) -> Iterator[_Block]:
     yield "Comment", image.info.get("comment", b"")
     if isinstance(image, JpegImageFile):
         yield from _blocks_of_jpeg(image)
-    elif isinstance(image, TiffImageFile):
-        yield "iptc", image.tag_v2.get(_PHOTOSHOP_RESOURCES, b"")
     else:
         with photo.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
             yield from _blocks_of_content(image.format, content)
-    captions = (getiptcinfo(image) or {}).get((2, 120), [])
-    for caption in captions if isinstance(captions, list) else [captions]:
-        yield "caption", caption
 
 
 def _blocks_of_jpeg(image: JpegImageFile) -> Iterator[_Block]:
@@ -115,7 +124,6 @@ def _blocks_of_content(kind: str | None, content: mmap) -> Iterator[_Block]:
         yield from _blocks_of_png(content)
     elif kind == "GIF":
         yield from (("xmp", found[1]) for found in _GIF_XMP.finditer(content))
-        yield from (("Comment", found[1]) for found in _GIF_COMMENT.finditer(content))
     elif kind == "JPEG2000":
         for box in _JPEG_2000_BOX.finditer(content):  # Also in other boxes.
             start = box.start() - 4

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from lxml import etree
 
 from captioner.data.inside_photos import is_by_camera, read_inside
-from captioner.errors import UserError
+from captioner.errors import CONTROLS, UserError
 from captioner.files import refuse_os_errors
 
 _NAMESPACES = {
@@ -47,7 +47,6 @@ _SIDECAR_FOR = re.compile(rb"""SidecarForExtension(?:\s*=\s*["']|>)\s*(\w+)""")
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _NO_TEXT = (_LANGUAGE, f"{_RDF}parseType", f"{_RDF}about")
-_BESIDE_ITEMS = ".//text()[not(ancestor::rdf:li)][normalize-space()]"
 _EMPTY = b"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
 <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>"""
 
@@ -101,23 +100,20 @@ class XmpPacket:
 
     @property
     def descriptions(self) -> list[str]:
-        """All texts that describe the photo, in any language and form; the default stands first."""
-        return [*self.property_of_descriptions()]
+        """All texts that describe the photo, in any language and form; the default stands first.
 
-    def property_of_descriptions(self) -> dict[str, str]:
-        """The first property that holds each of `descriptions`."""
-        properties: dict[str, str] = {}
-        parts = self._rdf.getroottree().iterfind(f".//{_RDF}RDF/*")
-        for name, part in product(_DESCRIBING, list(parts)):
-            texts = [part.get(name, "")]
+        Those that cameras write are left out.
+        """
+        parts = [*self._rdf.getroottree().iterfind(f".//{_RDF}RDF/*")]
+        found: list[str] = []
+        for name, part in product(_DESCRIBING, parts):
+            texts = [part.get(name, "").strip()]
             for element in part.iterchildren(name):
                 items = sorted(element.iter(_ITEM), key=lambda item: _language(item) != "x-default")
                 texts += map(_text, items or [element])
-                if items:
-                    texts.append("".join(element.xpath(_BESIDE_ITEMS, namespaces=_NAMESPACES)))
-            for text in filter(None, map(str.strip, texts)):
-                properties.setdefault(text, name)
-        return properties
+            is_exif = name in _EXIF_COPIES
+            found += [text for text in texts if text and not is_by_camera(text, is_exif)]
+        return [*dict.fromkeys(found)]
 
     def own_texts(self, name: str) -> list[str]:
         """The texts that captioner wrote as `description`, or as `subject`, which is keywords."""
@@ -134,7 +130,7 @@ class XmpPacket:
 
         What captioner wrote and a person took out is not written again: keywords one by one, the
         description unless `overwrite`. Words of a person, wherever they describe the photo, are
-        replaced; see `keep_copy`.
+        replaced; see `_describe`.
 
         is_described: by a person, here or elsewhere: only keywords are set, and the description
             that captioner wrote is withdrawn. iptc_keywords: beside the packet in a photo.
@@ -153,19 +149,11 @@ class XmpPacket:
             confidence.text = f"{description.confidence:.2f}"
         return Merged(keywords, replaced, is_taken_out)
 
-    def keep_copy(self, place: str, text: str, language: str = "x-default") -> None:
-        """Keep words that captioner replaces, in the order in which it replaced them.
-
-        place: the name of the property in XMP, or of the tag in IPTC, where they stood: the copy of
-            `dc:description` is the item of `captioner:before_description` in its language.
-        """
+    def keep_copy(self, place: str, text: str) -> None:
+        """Keep words that are replaced in IPTC, without control characters. place: their tag."""
         copies = self._items(f"{_OWN}before_{place}", "Seq")
-        if text not in [item.text for item in copies]:
-            try:
-                etree.SubElement(copies, _ITEM, {_LANGUAGE: language}).text = text
-            except ValueError:  # Control characters.
-                problem = f"cannot keep a copy of the {place}, which has control characters"
-                raise UserError(f"{self._name} {problem}") from None
+        text = CONTROLS.sub("", text)
+        _add(copies, {text}.difference(_texts(copies)))
 
     def as_file(self) -> bytes:
         """The packet as the content of an XMP file."""
@@ -184,54 +172,54 @@ class XmpPacket:
             return False
         items = self._items(f"{_DC}description", "Alt")
         defaults = [_text(item) for item in items.findall(_ITEM) if _language(item) == "x-default"]
-        _remove_empty(items)
+        _remove_if_empty(items.getparent())
         return not any(defaults)
 
     def _withdraw(self) -> None:
         """Remove the descriptions that captioner wrote."""
         copies = self._items(f"{_OWN}description")
         texts = set(_texts(copies))
-        copies.getparent().getparent().remove(copies.getparent())
+        copies.clear()
+        _remove_if_empty(copies.getparent())
         for element in list(self._rdf.iter(*_DESCRIBING)):
             for item in list(element.iter(_ITEM)):
                 if _text(item) in texts:
                     item.getparent().remove(item)
-            if not _text(element):
-                element.getparent().remove(element)
+            _remove_if_empty(element)
 
     def _describe(self, description: Description) -> list[str]:
         """Set the description, in place of those in its language and those without a language.
 
-        Replaces the words of a person in any language and property; returns them.
+        Replaces the words of a person in any language and property; returns them. Copies stand in
+        `captioner:before_description`, or `before_` and another property's name.
         """
-        words = {text for _, text, is_own in _described([self]) if not is_own}
-        copies = self._items(f"{_OWN}description")
-        own_texts = {*_texts(copies)}
+        own_copies = self._items(f"{_OWN}description")
+        own_texts = {*_texts(own_copies)}
+        words = {*self.descriptions} - own_texts
         languages = ("x-default", description.language)
         replaced = []
         for name in reversed(_DESCRIBING):  # `dc:description` is the last.
             items = self._items(name, "Alt")
             if name != _DESCRIBING[0] and words.union(own_texts).isdisjoint(_texts(items)):
-                _remove_empty(items)
+                _remove_if_empty(items.getparent())
                 continue
+            copies = self._items(f"{_OWN}before_{etree.QName(name).localname}", "Seq")
             for item in items.findall(_ITEM):
                 text = _text(item)
                 if text in words or _language(item) in map(str.lower, languages):
                     items.remove(item)
-                    if text and text not in own_texts:
-                        replaced.append(text)
-                        whole = str(item.xpath("string()"))
-                        whole = whole if whole.strip() == text else text
-                        place = etree.QName(name).localname
-                        self.keep_copy(place, whole, item.get(_LANGUAGE, "x-default"))
+                    if text not in {"", *own_texts, *_texts(copies)}:
+                        copies.append(item)
+                    replaced.append(text)
+            _remove_if_empty(copies.getparent())
             for number, tag in enumerate(languages):
                 item = etree.Element(_ITEM, {_LANGUAGE: tag})
                 item.text = description.caption
                 items.insert(number, item)
         if not description.by_person:
             own_texts.add(description.caption)
-        copies.clear()
-        _add(copies, (text for text in dict.fromkeys(_texts(items)) if text in own_texts))
+        own_copies.clear()
+        _add(own_copies, (text for text in dict.fromkeys(_texts(items)) if text in own_texts))
         return [text for text in replaced if text in words - {description.caption}]
 
     def _set_keywords(self, keywords: Sequence[str], iptc_keywords: Sequence[str]) -> list[str]:
@@ -256,13 +244,12 @@ class XmpPacket:
 
     def _property(self, name: str) -> etree._Element:
         """The element of a property; made if missing, also from its form as an attribute."""
+        found = self._rdf.find(f"{_RDF}Description/{name}")
+        if found is not None:
+            return found
         descriptions = self._rdf.findall(f"{_RDF}Description")
         if not descriptions:
             descriptions = [etree.SubElement(self._rdf, f"{_RDF}Description", {f"{_RDF}about": ""})]
-        for description in descriptions:
-            element = description.find(name)
-            if element is not None:
-                return element
         owner = next((owner for owner in descriptions if name in owner.attrib), descriptions[0])
         made = etree.SubElement(owner, name, nsmap=_NAMESPACES)
         made.text = owner.attrib.pop(name, None)
@@ -293,9 +280,8 @@ def _text(element: etree._Element) -> str:
     return " ".join(filter(None, map(str.strip, texts)))
 
 
-def _remove_empty(array: etree._Element) -> None:
+def _remove_if_empty(element: etree._Element) -> None:
     """Remove a property that has no text."""
-    element = array.getparent()
     if not _text(element):
         element.getparent().remove(element)
 
@@ -325,8 +311,8 @@ def spellings(folder: Path) -> Mapping[str, Sequence[str]]:
 def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
     """The places of a photo's sidecars, `photo.xmp` in any case, then `photo.jpg.xmp` in any case.
 
-    The names in the folder stand first, and the exact one among them, also if there is none. A
-    `photo.xmp` of another file, such as a raw one (`photoshop:SidecarForExtension`), is left out.
+    The exact name stands first, also if there is no such file. A `photo.xmp` of another file, such
+    as a raw one (`photoshop:SidecarForExtension`), is left out.
     names: those of a folder; for many photos, a cache of `spellings`.
     """
     listed = names(photo.parent)
@@ -338,7 +324,7 @@ def sidecars(photo: Path, names: Spellings = spellings) -> list[list[Path]]:
             for name in listed.get(_folded(exact.name), ())
             if is_alone or Path(name).stem == exact.stem
         ]
-        places.append([*dict.fromkeys([*sorted(found, key=lambda path: path != exact), exact])])
+        places.append([*dict.fromkeys([exact, *found])])
     places[0] = [path for path in places[0] if not _is_of_other(path, photo)]
     return places
 
@@ -354,29 +340,20 @@ def photo_descriptions(
     for sidecar in filter(isfile, chain(*sidecars(photo, names))):
         with refuse_os_errors(f"cannot read {sidecar}"):
             packet = XmpPacket(sidecar.read_bytes(), str(sidecar))
-        yield from _described([packet], place="with an XMP sidecar")
+        own_texts = packet.own_texts("description")
+        for text in packet.descriptions:
+            yield "with an XMP sidecar", text, text in own_texts
     blocks, texts = read_inside(photo)
     packets = [XmpPacket(block, f"the XMP of {photo}") for block in blocks]
-    yield from _described(packets, texts, "described inside")
+    own_texts = [text for packet in packets for text in packet.own_texts("description")]
+    for text in chain(*(packet.descriptions for packet in packets), texts):
+        yield "described inside", text, text in own_texts
 
 
-def words_of_person(photo: Path | XmpPacket, *others: str, names: Spellings = spellings) -> str:
-    """The description by a person of a photo, or in a packet and other texts; "" if none."""
-    if isinstance(photo, Path):
-        described = photo_descriptions(photo, names)
-    else:
-        described = _described([photo], others)
+def words_of_person(photo: Path, names: Spellings = spellings) -> str:
+    """The description of a photo by a person; "" if none."""
+    described = photo_descriptions(photo, names)
     return next((text for _, text, is_own in described if not is_own), "")
-
-
-def _described(
-    packets: Sequence[XmpPacket], others: Sequence[str] = (), place: str = ""
-) -> Iterator[tuple[str, str, bool]]:
-    own_texts = {text for packet in packets for text in packet.own_texts("description")}
-    by_packet = (packet.property_of_descriptions().items() for packet in packets)
-    for text, name in chain(*by_packet, ((other.strip(), "") for other in others)):
-        if text and not is_by_camera(text, is_exif=name in _EXIF_COPIES):
-            yield place, text, text in own_texts
 
 
 def _folded(name: str) -> str:

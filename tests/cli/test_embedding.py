@@ -16,7 +16,7 @@ from samples import CAPTION, Output, Patch, exiftool, own_packet, save_photo
 
 from captioner.cli.embedding import Embedder
 from captioner.cli.main import main
-from captioner.data.xmp import Description, XmpPacket
+from captioner.data.xmp import Description, XmpPacket, words_of_person
 from captioner.errors import UserError
 
 DOG = Description("ein Hund & eine Bö", ["dog", "not sure"], "de", 0.42)
@@ -50,7 +50,7 @@ def test_photos_get_xmp_and_iptc_alone(suffix: str, tmp_path: Path, embedder: Em
     photo = save_noise(tmp_path / f"the photo.{suffix}")
     before = pixels(photo)
     for description in (DOG, CAT, DOG, DOG):  # What captioner wrote is replaced.
-        assert embedder.embed(photo, description)[0] == ""
+        embedder.embed(photo, description)
         assert (pixels(photo) == before).all()
         assert photo.stat().st_mtime == 1e9
     assert list(tmp_path.iterdir()) == [photo]
@@ -74,28 +74,41 @@ def test_words_by_somebody_stay(tmp_path: Path, embedder: Embedder) -> None:
     edits = ["-XMP-xmp:Rating=4", *(f"-IPTC:{name}={word}" for name, word in words.items())]
     subprocess.run(["exiftool", "-q", "-overwrite_original", *edits, photo], check=True)
     for description in (DOG, CAT):  # The keyword "dog" is the user's.
-        assert embedder.embed(photo, description)[0] == "Unser Rex"
+        assert words_of_person(photo) == "Unser Rex"
+        embedder.embed(photo, description, is_described=True)
     found = exiftool(photo)
     kept = {"IPTC:Caption-Abstract": "Unser Rex", "IPTC:City": "Zürich", "XMP-xmp:Rating": 4}
     kept |= {"IPTC:Keywords": ["dog", "cat"], "XMP-dc:Subject": "cat"}
     assert found.items() >= kept.items()
     assert "XMP-dc:Description" not in found
     for replaced in (["Unser Rex"], []):
-        words, merged = embedder.embed(photo, CAT, overwrite=True)
-        assert (words, merged.replaced) == ("", replaced)
+        assert embedder.embed(photo, CAT, overwrite=True).replaced == replaced
         assert exiftool(photo)["IPTC:Caption-Abstract"] == "a cat"
         assert packet_in(photo).own_texts("before_Caption-Abstract") == ["Unser Rex"]
 
 
 @pytest.mark.exiftool
-def test_words_that_cannot_be_copied_stay(tmp_path: Path, embedder: Embedder) -> None:
+@pytest.mark.parametrize("edit", ["-XMP-xmp:Rating=4", "-IPTC:Caption-Abstract=Rex"])
+def test_what_exiftool_alone_sees_stays(
+    edit: str, tmp_path: Path, embedder: Embedder, monkeypatch: Patch
+) -> None:
+    photo = save_noise(tmp_path / "a.jpg")
+    subprocess.run(["exiftool", "-q", "-overwrite_original", edit, photo], check=True)
+    monkeypatch.setattr("captioner.cli.embedding.read_inside", lambda _: ([], []))
+    monkeypatch.setattr("captioner.cli.embedding.iptc_of", lambda _: {})
+    before = photo.read_bytes()
+    with pytest.raises(UserError, match="exiftool wrote no photo"):
+        embedder.embed(photo, CAT)
+    assert photo.read_bytes() == before
+
+
+@pytest.mark.exiftool
+def test_a_copy_has_no_control_characters(tmp_path: Path, embedder: Embedder) -> None:
     photo = save_noise(tmp_path / "a.jpg")
     edit = "-IPTC:Caption-Abstract=Unser\x01Rex"
     subprocess.run(["exiftool", "-q", "-overwrite_original", edit, photo], check=True)
-    before = photo.read_bytes()
-    with pytest.raises(UserError, match=r"a\.jpg cannot keep a copy of the Caption-Abstract"):
-        embedder.embed(photo, CAT, overwrite=True)
-    assert photo.read_bytes() == before
+    embedder.embed(photo, CAT, overwrite=True)
+    assert packet_in(photo).own_texts("before_Caption-Abstract") == ["UnserRex"]
 
 
 @pytest.mark.exiftool
@@ -112,7 +125,7 @@ def test_what_a_person_took_out_does_not_come_back(tmp_path: Path, embedder: Emb
             assert found["IPTC:Keywords"] == "boat"
             assert "IPTC:Caption-Abstract" not in found
     assert "XMP-dc:Description" not in found
-    assert embedder.embed(iptc, CAT, overwrite=True)[1].replaced == []
+    assert embedder.embed(iptc, CAT, overwrite=True).replaced == []
     assert exiftool(iptc)["IPTC:Caption-Abstract"] == "a cat"
 
 
@@ -126,7 +139,7 @@ def test_a_photo_that_cannot_be_written_is_left_alone(tmp_path: Path, embedder: 
         with pytest.raises(UserError, match=reason):
             embedder.embed(path, DOG)
         assert path.read_bytes() == before
-    assert embedder.embed(save_noise(tmp_path / "b.jpg"), DOG)[0] == ""
+    embedder.embed(save_noise(tmp_path / "b.jpg"), DOG)
 
 
 @pytest.mark.exiftool

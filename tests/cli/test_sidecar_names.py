@@ -45,6 +45,14 @@ def test_a_sidecar_is_found_and_merged_in_any_case(name: str, folder: Path, caps
     assert XmpPacket(Path(name).read_bytes(), name).own_texts("description")
 
 
+def test_a_text_is_found_in_any_case(folder: Path, capsys: Output) -> None:
+    os.rename("a.png", "IMG_1.PNG")
+    Path("IMG_1.TXT").write_text(MINE)
+    assert main([*CAPTION, "IMG_1.PNG", "--text"]) == 0
+    assert "IMG_1.TXT holds another text" in capsys.readouterr().err
+    assert not Path("IMG_1.txt").exists()
+
+
 def test_accents_are_compared_as_macos_writes_them(folder: Path) -> None:
     os.rename("a.png", "Gru\u0308n.png")
     Path("gr\u00fcn.XMP").write_bytes(DESCRIBED)
