@@ -278,7 +278,7 @@ def read_json(path: str | os.PathLike[str], what: str = "file", largest: int = L
     return parse_json(read_text(path, what, largest), f"{what} {path}")
 
 
-def parse_json(text: str, name: str) -> Any:
+def parse_json(text: str | bytes, name: str) -> Any:
     """The value of a JSON text; a key that is given twice is refused. name: for messages."""
     try:
         return json.loads(text, object_pairs_hook=_with_each_key_once)

@@ -8,11 +8,9 @@
   Ranking Task*; Young et al. 2014, *From image descriptions to visual denotations*).
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
@@ -47,9 +45,7 @@ def format_of(path: Path) -> str | None:
         return None
     if _LINE.fullmatch(text.partition("\n")[0]):
         return "flickr8k"
-    document = None
-    with suppress(ValueError, RecursionError):
-        document = json.loads(text)
+    document = table.parsed(text)
     if isinstance(document, dict) and isinstance(document.get("images"), list):
         return "coco" if "annotations" in document else "karpathy"
     is_json = isinstance(document, list) or table.is_captions_by_photo(document)

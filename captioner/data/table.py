@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 import re
 from collections import Counter, defaultdict
@@ -197,7 +196,7 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> Iterato
     """
     text = read_text(file, what)
     if file.suffix.lower() == ".jsonl" or is_json_lines(text):
-        yield from ((f"line {line}", _parsed(content)) for line, content in numbered_lines(text))
+        yield from ((f"line {line}", parsed(content)) for line, content in numbered_lines(text))
     elif file.suffix.lower() == ".json" or text.lstrip().startswith(("[", "{")):
         document = parse_json(text, f"{what} {file}")
         if isinstance(document, list):
@@ -216,7 +215,7 @@ def text_records(file: Path, problems: Problems, what: str = "table") -> Iterato
 def is_json_lines(text: str) -> bool:
     """Whether each line is an object: the first is one, and not the whole of another document."""
     first, _, rest = text.strip().partition("\n")
-    record = _parsed(first) if first.startswith("{") else None
+    record = parsed(first) if first.startswith("{") else None
     return isinstance(record, dict) and (bool(rest) or len(_columns(tuple(record))) > 1)
 
 
@@ -244,10 +243,10 @@ def numbered_lines(text: str) -> list[tuple[int, str]]:
     return [(number, line) for number, line in lines if line.strip()]
 
 
-def _parsed(content: str | bytes) -> Any:
-    """The value of a JSON text; None of another text."""
-    with suppress(ValueError, RecursionError):
-        return json.loads(content)
+def parsed(content: str | bytes) -> Any:
+    """The value of a JSON text; None of another text, and where a key is given twice."""
+    with suppress(UserError):
+        return parse_json(content, "")
     return None
 
 
@@ -263,7 +262,7 @@ def _rows(file: Path, problems: Problems, skips_own: bool = False) -> Iterator[_
     records = _of_shards if is_shard else text_records
     for where, record in records(file, problems):
         if not isinstance(record, dict):
-            problems.add("row without a JSON object", where)
+            problems.add("row without a valid JSON object", where)
             continue
         if is_failed(record):
             failed.append(where)
@@ -339,7 +338,7 @@ def _of_shards(pattern: Path, problems: Problems) -> Iterator[tuple[str, Any]]:
     """A tar has a caption a line of the text beside a photo, or those in JSON."""
     for name, record in read_shards(pattern, partial(problems.add, "unreadable shard")):
         text, described = record.pop(".txt", None), record.pop(".json", None)
-        described = {} if described is None else _parsed(described.read())
+        described = {} if described is None else parsed(described.read())
         if not isinstance(described, dict):
             yield f"the .json of {name}", None
             continue

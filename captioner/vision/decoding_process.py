@@ -7,7 +7,6 @@ of `multiprocessing`, and of libraries over it, would import the user's program 
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -92,20 +91,17 @@ class _Decoder:
         self, source: BinaryIO | str, options: dict[str, Any], seconds: float
     ) -> tuple[Any, bytes]:
         """The answer and the pixels. Raises `TimeoutError`, and other errors after a crash."""
-        request: dict[str, Any] = {"options": options, "seconds": seconds}
-        if isinstance(source, str):
-            request["path"] = source
-        else:
-            request["bytes"] = source.seek(0, os.SEEK_END)
+        content = b""
+        request: dict[str, Any] = {"options": options, "path": source}
+        if not isinstance(source, str):
             source.seek(0)
+            content = source.read()
+            request = {"options": options, "bytes": len(content)}
         try:
             if self._process is None or self._process.poll() is not None:
                 self._start(seconds)
             with self._time_limit(seconds):
-                _send(self._process.stdin, request)
-                if not isinstance(source, str):
-                    shutil.copyfileobj(source, self._process.stdin)
-                    self._process.stdin.flush()
+                _send(self._process.stdin, request, content)
                 answer, pixels = self._answer()
             if "held" not in answer:
                 return answer, pixels
@@ -161,9 +157,10 @@ class _Decoder:
             self._process = None
 
 
-def _send(stream: IO[bytes], message: Any) -> None:
-    """Write a line of JSON: an attacker's pickle would run in the server."""
+def _send(stream: IO[bytes], message: Any, content: bytes = b"") -> None:
+    """Write a line of JSON, and bytes: an attacker's pickle would run in the server."""
     stream.write(json.dumps(message).encode() + b"\n")
+    stream.write(content)
     stream.flush()
 
 
@@ -188,7 +185,6 @@ def answer_requests() -> None:
 
     while True:
         request = requests.get()
-        _limit("RLIMIT_CPU", time.process_time() + request["seconds"] * (os.cpu_count() or 1) + 1)
         options = request["options"]
         longest = options.pop("thumbnail", None)
         try:
@@ -198,9 +194,8 @@ def answer_requests() -> None:
             continue
         if longest is not None:
             photo.thumbnail((longest, longest))
-        _send(answers, {"size": photo.size, "original_size": original_size(photo)})
-        answers.write(photo.tobytes())
-        answers.flush()
+        sizes = {"size": photo.size, "original_size": original_size(photo)}
+        _send(answers, sizes, photo.tobytes())
 
 
 def _read_requests(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -229,15 +224,9 @@ def _end_with_reader(pipe: int) -> None:
 
 def limit_memory() -> None:
     """Limit this process to `MEMORY` beyond what it has; not on Windows or macOS."""
-    with suppress(OSError):
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        _limit("RLIMIT_AS", pages * os.sysconf("SC_PAGE_SIZE") + MEMORY)
-
-
-def _limit(name: str, value: float) -> None:
-    """Limit memory, or time: also of a photo that nobody waits for any more. Not on Windows."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        kind = getattr(resource, name)
-        resource.setrlimit(kind, (round(value), resource.getrlimit(kind)[1]))
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -331,9 +331,9 @@ def _photos_below(folder: Path, report: Report, note: Report) -> list[Path]:
                     images.append(path)
     for error in errors:
         report(f"cannot read folder {error.filename}: {error.strerror or error}")
-    if left_out:
-        listed = (counted(count, kind) for kind, count in sorted(left_out.items()))
-        note(f"{folder}: left out: {', '.join(listed)}")
+    listed = ", ".join(counted(count, kind) for kind, count in sorted(left_out.items()))
     if not images and not errors:
-        report(f"folder {folder} holds no images")
+        report(f"folder {folder} holds no images{f', but {listed}' if listed else ''}")
+    elif listed:
+        note(f"{folder}: left out: {listed}")
     return sorted(images)

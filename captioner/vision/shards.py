@@ -47,6 +47,7 @@ _TEXT_ROWS = 1000  # Rows of texts.
 _LARGEST_TEXT = 2**20  # Bytes of the texts of a row in Parquet.
 _BYTES = 2**26  # Of rows that are decoded together, unless one row has more.
 _UNCHECKED = 2**27  # Bytes that a column of a row group may have, however tightly packed.
+_LEAST_CELL = 8  # Bytes that a value takes in memory, at least.
 _DENSEST = 16  # The most bytes that a larger one may have for a byte of the file.
 
 ShardRecords = Iterator[tuple[str, dict[str, Any]]]
@@ -338,10 +339,12 @@ def _batches(file: Any, group: int, columns: Sequence[str], most_rows: int) -> I
     for chunk in map(row_group.column, range(row_group.num_columns)):
         if not f"{chunk.path_in_schema}.".startswith(tuple(f"{name}." for name in columns)):
             continue
-        size += chunk.total_uncompressed_size
         packed = chunk.total_compressed_size
-        if chunk.total_uncompressed_size > max(_UNCHECKED, _DENSEST * packed):
-            sizes = f"{chunk.total_uncompressed_size:,} bytes, packed in {packed:,}"
+        # Nulls and empty lists take no bytes in the file.
+        unpacked = max(chunk.total_uncompressed_size, _LEAST_CELL * chunk.num_values)
+        size += unpacked
+        if unpacked > max(_UNCHECKED, _DENSEST * packed):
+            sizes = f"{unpacked:,} bytes, packed in {packed:,}"
             advice = "pack it less, or write smaller row groups"
             raise ValueError(f"{chunk.path_in_schema} in row group {group} has {sizes}; {advice}")
     rows = max(1, min(most_rows, _BYTES // max(1, size)))

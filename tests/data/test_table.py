@@ -94,11 +94,15 @@ def test_problems_of_a_csv_are_counted_and_skipped_or_refused(tmp_path: Path) ->
 def test_problems_of_a_jsonl_are_counted_and_skipped(tmp_path: Path) -> None:
     lines = ['{"image": "a.jpg", "caption": "One"}', "", "{", "[]", '{"image": "a.jpg"}']
     lines += ['{"image": 3, "caption": "x"}', '{"image": "a.jpg", "caption": "x", "split": 1}']
-    lines += ["[" * 100_000, "9" * 5000, '{"image": "a.jpg", "caption": "\\ud800 x"}']
+    lines += [
+        "[" * 100_000,
+        '{"image": "a.jpg", "caption": "x", "caption": "y"}',
+        '{"image": "a.jpg", "caption": "\\ud800 x"}',
+    ]
     images, problems = read(None, table(tmp_path, "t.jsonl", "\n".join(lines)), on_problem="skip")
     assert captions(images) == [("a.jpg", ("One",))]
     assert problems.kinds == {
-        "row without a JSON object": ["line 3", "line 4", "line 8", "line 9"],
+        "row without a valid JSON object": ["line 3", "line 4", "line 8", "line 9"],
         'row without text in its "caption"': ["line 5"],
         'row without text in its "image"': ["line 6"],
         'row without text in its "split"': ["line 7"],
@@ -118,7 +122,7 @@ def test_a_folder_has_texts_beside_photos_and_metadata(tmp_path: Path) -> None:
     lines = [json.dumps(row) for row in (*rows, by_captioner, failed, 3)]
     table(tmp_path, "metadata.jsonl", "\n".join(lines))
     images, problems = read(None, tmp_path, on_problem="skip")
-    assert problems.kinds.pop("row without a JSON object") == ["line 5"]
+    assert problems.kinds.pop("row without a valid JSON object") == ["line 5"]
     expected = {"a.jpg": ("A horse",), "b.jpg": ("A bird",), "trip/c.jpg": ("A cat", "One cat")}
     assert dict(captions(images)) == expected
     assert problems.sentences == [
@@ -192,7 +196,7 @@ def test_problems_of_shards_are_counted_and_name_shard_and_member(tmp_path: Path
     assert captions(images) == [("s/0.tar/0.jpg", ("A dog",))]
     member = f"{tmp_path}/s/0.tar/"
     assert problems.kinds == {
-        "row without a JSON object": [f"the .json of {member}1.jpg"],
+        "row without a valid JSON object": [f"the .json of {member}1.jpg"],
         'row without text in its "caption"': [f"{member}3.jpg", f"{member}4.jpg"],
         "unreadable shard": [f"{tmp_path}/s/1.tar does not exist"],
         "caption of invalid Unicode": [f"{member}2.jpg"],

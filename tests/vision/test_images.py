@@ -315,6 +315,9 @@ def test_raw_files_and_videos_in_folders_are_counted(here: Path) -> None:
     notes: list[str] = []
     assert photo_files(["photos", "documents/[b].jpg"], note=notes.append)[3:]
     assert notes == ["photos: left out: 1 other picture, 2 raw files, 1 video"]
+    (here / "empty" / "b.NEF").touch()
+    with pytest.raises(UserError, match=r"folder empty holds no images, but 1 raw file$"):
+        photo_files(["empty"])
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,7 @@ def test_a_photo_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path:
 
 
 ZEROS = bytes(2**27 + 1)
+NULLS = [None] * (2**24 + 1)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,10 @@ ZEROS = bytes(2**27 + 1)
         ({"image": [{"bytes": ZEROS, "path": ""}]}, r"image\.bytes in row group 0 has 134,"),
         ({"image": ["a.jpg"], "caption": [ZEROS.decode()]}, "caption in row group 0 has 134,"),
         ({"image": ["a.jpg"] * 9, "caption": [["a" * 2**21]] * 9}, "texts in row 0 have 6,291,"),
+        (
+            {"image": [{"bytes": b"", "path": NULLS}]},
+            r"image\.path\.list.* has 134,",
+        ),
     ],
 )
 def test_a_tightly_packed_column_is_named_and_not_read(
