@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from captioner.caption.captioner import Captioner
+from captioner.caption.config import read_config
 from captioner.caption.folder import make_decoder, save_model
 from captioner.caption.losses import CaptioningLoss, ObjectiveConfig
 from captioner.caption.lstm import ShowAttendTellDecoder
@@ -45,7 +46,7 @@ STANDARDISED_BY = 256
 
 @dataclass(eq=False)
 class CaptionTask:
-    """Trains a captioner. Made by `make_caption_task`."""
+    """Trains a captioner; see `captioner.runs.run.Task`. Made by `make_caption_task`."""
 
     recipe: CaptioningRecipe
     train: list[Example]
@@ -162,6 +163,12 @@ class CaptionTask:
         names = [example.image_id for example in self.validation]
         captions = dict(zip(names, validated.texts, strict=True))
         write_results(folder / RESULTS, captions)
+
+    def remarks(self, folder: Path) -> list[str]:
+        """A sentence on what the best model lacks."""
+        if self.recipe.data.format == "shapes" or read_config(folder / MODEL).confidence:
+            return []
+        return ["it has no confidence yet; captioner calibrate fits one"]
 
 
 def make_caption_task(recipe: CaptioningRecipe, folder: Path, resumed: bool) -> CaptionTask:

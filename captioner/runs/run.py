@@ -2,40 +2,76 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 import captioner
-from captioner.caption.config import read_config
 from captioner.errors import CONTROLS, UserError
 from captioner.files import lock, read_json, read_text, remove_temporaries, write_json, write_text
 from captioner.model_folders import CARD, MODEL
 from captioner.runs.batches import chunks
-from captioner.runs.caption_task import CaptionTask, make_caption_task
+from captioner.runs.caption_task import make_caption_task
 from captioner.runs.captioning_recipe import CaptioningRecipe
-from captioner.runs.translation_task import (
-    TranslationRecipe,
-    TranslationTask,
-    make_translation_task,
-)
+from captioner.runs.translation_task import TranslationRecipe, make_translation_task
 from captioner.schema import flat, from_mapping, to_mapping
 from captioner.training.checkpoint import CHECKPOINT, read_checkpoint
 from captioner.training.distributed import Engine
-from captioner.training.loop import Validated, Validation, train
+from captioner.training.loop import Batches, Validated, Validation, train
 from captioner.training.optimizer import make_optimizer
 from captioner.training.run_log import LOG, summary_writer
 
 Recipe = CaptioningRecipe | TranslationRecipe
 
 
-Task = CaptionTask | TranslationTask
-"""A model with its data, which it reads when made, before the run's folder is locked."""
+class Task(Protocol):
+    """A model with its data, which it reads when made, before the run's folder is locked.
+
+    kind, pipeline_tag: of the model, for its card, which also has the sentences of `data`.
+    order: the rows to validate on.
+    """
+
+    kind: str
+    pipeline_tag: str
+    data: list[str]
+    order: list[int]
+
+    @property
+    def recipe(self) -> Recipe:
+        """The config of the run."""
+
+    @property
+    def loss(self) -> nn.Module:
+        """Has `loss(batch)`, as `captioner.training.loop.train` takes it."""
+
+    @property
+    def batches(self) -> Batches:
+        """The training data, once prepared."""
+
+    @property
+    def parameter_groups(self) -> list[dict[str, Any]] | None:
+        """Groups of the optimiser; None for all parameters in one."""
+
+    def prepare(self, folder: Path, engine: Engine, resumed: bool) -> None:
+        """Move to the engine's device and make the batches."""
+
+    def generate(self, batches: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Generate texts for batches of the rows of `order`."""
+
+    def score(self, texts: list[str]) -> Validated:
+        """Score the texts of all rows of `order`."""
+
+    def save(self, folder: Path, validated: Validated, epoch: int) -> None:
+        """Save the model with its scores, and the texts, in the folder of a run."""
+
+    def remarks(self, folder: Path) -> list[str]:
+        """Sentences on the best model, at the end of a run."""
 
 
 RECIPE_FILE = "config.json"  # File in a run's folder: its recipe.
@@ -163,9 +199,8 @@ def _report(task: Task, folder: Path, epochs: int) -> None:
         print(f"stopped early, after epoch {epochs} of {settings.epochs}: {why}")
     epoch = f"epoch {best['epoch']}" if best["epoch"] else "the start, which no epoch surpassed"
     print(f"the best model, of {epoch} ({score} {best[score]:.4f}), is in {folder / MODEL}")
-    is_of_photos = isinstance(task, CaptionTask) and task.recipe.data.format != "shapes"
-    if is_of_photos and not read_config(folder / MODEL).confidence:
-        print("it has no confidence yet; captioner calibrate fits one")
+    for remark in task.remarks(folder):
+        print(remark)
 
 
 def validations_of(folder: Path, score: str) -> list[dict[str, Any]]:

@@ -146,7 +146,7 @@ class TranslationRecipe(Config):
 
 @dataclass(eq=False)
 class TranslationTask:
-    """Trains a translator. Made by `make_translation_task`."""
+    """Trains a translator; see `captioner.runs.run.Task`. Made by `make_translation_task`."""
 
     recipe: TranslationRecipe
     examples: list[PairExample]
@@ -197,6 +197,10 @@ class TranslationTask:
         save_translator(self.translator, folder / MODEL)
         write_json(folder / MODEL / SCORES_FILE, validated.record)
         write_text(folder / TRANSLATIONS, "".join(f"{text}\n" for text in validated.texts))
+
+    def remarks(self, folder: Path) -> list[str]:
+        """No remarks."""
+        return []
 
 
 def make_translation_task(
