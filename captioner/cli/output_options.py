@@ -66,10 +66,10 @@ class OutputOptions:
         is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
         if self.resume and self.jsonl in (None, "-") and not is_text_alone:
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
-        if not 0 <= self.strength <= 1:
-            raise UserError(f"--strength {self.strength} is not between 0 and 1")
-        if not 0 <= self.min_confidence <= 1:
-            raise UserError(f"--min-confidence {self.min_confidence} is not between 0 and 1")
+        shares = {"--strength": self.strength, "--min-confidence": self.min_confidence}
+        for option, share in shares.items():
+            if not 0 <= share <= 1:
+                raise UserError(f"{option} {share} is not between 0 and 1")
         of_descriptions = (self.min_confidence, self.overwrite_descriptions, self.dry_run)
         if any(of_descriptions) and not self.describes_photos:
             names = "--min-confidence, --overwrite-descriptions and --dry-run"

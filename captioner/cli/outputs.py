@@ -65,9 +65,8 @@ class Outputs:
     """
 
     def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
-        for path in (options.overlay, options.gif):
-            if path and len(photos) > 1 and names_a_file(path):
-                count = len(photos)
+        for path in filter(names_a_file, filter(None, (options.overlay, options.gif))):
+            if (count := len(photos)) > 1:
                 raise UserError(f"{path} is one file for {count} photos; give a folder, as maps/")
         is_drawn = options.overlay or options.gif or options.words or options.html
         self.finished: set[str] = set()
@@ -111,18 +110,15 @@ class Outputs:
             report(f"{count} by a person kept; drawings and pages show the model's words")
 
     def _check_paths(self, overwrite: bool) -> None:
-        paths = [(option, path) for option, path in self._options.tables() if path != "-"]
-        for name in self._names.values():
-            drawings = self._options.drawings(name)
-            paths += [(option, os.fspath(path)) for option, path in drawings]
-        written = [(f"--{option}", path) for option, path in paths]
+        drawings = [*chain.from_iterable(map(self._options.drawings, self._names.values()))]
+        tables = [(option, path) for option, path in self._options.tables() if path != "-"]
+        written = [(f"--{option}", str(path)) for option, path in [*tables, *drawings]]
         for option, path in written:
             if files.real_path(path) in self._inputs:
                 raise UserError(f"{option} {path} is a photo to caption; name another file")
         check_files(written, overwrite, folders=("--words",))
         if not self._options.dry_run:
-            drawn = [Path(path) for option, path in paths if option in ("overlay", "gif")]
-            files.remove_leftovers(drawn)
+            files.remove_leftovers(path for option, path in drawings if option != "words")
 
     def draw(self, item: Caption | Failed) -> Caption | Failed:
         """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread.
@@ -164,7 +160,7 @@ class Outputs:
     def add(self, item: Caption | Failed) -> str:
         """Write what is beside a photo and its JSON line; collect its record for the tables.
 
-        Returns why it failed or what could not be written, as the record has it; "" if all is well.
+        Returns why it failed or what could not be written, as its record has it; "" if all is well.
         A photo that another program changed meanwhile has no record.
         """
         item = self._checked(item)
@@ -292,7 +288,7 @@ class Outputs:
         if isinstance(item, Failed) or before is None or item.name is None:
             return item
         now = source_status(self._photos.get(item.name))
-        if now is not None and _state(now) in {_state(before), *self._embedded}:
+        if now and (_state(now) == _state(before) or _state(now) in self._embedded):
             return item
         return _Changed(item.name, f"{item.name} changed while it was captioned; caption it again")
 

@@ -69,10 +69,8 @@ class _Saved(_OfCaption, _OfPhoto, total=False):
 
 
 _SAVED = TypeAdapter(_Saved)
-_KINDS = {
-    **{float: "double", bool: "bool", int: "int64"},
-    **{list[Text]: "string[]", list[float | None]: "double[]"},
-}
+_NUMBERS = {float: "double", bool: "bool", int: "int64"}
+_KINDS: dict[Any, str] = {**_NUMBERS, list[Text]: "string[]", list[float | None]: "double[]"}
 
 
 def _types(fields: type) -> dict[str, str]:
@@ -214,8 +212,8 @@ class JsonLines:
                 elif last[record["image"]][1] == number:
                     if last[record["image"]][0] and record.get("by") != "person":
                         record["by"] = "person"
-                        for place in PLACES:  # Which have the words before.
-                            record.get("files", {}).pop(place, None)
+                        for option in PLACES:  # Which have the words before.
+                            record.get("files", {}).pop(option, None)
                     file.write(files.json_text(record, indent=None))
                     yield record
 
@@ -234,26 +232,24 @@ class JsonLines:
     ) -> None:
         """Refuse records of another origin; report old ones and lines without a record."""
         states: dict[str, Record] = {}  # Of photos by names that the run does not have.
-        recorded: set[str] = set()
-        has_others = False
-        undigested = 0
+        lines = ours = undigested = 0
         for _, _, record in self._lines():
+            lines += 1
             if record is None:
-                has_others = True
                 continue
+            ours += 1
             if "error" not in record:
                 self._check_origin(record, options, origin)
                 undigested += "digest" not in record
-            recorded.add(record["image"])
             if record["image"] not in photos:
                 states[record["image"]] = {key: record.get(key) for key in ("bytes", "modified")}
-        if has_others and not recorded:
+        if lines and not ours:
             what = "holds no results of `captioner caption`; give another file"
             raise UserError(f"--jsonl {self._path} {what}")
         if undigested:
             count = counted(undigested, "record")
             report(f"{self._path} keeps {count} of an older version, without a digest of weights")
-        self._find_renamed({photo: photos[photo] for photo in photos.keys() - recorded}, states)
+        self._find_renamed(photos, states)
 
     def _check_origin(self, record: Record, options: OutputOptions, origin: Record) -> None:
         was = {**record.get("search", {}), **record, "language": record.get("language") or ENGLISH}
@@ -279,17 +275,15 @@ class JsonLines:
         for photo in name_of.values():
             same_file[os.path.basename(photo)].append(photo)
         for old, state in states.items():
-            name = name_of.get(files.real_path(old))
-            if not name and not _exists(old):
+            found = [name_of.get(files.real_path(old))]
+            if not _exists(old):
                 moved = [
-                    photo
-                    for photo in same_file[os.path.basename(old)]
-                    if is_same_path(old, photo)
-                    and file_state(source_status(photos[photo])) == state
+                    name for name in same_file[os.path.basename(old)] if is_same_path(old, name)
                 ]
-                name = name_of.get(files.real_path(self._from_table(old)))
-                name = name or (moved[0] if len(moved) == 1 else None)
-            if name:
+                moved = [name for name in moved if file_state(source_status(photos[name])) == state]
+                found += [name_of.get(files.real_path(self._from_table(old)))]
+                found += moved if len(moved) == 1 else []
+            if name := next(filter(None, found), None):
                 self._renamed[old] = name
 
     def _from_table(self, path: str) -> str:
@@ -304,8 +298,9 @@ class JsonLines:
                     raise UserError(f"--jsonl {self._path} has an endless line; give another file")
                 if record := _parsed(line):
                     record["image"] = self._renamed.get(record["image"], record["image"])
-                is_begun = line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
-                if record or (line.strip() and not (is_begun and not line.endswith(b"\n"))):
+                is_begun = _BEGINNING.startswith(line[: len(_BEGINNING)])
+                is_unfinished = is_begun and not line.endswith(b"\n")
+                if record or (line.strip() and not is_unfinished):
                     yield number, line, record
 
 
