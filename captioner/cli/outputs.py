@@ -195,7 +195,9 @@ class Outputs:
             record["files"] = written
         if error:
             record["error"] = error
-        if "embed" in described.files and (status := source_status(name)):
+        if status is None or "embed" in described.files:
+            status = source_status(self._photos.get(name, name))
+        if "embed" in described.files and status:
             self._embedded.add(_state(status))
         record |= file_state(status)
         if self._lines is not None:
