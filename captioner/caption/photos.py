@@ -50,8 +50,7 @@ class Prepared(NamedTuple):
 
     def captioned(self, caption: Caption) -> Caption:
         """The caption of these pixels, with the photo."""
-        caption = caption.of_photo(self.photo, self.region, self.name)
-        return replace(caption, status=self.status)
+        return replace(caption.of_photo(self.photo, self.region, self.name), status=self.status)
 
 
 class PhotoCaptioner(ABC):

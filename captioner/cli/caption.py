@@ -14,6 +14,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from captioner.cli import shared_options as shared
+from captioner.cli.output_options import OutputOptions
 from captioner.cli.program import on_a_line, report
 from captioner.decoding.options import SearchOptions
 from captioner.errors import UserError
@@ -25,7 +26,6 @@ from captioner.text.languages import ENGLISH, is_english, language_tag
 
 if TYPE_CHECKING:
     from captioner.caption.caption import Caption
-    from captioner.cli.output_options import OutputOptions
     from captioner.vision.images import ImageSource
 
 DESCRIPTION = """\
@@ -52,31 +52,13 @@ def add_commands(commands: shared.Commands) -> None:
     shared.add_search(parser, SearchOptions)
     group = parser.add_argument_group("output")
     add = partial(shared.add_option, group)
-    add("--format", "TEXT", "format of a line and of --text, such as 'sks style, {caption}'")
-    add("--quiet", "", "print nothing but errors")
-    add("--json", "FILE", "write captions, words and log-probabilities at the end")
-    add("--jsonl", "FILE", "the same, a line a photo, batch by batch")
-    add("--csv", "FILE", "write captions as a table at the end")
-    add("--parquet", "FILE", "the same table as Parquet")
-    add("--csv-for", "PROGRAM", "excel: tabs and UTF-16, for any language", choices=("excel",))
-    add("--resume", "", "keep what --jsonl has of unchanged photos, or --text alone")
-    add("--resume-any", "", "the same for captions of other models, languages and search options")
-    add("--overwrite", "", "replace tables and drawings that are there already")
-    add("--overwrite-descriptions", "", "replace people's descriptions and texts; keeps copies")
-    add("--overlay", "PATH", "draw a panel a word: a picture, or a folder for many")
-    add("--words", "FOLDER", "draw each word's map as a JPEG")
-    add("--gif", "PATH", "animate: a .gif, or a folder for many")
-    add("--html", "FILE", "write a page on which to point at words")
-    add("--strength", "X", "of the overlays, 0 to 1", default=0.8)
+    for field in fields(OutputOptions):
+        if field.metadata:
+            add(f"--{field.name.replace('_', '-')}", **field.metadata)
     about = "beside each photo, write or merge caption and nouns as photo.xmp"
     add("--xmp", "", about, action="store_const", const="lightroom")
     choices = ("lightroom", "digikam", "darktable")
     add("--xmp-for", "PROGRAM", f"the same, for {', '.join(choices)}", dest="xmp", choices=choices)
-    add("--text", "", "beside each photo, write the caption as photo.txt")
-    add("--embed", "", "write caption and nouns into the photos as XMP and IPTC, by exiftool")
-    about = "leave less sure captions out of texts, sidecars and photos"
-    add("--min-confidence", "X", about, default=0.0)
-    add("--dry-run", "", "say what --xmp, --text and --embed would write, and do not")
     shared.add_machine(parser, "photos in a batch", 16)
     about = "limit for decoding a large or slow photo (default: 20)"
     shared.add_option(parser, "--decoding-seconds", "SECONDS", about, type=shared.positive)
@@ -133,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
                         _print_captions(item, arguments, is_alone)
                     if (reason := outputs.add(item)) and reason != SHARED:
                         report(reason)
-    if len(photos) + len(failures) > 1 and not arguments.quiet:
+    if outputs.counts.total() and len(photos) + len(failures) > 1 and not arguments.quiet:
         report(outputs.summary())
     return 2 if any(outputs.counts[outcome] for outcome in FAILURES) else 0
 
@@ -165,8 +147,6 @@ def _print_captions(caption: Caption, arguments: argparse.Namespace, is_alone: b
 
 def output_options(arguments: argparse.Namespace) -> OutputOptions:
     """The options that say where captions go."""
-    from captioner.cli.output_options import OutputOptions  # It imports Pillow.
-
     names = {field.name for field in fields(OutputOptions)} - {"search"}
     values: dict[str, Any] = {name: getattr(arguments, name) for name in names}
     language = language_tag(arguments.language or ENGLISH, "--language")

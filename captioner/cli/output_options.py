@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from captioner.errors import UserError
-from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix
 
 TABLES = ("parquet", "jsonl", "json", "csv", "html")
 PLACES = ("xmp", "text", "embed")
 """Beside photos, and in them."""
+
+
+def _option(value: str, about: str, default: Any = None, **more: Any) -> Any:
+    """A field with its option; see `shared_options.add_option`."""
+    if isinstance(default, float):
+        more["default"] = default  # For the help.
+    return field(
+        default=default if value else False, metadata={"value": value, "about": about, **more}
+    )
 
 
 @dataclass(frozen=True)
@@ -26,27 +34,29 @@ class OutputOptions:
     search: Mapping[str, Any] = field(default_factory=dict)
     language: str | None = None
     translator: str | None = None
-    jsonl: str | None = None
-    json: str | None = None
-    csv: str | None = None
-    csv_for: str | None = None
-    parquet: str | None = None
-    html: str | None = None
-    overlay: str | None = None
-    gif: str | None = None
-    words: str | None = None
-    strength: float = 0.8
     xmp: Literal["lightroom", "digikam", "darktable"] | None = None
-    text: bool = False
-    embed: bool = False
-    format: str | None = None
-    min_confidence: float = 0.0
-    resume: bool = False
-    resume_any: bool = False
-    overwrite: bool = False
-    overwrite_descriptions: bool = False
-    dry_run: bool = False
-    quiet: bool = False
+    format: str | None = _option("TEXT", "format of a line and of --text: 'sks style, {caption}'")
+    quiet: bool = _option("", "print nothing but errors")
+    json: str | None = _option("FILE", "write captions, words and log-probabilities at the end")
+    jsonl: str | None = _option("FILE", "the same, a line a photo, batch by batch")
+    csv: str | None = _option("FILE", "write captions as a table at the end")
+    parquet: str | None = _option("FILE", "the same table as Parquet")
+    csv_for: str | None = _option(
+        "PROGRAM", "excel: tabs and UTF-16, for any language", choices=("excel",)
+    )
+    resume: bool = _option("", "keep what --jsonl has of unchanged photos, or --text alone")
+    resume_any: bool = _option("", "the same for captions of any model, language and search")
+    overwrite: bool = _option("", "replace tables and drawings that are there already")
+    overwrite_descriptions: bool = _option("", "replace people's words, of which copies are kept")
+    overlay: str | None = _option("PATH", "draw a panel a word: a picture, or a folder for many")
+    words: str | None = _option("FOLDER", "draw each word's map as a JPEG")
+    gif: str | None = _option("PATH", "animate: a .gif, or a folder for many")
+    html: str | None = _option("FILE", "write a page on which to point at words")
+    strength: float = _option("X", "of the overlays, 0 to 1", default=0.8)
+    text: bool = _option("", "beside each photo, write the caption as photo.txt")
+    embed: bool = _option("", "write caption and nouns into the photos, by exiftool")
+    min_confidence: float = _option("X", "describe no photo by a less sure caption", default=0.0)
+    dry_run: bool = _option("", "say what --xmp, --text and --embed would write, and do not")
 
     def __post_init__(self) -> None:
         tables = (self.jsonl, self.json, self.csv)
@@ -56,16 +66,18 @@ class OutputOptions:
         is_text_alone = self.text and not any((*tables, *others, self.xmp, self.embed))
         if self.resume and self.jsonl in (None, "-") and not is_text_alone:
             raise UserError("--resume needs --jsonl FILE, beside any other output, or --text alone")
-        if not 0 <= self.strength <= 1:
-            raise UserError(f"--strength {self.strength} is not between 0 and 1")
-        if not 0 <= self.min_confidence <= 1:
-            raise UserError(f"--min-confidence {self.min_confidence} is not between 0 and 1")
+        shares = {"--strength": self.strength, "--min-confidence": self.min_confidence}
+        for option, share in shares.items():
+            if not 0 <= share <= 1:
+                raise UserError(f"{option} {share} is not between 0 and 1")
         of_descriptions = (self.min_confidence, self.overwrite_descriptions, self.dry_run)
         if any(of_descriptions) and not self.describes_photos:
             names = "--min-confidence, --overwrite-descriptions and --dry-run"
             raise UserError(f"{names} need --xmp, --text or --embed")
         if self.csv_for and not self.csv:
             raise UserError("--csv-for needs --csv")
+        from captioner.render.overlay import PAGE_SUFFIXES, PICTURE_SUFFIXES, check_suffix
+
         if self.html:
             check_suffix(self.html, PAGE_SUFFIXES)
         for path, suffixes in ((self.overlay, PICTURE_SUFFIXES), (self.gif, (".gif",))):

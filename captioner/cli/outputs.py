@@ -48,6 +48,10 @@ class _Drawings(NamedTuple):
     page: PageItem | None = None
 
 
+class _Changed(Failed):
+    """A photo that another program changed while it was captioned."""
+
+
 class Outputs:
     """Writes captions where options say.
 
@@ -61,9 +65,8 @@ class Outputs:
     """
 
     def __init__(self, options: OutputOptions, photos: Mapping[str, ImageSource]) -> None:
-        for path in (options.overlay, options.gif):
-            if path and len(photos) > 1 and names_a_file(path):
-                count = len(photos)
+        for path in filter(names_a_file, filter(None, (options.overlay, options.gif))):
+            if (count := len(photos)) > 1:
                 raise UserError(f"{path} is one file for {count} photos; give a folder, as maps/")
         is_drawn = options.overlay or options.gif or options.words or options.html
         self.finished: set[str] = set()
@@ -86,10 +89,8 @@ class Outputs:
         self._lines = JsonLines(options.jsonl, options.resume) if options.jsonl else None
         self._check_paths(options.overwrite or (self._lines is not None and self._lines.is_resumed))
         self._origin = origin_of(options) if any(options.tables()) else {}
-        if self._lines is not None and self._lines.is_resumed:
+        if self._lines is not None:
             self._resume(self._lines)
-        elif self._lines is not None:
-            self._lines.start()
         elif options.resume and self._descriptions:
             self.finished = {photo for photo in photos if self._descriptions.has_text(photo)}
         done = () if options.html else self.finished
@@ -109,18 +110,15 @@ class Outputs:
             report(f"{count} by a person kept; drawings and pages show the model's words")
 
     def _check_paths(self, overwrite: bool) -> None:
-        paths = [(option, path) for option, path in self._options.tables() if path != "-"]
-        for name in self._names.values():
-            drawings = self._options.drawings(name)
-            paths += [(option, os.fspath(path)) for option, path in drawings]
-        written = [(f"--{option}", path) for option, path in paths]
+        drawings = [*chain.from_iterable(map(self._options.drawings, self._names.values()))]
+        tables = [(option, path) for option, path in self._options.tables() if path != "-"]
+        written = [(f"--{option}", str(path)) for option, path in [*tables, *drawings]]
         for option, path in written:
             if files.real_path(path) in self._inputs:
                 raise UserError(f"{option} {path} is a photo to caption; name another file")
         check_files(written, overwrite, folders=("--words",))
         if not self._options.dry_run:
-            drawn = [Path(path) for option, path in paths if option in ("overlay", "gif")]
-            files.remove_leftovers(drawn)
+            files.remove_leftovers(path for option, path in drawings if option != "words")
 
     def draw(self, item: Caption | Failed) -> Caption | Failed:
         """Write a photo's drawings, and prepare its part of the page, for `add`; in any thread.
@@ -142,19 +140,18 @@ class Outputs:
             photo = load_image(source, sufficient_side=DRAWN_SIDE)
         except UserError as error:
             return _Drawings(problems=[str(error)])
-        if isinstance(changed := self._checked(caption), Failed):
-            return _Drawings(problems=[changed.reason])
+        if isinstance(self._checked(caption), Failed):
+            return _Drawings()
         assert caption.region is not None
         caption = caption.of_photo(photo, caption.region)
         page = None
         if self._options.html:
             folder = os.path.dirname(self._options.html) or os.curdir
             path = Path(os.path.relpath(name, folder)).as_posix() if isinstance(source, str) else ""
-            page = caption.page_item(title)
-            page = replace(page, path=path, folder=os.path.dirname(self._names[name]))
-            if record := self._by_person.get(name):
-                shown = f"{title}: {record.get('caption', '')}"
-                page = replace(page, name=shown, path=path or title)
+            record = self._by_person.get(name)
+            page = caption.page_item(f"{title}: {record.get('caption', '')}" if record else title)
+            heading = os.path.dirname(self._names[name])
+            page = replace(page, path=path or title, folder=heading)
         drawings = () if name in self.finished else self._options.drawings(self._names[name])
         write = partial(self._write_drawing, caption=caption, title=title)
         written, problems = files.write_each(drawings, write)
@@ -163,35 +160,34 @@ class Outputs:
     def add(self, item: Caption | Failed) -> str:
         """Write what is beside a photo and its JSON line; collect its record for the tables.
 
-        Returns why it failed or what could not be written, as the record has it; "" if all is well.
+        Returns why it failed or what could not be written, as its record has it; "" if all is well.
+        A photo that another program changed meanwhile has no record.
         """
         item = self._checked(item)
         name = item.name
         assert name is not None  # Captions of `caption_photos` have one.
         drawn = self._drawn.pop(name, _Drawings())
-        problems = [*drawn.problems]
+        if isinstance(item, _Changed):
+            self.counts["unreadable"] += 1
+            return item.reason
         if drawn.page:
             self._page.append(drawn.page)
-        described = Written({}, [])
-        status = None
         old = self._by_person.get(name)
-        if isinstance(item, Failed):
-            problems.append(item.reason)
-        elif name not in self.finished:
-            status = self._status_read(item)
-            if self._descriptions:
-                described = self._descriptions.write(name, item, old is not None)
-                problems += described.problems
-        error = "; ".join(dict.fromkeys(problems))
+        status = self._status_read(item)
+        described = Written({}, [])
+        if isinstance(item, Caption) and self._descriptions and name not in self.finished:
+            described = self._descriptions.write(name, item, old is not None)
+        failed = [item.reason] if isinstance(item, Failed) else []
+        error = "; ".join(dict.fromkeys([*drawn.problems, *described.problems, *failed]))
         outcome = "kept a person's words" if old or described.kept else "captioned"
         if error:
-            outcome = "unreadable" if isinstance(item, Failed) else "not written"
+            outcome = "unreadable" if failed else "not written"
         if name in self.finished:  # It was captioned for the page.
             self.counts[outcome] += bool(error)
             return error
         self.counts[outcome] += 1
         self.counts["not sure"] += outcome == "captioned" and getattr(item, "sure", None) is False
-        record: Record = dict(old or {"image": name})
+        record: Record = dict(old or {"image": name, **self._origin})
         record.pop("error", None)
         if isinstance(item, Caption) and not old:
             record |= item.to_dict()
@@ -201,9 +197,9 @@ class Outputs:
             record["error"] = error
         if status is None or "embed" in described.files:
             status = source_status(self._photos.get(name, name))
-        if "embed" in described.files and status is not None:
+        if "embed" in described.files and status:
             self._embedded.add(_state(status))
-        record |= {**({} if old else self._origin), **file_state(status)}
+        record |= file_state(status)
         if self._lines is not None:
             self._lines.write(record)
         self._collect(record)
@@ -270,32 +266,33 @@ class Outputs:
     def _is_finished(self, photo: str, record: Record) -> bool:
         """Whether the photo has the size and time of its record, and its files are there."""
         written = record.get("files", {})
-        state = file_state(source_status(self._photos[photo]))
+        state = file_state(source_status(self._photos[photo])).items()
         wanted = self._options.drawings(self._names[photo])
-        if self._descriptions:
+        if self._descriptions and record.get("caption"):
             confidence = 1.0 if "by" in record else record.get("confidence")
             wanted = chain(wanted, self._descriptions.files(photo, confidence))
-        if not state or not state.items() <= record.items():
-            return False
-        return all(
+        is_unchanged = bool(state) and state <= record.items()
+        return is_unchanged and all(
             option in written and is_same_path(written[option], path) and os.path.exists(path)
             for option, path in wanted
         )
 
-    def _status_read(self, caption: Caption) -> os.stat_result | None:
+    def _status_read(self, item: Caption | Failed) -> os.stat_result | None:
         """The status of a photo's file, or of its shard, before the photo was read."""
-        source = self._photos.get(caption.name or "")
-        return self._shards[source.shard] if isinstance(source, ShardMember) else caption.status
+        source = self._photos.get(item.name or "")
+        if isinstance(source, ShardMember):
+            return self._shards[source.shard]
+        return item.status if isinstance(item, Caption) else None
 
     def _checked(self, item: Caption | Failed) -> Caption | Failed:
         """The item; a failure if another program changed the photo after it was read."""
-        if isinstance(item, Failed) or (before := self._status_read(item)) is None:
+        before = self._status_read(item)
+        if isinstance(item, Failed) or before is None or item.name is None:
             return item
-        assert item.name is not None
         now = source_status(self._photos.get(item.name))
-        if now is not None and _state(now) in {_state(before), *self._embedded}:
+        if now and (_state(now) == _state(before) or _state(now) in self._embedded):
             return item
-        return Failed(item.name, f"{item.name} changed while it was captioned; caption it again")
+        return _Changed(item.name, f"{item.name} changed while it was captioned; caption it again")
 
 
 def _in_words_of(record: Record, caption: Caption) -> Caption:

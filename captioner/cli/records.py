@@ -23,7 +23,7 @@ from captioner.cli.program import report
 from captioner.errors import UserError, counted
 from captioner.model_folders import model_folder, weights_digest
 from captioner.models import LANGUAGES
-from captioner.schema import Text, to_mapping
+from captioner.schema import Text, plain_type, to_mapping
 from captioner.tables import csv_text
 from captioner.text.languages import ENGLISH
 from captioner.vision.images import ImageSource
@@ -32,25 +32,57 @@ from captioner.vision.shards import source_status
 Record = dict[str, Any]
 """A photo's `image`, `Caption.to_dict`, `files`, `origin_of`, `file_state`, or `error`."""
 
-_OF_CAPTION = (
-    "caption",
-    "log_probability",
-    "score",
-    "confidence",
-    "sure",
-    "word_confidence",
-    "language",
-)
-_OF_PHOTO = ("by", "model", "bytes", "modified", "error")
-_COLUMNS = ("image", "rank", *_OF_CAPTION, "overlay", "gif", "words_folder", *PLACES, *_OF_PHOTO)
-_NUMBERS = {"rank": "int32", "bytes": "int64", "sure": "bool"} | dict.fromkeys(
-    ("log_probability", "score", "confidence"), "double"
-)
-_LISTS = {"words": "string[]", "word_confidence": "double[]"}
+_Name = Annotated[Text, Field(min_length=1)]
+
+
+class _OfCaption(TypedDict, total=False):
+    """The fields of a caption that are read again, and are columns."""
+
+    caption: Text
+    log_probability: float | None
+    score: float | None
+    confidence: float | None
+    sure: bool | None
+    word_confidence: list[float | None] | None
+    language: Text | None
+    words: list[Text]
+
+
+class _OfPhoto(TypedDict, total=False):
+    """Those of a photo."""
+
+    by: Text
+    model: Required[_Name]
+    bytes: int
+    modified: Text
+    error: Text
+
+
+class _Saved(_OfCaption, _OfPhoto, total=False):
+    """The fields of a record that are read again; others are kept."""
+
+    image: Required[_Name]
+    alternatives: list[_OfCaption]
+    original: _OfCaption | None
+    files: dict[str, Text]
+    search: dict[str, Any]
+
+
+_SAVED = TypeAdapter(_Saved)
+_NUMBERS = {float: "double", bool: "bool", int: "int64"}
+_KINDS: dict[Any, str] = {**_NUMBERS, list[Text]: "string[]", list[float | None]: "double[]"}
+
+
+def _types(fields: type) -> dict[str, str]:
+    kinds = fields.__annotations__.items()
+    return {name: _KINDS.get(plain_type(kind), "string") for name, kind in kinds}
+
+
+_DRAWN = dict.fromkeys(("overlay", "gif", "words_folder", *PLACES), "string")
+TYPES = {"image": "string", "rank": "int32"} | _types(_OfCaption) | _DRAWN | _types(_OfPhoto)
+"""The columns of tables, as in Parquet; CSV has no `words`."""
 _LONGEST_LINE = 2**26  # Bytes; a file of zeros would fill the memory.
 _BEGINNING = b'{"image": '  # Of a line.
-TYPES = dict.fromkeys(_COLUMNS, "string") | _NUMBERS | _LISTS
-"""In Parquet."""
 
 
 def file_state(status: os.stat_result | None) -> Record:
@@ -91,10 +123,10 @@ def _is_edited(version: Mapping[str, Any]) -> bool:
 def rows_of(record: Record) -> Iterator[Record]:
     """One row a caption."""
     written = record.get("files", {})
-    of_photo = {key: record.get(key) for key in ("image", *_OF_PHOTO)} | written
+    of_photo = {key: record.get(key) for key in ("image", *_OfPhoto.__annotations__)} | written
     of_photo["words_folder"] = written.get("words")
     for rank, version in enumerate([record, *record.get("alternatives", [])], start=1):
-        of_caption = {key: version.get(key) for key in ("words", *_OF_CAPTION)}
+        of_caption = {key: version.get(key) for key in _OfCaption.__annotations__}
         yield {**of_photo, "rank": rank, **of_caption}
 
 
@@ -102,11 +134,12 @@ def records_csv(records: Sequence[Record], is_excel: bool) -> str:
     """The rows, with the columns that have a value."""
     rows = list(chain.from_iterable(map(rows_of, records)))
     for row in rows:
+        words = row.pop("words")
         if scores := row["word_confidence"]:
-            pairs = zip(row["words"], scores, strict=False)
+            pairs = zip(words, scores, strict=False)
             row["word_confidence"] = ", ".join(f"{w} {n:.2f}" for w, n in pairs if n is not None)
     used = {name for row in rows for name, value in row.items() if value is not None}
-    columns = [name for name in _COLUMNS if name in used.union(_COLUMNS[:5])]
+    columns = [name for name in TYPES if name in used.union([*TYPES][:5])]
     return csv_text(rows, columns, "\t" if is_excel else ",")
 
 
@@ -122,18 +155,9 @@ class JsonLines:
         self.is_resumed = resume and os.path.exists(path)
         self._mode = "a" if self.is_resumed else "w"
 
-    def start(self) -> None:
-        """Make a missing file: a run that is killed before its first record can be resumed."""
-        if self._path != "-" and not os.path.exists(self._path):
-            self._append([])
-
     def write(self, record: Record) -> None:
         """Append a record."""
-        if self._path == "-":
-            sys.stdout.write(files.json_text(record, indent=None))
-            sys.stdout.flush()
-            return
-        self._append([record])
+        self._append(files.json_text(record, indent=None))
 
     def resume(
         self, photos: Mapping[str, ImageSource], options: OutputOptions, origin: Record
@@ -141,8 +165,13 @@ class JsonLines:
         """The record of each photo, but for failures; those by people are marked.
 
         Reports photos that are gone, and lines without a record, which are moved to another file.
-        All records stay in the file until new ones replace them: a killed run loses none.
+        All records stay in the file until new ones replace them: a killed run loses none. A missing
+        file is made: a run that is killed before its first record can be resumed.
         """
+        if not self.is_resumed:
+            if not os.path.exists(self._path):
+                self._append("")
+            return
         self._check(photos, options, origin)
         gone: dict[str, int] = {}
         for record in self._rewrite():
@@ -175,22 +204,27 @@ class JsonLines:
         with files.atomic_path(self._path) as temporary, _opened(temporary, "w") as file:
             for number, line, record in self._lines():
                 if record is None:
-                    with open(f"{self._path}.left_out", "ab") as left_out:
+                    other = f"{self._path}.left_out"
+                    what = f"no record of `captioner caption`: it is moved to {other}"
+                    report(f"line {number} of {self._path} is {what}")
+                    with open(other, "ab") as left_out:
                         left_out.write(line.removesuffix(b"\n") + b"\n")
                 elif last[record["image"]][1] == number:
-                    if is_by_person(record) and record.get("by") != "person":
+                    if last[record["image"]][0] and record.get("by") != "person":
                         record["by"] = "person"
-                        written = record.get("files", {})  # But with the words before.
-                        record["files"] = {
-                            key: written[key] for key in written if key not in PLACES
-                        }
+                        for option in PLACES:  # Which have the words before.
+                            record.get("files", {}).pop(option, None)
                     file.write(files.json_text(record, indent=None))
                     yield record
 
-    def _append(self, records: Sequence[Record]) -> None:
+    def _append(self, text: str) -> None:
+        if self._path == "-":
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            return
         problem = f"cannot write {self._path}"
         with files.refuse_os_errors(problem), _opened(self._path, self._mode) as file:
-            file.writelines(files.json_text(record, indent=None) for record in records)
+            file.write(text)
         self._mode = "a"
 
     def _check(
@@ -198,29 +232,24 @@ class JsonLines:
     ) -> None:
         """Refuse records of another origin; report old ones and lines without a record."""
         states: dict[str, Record] = {}  # Of photos by names that the run does not have.
-        recorded: set[str] = set()
-        left_out: list[int] = []
-        undigested = 0
-        for number, _, record in self._lines():
+        lines = ours = undigested = 0
+        for _, _, record in self._lines():
+            lines += 1
             if record is None:
-                left_out.append(number)
                 continue
+            ours += 1
             if "error" not in record:
                 self._check_origin(record, options, origin)
                 undigested += "digest" not in record
-            recorded.add(record["image"])
             if record["image"] not in photos:
                 states[record["image"]] = {key: record.get(key) for key in ("bytes", "modified")}
-        if left_out and not recorded:
+        if lines and not ours:
             what = "holds no results of `captioner caption`; give another file"
             raise UserError(f"--jsonl {self._path} {what}")
-        for number in left_out:
-            what = f"no record of `captioner caption`: it is moved to {self._path}.left_out"
-            report(f"line {number} of {self._path} is {what}")
         if undigested:
             count = counted(undigested, "record")
             report(f"{self._path} keeps {count} of an older version, without a digest of weights")
-        self._find_renamed({photo: photos[photo] for photo in photos.keys() - recorded}, states)
+        self._find_renamed(photos, states)
 
     def _check_origin(self, record: Record, options: OutputOptions, origin: Record) -> None:
         was = {**record.get("search", {}), **record, "language": record.get("language") or ENGLISH}
@@ -246,17 +275,15 @@ class JsonLines:
         for photo in name_of.values():
             same_file[os.path.basename(photo)].append(photo)
         for old, state in states.items():
-            name = name_of.get(files.real_path(old))
-            if not name and not _exists(old):
+            found = [name_of.get(files.real_path(old))]
+            if not _exists(old):
                 moved = [
-                    photo
-                    for photo in same_file[os.path.basename(old)]
-                    if is_same_path(old, photo)
-                    and file_state(source_status(photos[photo])) == state
+                    name for name in same_file[os.path.basename(old)] if is_same_path(old, name)
                 ]
-                name = name_of.get(files.real_path(self._from_table(old)))
-                name = name or (moved[0] if len(moved) == 1 else None)
-            if name:
+                moved = [name for name in moved if file_state(source_status(photos[name])) == state]
+                found += [name_of.get(files.real_path(self._from_table(old)))]
+                found += moved if len(moved) == 1 else []
+            if name := next(filter(None, found), None):
                 self._renamed[old] = name
 
     def _from_table(self, path: str) -> str:
@@ -271,8 +298,9 @@ class JsonLines:
                     raise UserError(f"--jsonl {self._path} has an endless line; give another file")
                 if record := _parsed(line):
                     record["image"] = self._renamed.get(record["image"], record["image"])
-                is_begun = line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
-                if record or (line.strip() and not (is_begun and not line.endswith(b"\n"))):
+                is_begun = _BEGINNING.startswith(line[: len(_BEGINNING)])
+                is_unfinished = is_begun and not line.endswith(b"\n")
+                if record or (line.strip() and not is_unfinished):
                     yield number, line, record
 
 
@@ -303,40 +331,6 @@ def _parsed(line: bytes) -> Record | None:
         _SAVED.validate_python(record, strict=True)
         return record
     return None
-
-
-_Name = Annotated[Text, Field(min_length=1)]
-
-
-class _Version(TypedDict, total=False):
-    """What tables take of a caption."""
-
-    caption: Text
-    words: list[Text]
-    log_probability: float | None
-    score: float | None
-    confidence: float | None
-    word_confidence: list[float | None] | None
-    sure: bool | None
-    language: Text | None
-
-
-class _Saved(_Version, total=False):
-    """The fields of a record that are read again; others are kept."""
-
-    image: Required[_Name]
-    model: Required[_Name]
-    alternatives: list[_Version]
-    original: _Version | None
-    files: dict[str, Text]
-    search: dict[str, Any]
-    by: Text
-    bytes: int
-    modified: Text
-    error: Text
-
-
-_SAVED = TypeAdapter(_Saved)
 
 
 def _opened(path: str | Path, mode: str) -> IO[str]:

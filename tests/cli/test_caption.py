@@ -51,7 +51,7 @@ def test_standard_input_is_a_photo_or_names(folder: Path, give: Give, capsys: Ou
     assert main([*CAPTION, "-", "maps", "--format", "{path}"]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith(f"{folder}/a.png\nmaps/a.png\n")
-    assert captured.err == "captioner: maps: left out: 1 video\n"
+    assert captured.err == "captioner: maps: left out: 1 video\ncaptioner: 4 captioned\n"
     give(b"\n \r\n")
     assert main([*CAPTION, "-"]) == 2
     assert "standard input is empty: it should be a photo or a list" in capsys.readouterr().err
