@@ -15,7 +15,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -23,9 +23,6 @@ from pydantic import Field
 from captioner.caption.caption import Caption
 from captioner.schema import Config, Probability
 from captioner.text.languages import FUNCTION_WORDS
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -35,6 +32,8 @@ LEAST_OF_A_WORD = 4
 WORD_RIDGE = 3.0
 """Ridge on the offsets of words, which a rare word hardly leaves 0."""
 
+NEWTON_STEPS = 25
+"""Each doubles the digits; where all shares are 0, each lowers the intercept by 1."""
 
 LEAST_TRUE = 0.4
 """Confidence from which on a word raises the rank of its caption."""
@@ -80,8 +79,6 @@ class Confidence(Config):
             replace(caption, confidence=score, sure=score >= self.unsure_below)
             for caption, score in zip(captions, scores, strict=True)
         ]
-        if self.words is None:
-            return judged
         return [replace(caption, word_confidence=self._of_words(caption)) for caption in judged]
 
     def degree(self, confidence: float) -> int:
@@ -89,8 +86,9 @@ class Confidence(Config):
         third = (self.highest - self.unsure_below) / 3
         return bisect([self.unsure_below + third, self.highest - third], confidence)
 
-    def _of_words(self, caption: Caption) -> tuple[float | None, ...]:
-        assert self.words is not None
+    def _of_words(self, caption: Caption) -> tuple[float | None, ...] | None:
+        if self.words is None:
+            return None
         scores = iter(word_confidences([caption], self.words).tolist())
         return tuple(None if word in FUNCTION_WORDS else next(scores) for word in caption.words)
 
@@ -157,73 +155,51 @@ def _logistic(logits: Array) -> Array:
 
 
 def fit_weights(
-    features: Tensor, shares: Tensor, counts: Tensor, ridge: float = 1.0
+    features: Array, shares: Array, counts: Array, ridge: float = 1.0
 ) -> ConfidenceWeights:
     """Fit the confidence of captions to regressors (N, R) and observed shares (N,).
 
     counts: (N,), how much each row counts. ridge: of `_fit_logistic`.
     """
-    fitted, _ = _fit_logistic(features, shares, counts, ridge)
+    fitted, _ = _fit_logistic(features, shares, counts, features[:, :0], ridge)
     return ConfidenceWeights(**dict(zip(ConfidenceWeights.model_fields, fitted, strict=True)))
 
 
-def fit_word_weights(captions: Sequence[Caption], truth: Tensor, counts: Tensor) -> WordWeights:
+def fit_word_weights(captions: Sequence[Caption], truth: Array, counts: Array) -> WordWeights:
     """Fit the confidence of `content_words` of captions with a confidence.
 
     truth: (W,), 1 of words that are true. counts: (W,), how much each counts.
     """
-    import torch
-
     words = content_words(captions)
     frequent = sorted(word for word, count in Counter(words).items() if count >= LEAST_OF_A_WORD)
-    is_word = torch.tensor([[word == other for other in frequent] for word in words]).double()
-    features = torch.from_numpy(word_regressors(captions))
-    fitted, offsets = _fit_logistic(features, truth, counts, indicators=is_word)
+    is_word = np.array(words)[:, None] == np.array(frequent)  # (W, I)
+    fitted, offsets = _fit_logistic(word_regressors(captions), truth, counts, is_word)
     values = dict(zip(WordWeights.model_fields, fitted, strict=False))
     return WordWeights(**values, offsets=dict(zip(frequent, offsets, strict=True)))
 
 
 def _fit_logistic(
-    features: Tensor,
-    shares: Tensor,
-    counts: Tensor,
-    ridge: float = 1.0,
-    indicators: Tensor | None = None,
+    features: Array, shares: Array, counts: Array, indicators: Array, ridge: float = 1.0
 ) -> tuple[list[float], list[float]]:
-    """Maximum likelihood with a ridge on standardised regressors; deterministic.
+    """Maximum likelihood with a ridge on standardised regressors, by Newton's method.
 
     features: (N, R). shares: (N,), observed, from 0 to 1. counts: (N,), how much each row counts.
     indicators: (N, I), 0 or 1, with a ridge of `WORD_RIDGE`. Returns the intercept with the R
     weights of features, and the I weights of indicators.
     """
-    import torch
-    from torch.nn import functional
-
-    deviation, mean = torch.std_mean(features, dim=0, correction=0)  # (R,) each
-    deviation = torch.where(deviation > 1e-9, deviation, 1.0)
-    indicators = features[:, :0] if indicators is None else indicators
-    columns = torch.cat([(features - mean) / deviation, indicators], dim=1)  # (N, R + I)
-    sizes = torch.tensor([features.shape[1], indicators.shape[1]])
-    ridges = torch.tensor([ridge, WORD_RIDGE]).repeat_interleave(sizes)  # (R + I,)
-    weights = torch.zeros(1 + columns.shape[1], dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS(
-        [weights],
-        max_iter=200,
-        tolerance_grad=1e-10,
-        tolerance_change=1e-14,
-        line_search_fn="strong_wolfe",
-    )
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        logits = weights[0] + columns @ weights[1:]  # (N,)
-        terms = functional.binary_cross_entropy_with_logits(logits, shares, reduction="none")
-        total = (counts * terms).sum() + (ridges * weights[1:].square()).sum() / 2
-        total.backward()  # type: ignore[no-untyped-call]
-        return total
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
-    fitted = weights.detach()
+    mean, deviation = features.mean(axis=0), features.std(axis=0)  # (R,) each
+    deviation = np.where(deviation > 1e-9, deviation, 1.0)
+    ones = np.ones((len(features), 1))
+    columns = np.hstack([ones, (features - mean) / deviation, indicators])  # (N, 1 + R + I)
+    sizes = (1, features.shape[1], indicators.shape[1])
+    ridges = np.repeat([0.0, ridge, WORD_RIDGE], sizes)  # (1 + R + I,)
+    weights = np.zeros(len(ridges))
+    for _ in range(NEWTON_STEPS):
+        expected = _logistic(columns @ weights)  # (N,)
+        gradient = columns.T @ (counts * (shares - expected)) - ridges * weights
+        spread = counts * expected * (1 - expected)  # (N,)
+        curvature = columns.T @ (spread[:, None] * columns) + np.diag(ridges)
+        weights += np.linalg.solve(curvature, gradient)
     last = 1 + features.shape[1]
-    slopes = fitted[1:last] / deviation  # (R,)
-    return [float(fitted[0] - slopes @ mean), *slopes.tolist()], fitted[last:].tolist()
+    slopes = weights[1:last] / deviation  # (R,)
+    return [float(weights[0] - slopes @ mean), *slopes.tolist()], weights[last:].tolist()

@@ -9,6 +9,8 @@ from captioner.errors import UserError, counted
 from captioner.files import check_writable
 from captioner.model_folders import (
     MODEL,
+    complete_folder,
+    copy_model,
     described,
     has_graphs,
     is_address,
@@ -127,14 +129,15 @@ def run_export(arguments: argparse.Namespace) -> None:
     """Export, print the size."""
     shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
-    from captioner.onnx.page import copy_model, write_page
+    from captioner.onnx.page import write_page
 
     folder = Path(arguments.folder)
     model = model_folder(arguments.model)
     stored = f"weights in {arguments.precision}"
     is_plain_page = arguments.page and arguments.precision == "float32"
     if is_plain_page and kind_of(model) == "captioner" and has_graphs(model):
-        copy_model(model, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        copy_model(complete_folder(model), folder)
         stored = "weights as in MODEL"
     else:
         from captioner.models import load

@@ -62,8 +62,8 @@ def add_commands(commands: shared.Commands) -> None:
     add = shared.add_group(parser, "limits")
     for option, name, unit, value in _LIMITS:
         field = Limits.model_fields[name]
-        about = f"{field.description} (default: {field.default / unit:g})"
-        add(option, value, about, dest=name, type=shared.positive)
+        default = f"{field.default / unit:g}"  # argparse reads it as it reads an option's value.
+        add(option, value, f"{field.description}", dest=name, type=shared.positive, default=default)
     shared.add_machine(parser, "photos in a batch of all requests", 32)
 
 
@@ -93,13 +93,9 @@ def run(arguments: argparse.Namespace) -> None:
         from captioner.serve.service import Service
     from captioner import load, load_translator
 
-    values = {}
-    for _, name, unit, _ in _LIMITS:
-        value = getattr(arguments, name)
-        if value is not None:
-            whole = Limits.model_fields[name].annotation is int
-            values[name] = int(value * unit) if whole else value * unit
-    limits = Limits(**values)
+    values = {name: getattr(arguments, name) * unit for _, name, unit, _ in _LIMITS}
+    kinds = {name: type(field.default) for name, field in Limits.model_fields.items()}
+    limits = Limits(**{name: kinds[name](value) for name, value in values.items()})
     token = _token(arguments.token_file)
     machine = shared.machine(arguments)
     chosen = LANGUAGES.items() if arguments.translator is None else arguments.translator

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from itertools import chain, tee
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,7 +23,6 @@ from captioner.files import as_utf8, write_json, write_text
 from captioner.models import DEFAULT_TRANSLATOR, LANGUAGES
 
 if TYPE_CHECKING:
-    from captioner.render.alignment import Alignment
     from captioner.translate.translation import Translation
 
 DESCRIPTION = """\
@@ -56,7 +55,6 @@ signatures; with --source also BLEU against the length of the source.
 NO_SCORES = "\t"
 """In place of the score and the log-probability of a line that cannot be read."""
 
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ONE_FILE = (".json", ".html", ".htm")
 """Suffixes of alignments in one file; the others are of pictures, one a line."""
 
@@ -71,8 +69,7 @@ def add_commands(commands: shared.Commands) -> None:
     translator = group.add_mutually_exclusive_group()
     shared.add_option(translator, "--model", "MODEL", shared.MODEL, default=DEFAULT_TRANSLATOR)
     about = f"target language of the packaged translators: {', '.join(LANGUAGES)}"
-    tags = tuple(LANGUAGES)
-    shared.add_option(translator, "--language", "TAG", about, type=str.lower, choices=tags)
+    shared.add_option(translator, "--language", "TAG", about, type=str.lower, choices=LANGUAGES)
     shared.add_search(parser, TranslationSearch)
     add = shared.add_group(parser, "alignment")
     add("--alignment", "FILE", "a .png, .jpg, .webp, .pdf, .json or .html to write")
@@ -177,8 +174,7 @@ class _AlignmentWriter:
         self._path = Path(file)
         self._pieces = pieces
         self._suffix = self._path.suffix.lower()
-        self._records: list[dict[str, Any]] = []
-        self._page: list[tuple[str, Alignment]] = []
+        self._items: list[Any] = []  # Records, or titles with alignments.
         check_suffix(self._path, (*_ONE_FILE, *PICTURE_SUFFIXES))
         paths = [self._path] if self._suffix in _ONE_FILE else [self._picture(1), self._picture(2)]
         shared.check_files([("--alignment", str(path)) for path in paths], overwrite)
@@ -190,7 +186,7 @@ class _AlignmentWriter:
             if error:
                 unread = ("score", "log_probability", "confidence", "sure")
                 record |= {**dict.fromkeys(unread), "error": error}
-            self._records.append(record)
+            self._items.append(record)
             return
         alignment = translation.by_token() if self._pieces else translation.by_word()
         if self._suffix not in _ONE_FILE:
@@ -205,15 +201,15 @@ class _AlignmentWriter:
             return
         doubt = f"  ({translation.doubt})" if translation.doubt else ""
         title = f"({error})" if error else f"{translation.text}{doubt}"
-        self._page.append((title, alignment))
+        self._items.append((title, alignment))
 
     def finish(self) -> None:
         if self._suffix == ".json":
-            write_json(self._path, self._records)
-        elif self._page:
+            write_json(self._path, self._items)
+        elif self._items:
             from captioner.render.alignment import alignment_page
 
-            write_text(self._path, alignment_page(self._page))
+            write_text(self._path, alignment_page(self._items))
 
     def _picture(self, number: int) -> Path:
         """The picture of a line: "map.png", "map-2.png", ..."""
@@ -234,9 +230,8 @@ def run_score(arguments: argparse.Namespace) -> int:
     if hasattr(arguments, "model"):
         translator = load_translator(arguments.model, **shared.machine(arguments))
         search = shared.search_options(arguments, translator.search)
-        batch_size = arguments.batch_size
         scores = score_translator(
-            translator, source, references, search, batch_size, lower_case, problems
+            translator, source, references, search, arguments.batch_size, lower_case, problems
         )
         for line, shortened in scores.shortened.items():
             _report_cuts(f"{source}, line {line}", shortened.truncated, shortened.cut, search)
@@ -258,18 +253,16 @@ def _open(path: str) -> BinaryIO:
     if not os.path.lexists(path):
         raise UserError(f"text file {path} does not exist; sentences come from standard input")
     content = text_bytes(path)
-    if b"\0" in content[:16] and not content.startswith(_UTF_16):  # A photo, or an archive.
+    if not content.startswith(codecs.BOM_UTF8):  # There, one line may be wrong.
+        content = as_utf8(content, f"text file {path}")
+    if b"\0" in content[:16]:  # A photo, or an archive.
         raise UserError(f"text file {path} is not UTF-8 text: it has NUL bytes")
     return io.BytesIO(content)
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """The lines, without their ends, each with the reason why it cannot be read, if so."""
-    first = file.readline()
-    if first.startswith(_UTF_16):
-        file = io.BytesIO(as_utf8(first + file.read(), "the text"))
-        first = b""
-    for number, line in enumerate(chain([first] if first else [], file), start=1):
+    for number, line in enumerate(file, start=1):
         if b"\0" in line:
             yield "", "it has NUL bytes, and is not UTF-8 text"
             continue

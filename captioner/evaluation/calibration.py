@@ -6,18 +6,22 @@ pictures of nothing, photos with shuffled pixels, whose captions have a share of
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
 from captioner.caption.caption import Caption
 from captioner.caption.captioner import Captioner
-from captioner.caption.confidence import Confidence, fit_weights, fit_word_weights, regressors
+from captioner.caption.confidence import (
+    Confidence,
+    content_words,
+    fit_weights,
+    fit_word_weights,
+    regressors,
+)
 from captioner.data.example import Example
 from captioner.errors import UserError, counted
 from captioner.evaluation.corpus import Corpus
@@ -137,10 +141,8 @@ def _observe_nothing(captioner: Captioner, examples: Sequence[Example]) -> Obser
         pixels = np.asarray(captioner.preprocessing.load(example.path))
         shuffled = generator.permutation(pixels.reshape(-1, 3)).reshape(pixels.shape)
         pictures.append(Image.fromarray(shuffled))
-    return [
-        Observation(caption, 0.0, [False] * len(list(filter(None, word_kinds(caption.words)))))
-        for caption in captioner.caption(pictures)
-    ]
+    captions = captioner.caption(pictures)
+    return [Observation(each, 0.0, [False] * len(content_words([each]))) for each in captions]
 
 
 def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
@@ -153,15 +155,13 @@ def _fit(groups: Sequence[Observed], unsure_below: float) -> Confidence:
     weights = [size / len(split) for split in splits for _ in split]
     weights += [NOTHING_SHARE * size * len(splits) / len(nothing)] * len(nothing)
     captions, shares, _ = zip(*chain.from_iterable(groups), strict=True)
-    doubles = partial(torch.tensor, dtype=torch.float64)
-    features = torch.from_numpy(regressors(captions))
-    fitted = fit_weights(features, shares=doubles(shares), counts=doubles(weights))
+    fitted = fit_weights(regressors(captions), np.array(shares), np.array(weights))
     confidence = Confidence(weights=fitted, unsure_below=unsure_below)
     seen = list(chain.from_iterable(splits))
     counts = [weight for one, weight in zip(seen, weights, strict=False) for _ in one.truth]
     judged = confidence.judge([one.caption for one in seen])
     truth = [is_true for one in seen for is_true in one.truth]
-    words = fit_word_weights(judged, truth=doubles(truth), counts=doubles(counts))
+    words = fit_word_weights(judged, np.array(truth), np.array(counts))
     highest = max(caption.confidence or 0.0 for caption in judged)
     return confidence.replace(words=words, highest=highest)
 
@@ -191,15 +191,9 @@ def _reliability(parts: Sequence[tuple[Confidence, Observed]]) -> dict[str, Any]
 
 def _word_reliability(captions: Sequence[Caption], truth: Sequence[bool]) -> dict[str, Any]:
     """Confidences of the content words (W,) of captions held against their `truth`, by group."""
-    kinds = []
-    scores = []
-    for caption in captions:
-        pairs = zip(word_kinds(caption.words), caption.word_confidence or (), strict=True)
-        for kind, score in pairs:
-            if kind is not None and score is not None:
-                kinds.append(kind)
-                scores.append(score)
-    confidence = np.array(scores)
+    of_words = chain.from_iterable(caption.word_confidence or () for caption in captions)
+    confidence = np.array([score for score in of_words if score is not None])
+    kinds = [kind for caption in captions for kind in word_kinds(caption.words) if kind]
     fifths = enumerate(_fifths(confidence), start=1)
     groups = {f"words, fifth {number}": rows for number, rows in fifths}
     groups |= {kind: np.flatnonzero(np.array(kinds) == kind) for kind in KINDS}

@@ -13,7 +13,7 @@ from typing import Any
 from captioner.caption.confidence import LEAST_TRUE
 from captioner.errors import UserError
 from captioner.files import read_text, write_bytes, write_json, write_text
-from captioner.model_folders import FILES, GRAPHS, NGRAMS, WEIGHTS, complete_folder
+from captioner.model_folders import GRAPHS, NGRAMS, WEIGHTS
 from captioner.onnx.captioner import OnnxCaptioner
 from captioner.onnx.graphs import search_inputs
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
@@ -26,25 +26,16 @@ _SUFFIX = ".mjs", ".js"  # Of scripts, there and here: servers may not know the 
 _STATIC = Path(__file__).parent / "static"
 
 
-def copy_model(source: Path, folder: Path) -> None:
-    """Copy a model with graphs to a folder of its own, for `write_page`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in (complete_folder(source) / name for name in FILES):
-        if path.is_file():
-            write_bytes(folder / path.name, path.read_bytes())
-
-
 def write_page(folder: Path) -> None:
     """Write the page into a folder with graphs; npm fetches `RUNTIME`."""
     _write_runtime(folder)
     model = OnnxCaptioner(folder)
     if model.ngrams is not None:
         write_bytes(folder / NGRAMS, model.ngrams.astype("<i8").tobytes())
-    needed = [*GRAPHS, NGRAMS]
-    if WEIGHTS.encode() in (folder / GRAPHS[0]).read_bytes():  # Graphs that do not hold theirs.
-        needed.append(WEIGHTS)
     preprocessing = to_mapping(model.preprocessing)
-    files = [path for path in (folder / name for name in needed) if path.is_file()]
+    # Exported graphs hold their weights: then there is no file of them.
+    names = (*GRAPHS, NGRAMS, WEIGHTS)
+    files = [path for path in (folder / name for name in names) if path.is_file()]
     description = {
         "files": {path.name: path.stat().st_size for path in files},
         "words": model.vocabulary.words,
@@ -54,7 +45,6 @@ def write_page(folder: Path) -> None:
         "function_words": model.constraints(model.search).repeatable,
         "confidence": model.confidence and to_mapping(model.confidence),
         "least_true": LEAST_TRUE,
-        "has_ngrams": model.ngrams is not None,
     }
     write_json(folder / "captioner.json", description)
     region = {"map_shape": model.map_shape, **preprocessing}
@@ -79,11 +69,7 @@ def _inputs(model: OnnxCaptioner) -> dict[str, Any]:
     constraints = replace(model.constraints(model.search), ngrams=None)
     arrays = search_inputs(constraints, len(model.vocabulary))
     return {
-        name: {
-            "type": array.dtype.name,
-            "shape": array.shape,
-            "values": array.ravel().tolist(),
-        }
+        name: {"type": array.dtype.name, "shape": array.shape, "values": array.ravel().tolist()}
         for name, array in arrays.items()
     }
 
@@ -100,11 +86,11 @@ def _write_runtime(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         command = [npm, "pack", RUNTIME, "--silent", "--pack-destination", work]
         packed = subprocess.run(command, capture_output=True, text=True, cwd=work)
-        archives = list(Path(work).glob("*.tgz"))
-        if packed.returncode or len(archives) != 1:
-            reason = (packed.stderr.strip().splitlines() or ["no archive"])[-1]
+        if packed.returncode:
+            reason = (packed.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise UserError(f"npm could not fetch {RUNTIME}: {reason}")
-        with tarfile.open(archives[0]) as archive:
+        (fetched,) = Path(work).glob("*.tgz")
+        with tarfile.open(fetched) as archive:
             for name in _RUNTIME_FILES:
                 member = archive.extractfile(f"package/dist/{name}")
                 assert member is not None

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from captioner.errors import UserError
-from captioner.render.overlay import PICTURE_SUFFIXES, check_suffix, save_picture
+from captioner.render.overlay import save_picture
 from captioner.render.page import escaped, web_page
 from captioner.render.typography import BACKGROUND, INK, Font, font_for, missing_letters, printable
 
@@ -32,7 +32,6 @@ def save_heat_map(path: str | os.PathLike[str], alignment: Alignment) -> str:
 
     Returns the distinct letters that the fonts here lack, which are drawn as boxes.
     """
-    check_suffix(path, PICTURE_SUFFIXES)
     if not alignment.target or not alignment.source:
         raise UserError(f"cannot draw {path}: the translation is empty")
     save_picture(path, heat_map(alignment))
@@ -62,8 +61,7 @@ def heat_map(alignment: Alignment) -> Image.Image:
         places.append((round(centre_x - turned.width / 2), round(centre_y - turned.height / 2)))
     widest = max(x + turned.width for (x, _), turned in zip(places, tilted, strict=True))
 
-    size_of_picture = max(right, widest) + _MARGIN, bottom + _MARGIN
-    picture = Image.new("RGB", size_of_picture, BACKGROUND)
+    picture = Image.new("RGB", (max(right, widest) + _MARGIN, bottom + _MARGIN), BACKGROUND)
     white = np.array(BACKGROUND)
     colours = white + weights[..., None] * (np.array(_FULL) - white)  # (T, S) -> (T, S, 3)
     cells = Image.fromarray(np.rint(colours).astype(np.uint8))

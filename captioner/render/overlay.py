@@ -190,8 +190,7 @@ def _spline_weights(cells: int, positions: npt.NDArray[np.float64]) -> npt.NDArr
 def check_map(attention_map: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """A map (rows, columns) as float64, checked to be weights that sum to 1."""
     weights = np.asarray(attention_map, dtype=np.float64)
-    is_map = weights.ndim == 2 and (weights >= 0).all()
-    if not is_map or abs(weights.sum() - 1) > _SUM_TOLERANCE:
+    if weights.ndim != 2 or not (weights >= 0).all() or abs(weights.sum() - 1) > _SUM_TOLERANCE:
         shape = weights.shape
         raise ValueError(f"a map {shape} is not (rows, columns) of weights >= 0 that sum to 1")
     return weights
@@ -252,9 +251,7 @@ def save_word_images(
     File names are the word's number and `safe_name`: `01_a.jpg`, `02_dog.jpg`. Other files stay.
     """
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE, enlarge=False)
-    words = caption.words
-    digits = max(2, len(str(len(words))))
-    names = (f"{number:0{digits}}_{safe_name(word)}.jpg" for number, word in enumerate(words, 1))
+    names = (f"{number:02}_{safe_name(word)}.jpg" for number, word in enumerate(caption.words, 1))
     paths = [Path(folder) / name for name in names]
     for path, weights in zip(paths, caption.attention, strict=True):
         save_picture(path, overlay(drawn_photo, weights, drawn_region, strength))

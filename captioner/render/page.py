@@ -67,12 +67,12 @@ class PageItem:
         for caption in captions:
             pairs = zip(caption.words, caption.attention, strict=True)
             maps.append(np.array([check_map(weights) for _, weights in pairs]))
-        numbers = [np.rint(flat.reshape(len(flat), -1) / UNIT).astype(int) for flat in maps]
+        flat = [np.rint(each.reshape(len(each), -1) / UNIT).astype(int).tolist() for each in maps]
         data = {
             "region": [left / width, top / height, right / width, bottom / height],
             "rows": maps[0].shape[1],
             "columns": maps[0].shape[2],
-            "captions": [whole.tolist() for whole in numbers],
+            "captions": flat,
         }
         without_maps = [replace(caption, attention=()) for caption in captions]
         encoded = json.dumps(data, separators=(",", ":"))

@@ -4,7 +4,7 @@ import io
 import os
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from PIL import Image, ImageDraw, ImageOps
 
@@ -19,7 +19,6 @@ from captioner.render.typography import (
     PALE_INK,
     Colour,
     Font,
-    Paragraph,
     font_for,
     lay_out,
     printable,
@@ -164,6 +163,7 @@ def frames(
     drawn_photo, drawn_region = fit(photo, region, _LONGEST_SIDE)
     width = max(drawn_photo.width, _NARROWEST_FRAME)
     paragraph = lay_out(caption.words, _FRAME_CAPTION, width - 2 * FRAME_MARGIN, centred=True)
+    line_height = round(_FRAME_NOTE * LINE_HEIGHT)
     drawn = []
     pairs = zip(caption.words, caption.attention, strict=True)
     for current, (word, weights) in enumerate(pairs):
@@ -172,7 +172,27 @@ def frames(
             share = caption.word_confidence[current]
             lines.append(("" if share is None else f"{word}: {share:.0%}", PALE_INK))
         picture = overlay(drawn_photo, weights, drawn_region, strength)
-        drawn.append(_frame(picture, width, paragraph, lines, current))
+        height = picture.height + paragraph.height + len(lines) * line_height + 2 * FRAME_MARGIN
+        canvas = Image.new("RGB", (width, height), BACKGROUND)
+        canvas.paste(picture, ((width - picture.width) // 2, 0))
+        pen = ImageDraw.Draw(canvas)
+        top = picture.height + FRAME_MARGIN
+        for position, placed in enumerate(paragraph.words):
+            left, line_top = FRAME_MARGIN + placed.left, top + placed.top
+            if position == current:
+                bottom = line_top + paragraph.line_height - 2
+                box = (left - 4, line_top, left + placed.width + 4, bottom)
+                pen.rounded_rectangle(box, radius=5, fill=HIGHLIGHT)
+            ink = INK if position <= current else PALE_INK
+            baseline = (left, line_top + _FRAME_CAPTION)
+            pen.text(baseline, placed.text, fill=ink, font=paragraph.font, anchor="ls")
+        top += paragraph.height
+        for text, ink in lines:
+            font = font_for(printable(text), _FRAME_NOTE)
+            line = shortened(printable(text), font, width - 2 * FRAME_MARGIN)
+            pen.text((width / 2, top), line, fill=ink, font=font, anchor="ma")
+            top += line_height
+        drawn.append(canvas)
     return drawn
 
 
@@ -186,16 +206,10 @@ def encode_gif(drawn: Sequence[Image.Image]) -> bytes:
     palette = sheet.quantize(256)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in drawn]
     buffer = io.BytesIO()
-    first.save(
-        buffer,
-        format="GIF",
-        save_all=True,
-        append_images=others,
-        duration=WORD_MILLISECONDS,
-        loop=0,  # endless
-        optimize=False,
-        palette=palette.getpalette(),  # otherwise Pillow makes a palette for every frame
-    )
+    # Pillow makes a palette for every frame unless it gets one. Loop 0 is endless.
+    colours: Any = {"palette": palette.getpalette(), "optimize": False}
+    animation: Any = {"append_images": others, "duration": WORD_MILLISECONDS, "loop": 0}
+    first.save(buffer, "GIF", save_all=True, **animation, **colours)
     return buffer.getvalue()
 
 
@@ -203,34 +217,3 @@ def save_gif(path: str | os.PathLike[str], drawn: Sequence[Image.Image]) -> None
     """Write `frames` to a file that ends in .gif."""
     check_suffix(path, (".gif",))
     write_bytes(path, encode_gif(drawn))
-
-
-def _frame(
-    picture: Image.Image,
-    width: int,
-    caption: Paragraph,
-    lines: Sequence[tuple[str, Colour]],
-    current: int,
-) -> Image.Image:
-    """A frame. lines: below the caption, each with its ink."""
-    line_height = round(_FRAME_NOTE * LINE_HEIGHT)
-    height = picture.height + caption.height + len(lines) * line_height + 2 * FRAME_MARGIN
-    canvas = Image.new("RGB", (width, height), BACKGROUND)
-    canvas.paste(picture, ((width - picture.width) // 2, 0))
-    pen = ImageDraw.Draw(canvas)
-    top = picture.height + FRAME_MARGIN
-    for position, word in enumerate(caption.words):
-        left, line_top = FRAME_MARGIN + word.left, top + word.top
-        if position == current:
-            box = (left - 4, line_top, left + word.width + 4, line_top + caption.line_height - 2)
-            pen.rounded_rectangle(box, radius=5, fill=HIGHLIGHT)
-        ink = INK if position <= current else PALE_INK
-        baseline = (left, line_top + _FRAME_CAPTION)
-        pen.text(baseline, word.text, fill=ink, font=caption.font, anchor="ls")
-    top += caption.height
-    for text, ink in lines:
-        font = font_for(printable(text), _FRAME_NOTE)
-        line = shortened(printable(text), font, width - 2 * FRAME_MARGIN)
-        pen.text((width / 2, top), line, fill=ink, font=font, anchor="ma")
-        top += line_height
-    return canvas

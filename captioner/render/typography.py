@@ -48,18 +48,12 @@ def missing_letters(font: Font, text: str) -> str:
 def _font(letters: str, size: int) -> Font:
     if letters.isascii():
         return cast(Font, ImageFont.load_default(size=size))
-    best = _open_font(_FONTS[0], size)
-    assert best is not None, "packaged"
-    missing = missing_letters(best, letters)
-    for name in _FONTS[1:]:
-        if not missing:
+    missing: dict[Font, str] = {}
+    for font in filter(None, (_open_font(name, size) for name in _FONTS)):
+        missing[font] = missing_letters(font, letters)
+        if not missing[font]:
             break
-        font = _open_font(name, size)
-        lacking = missing_letters(font, letters) if font else missing
-        if font and len(lacking) < len(missing):
-            best = font
-            missing = lacking
-    return best
+    return min(missing, key=lambda font: len(missing[font]))
 
 
 @functools.lru_cache(maxsize=64)

@@ -16,7 +16,6 @@ from fastapi.responses import FileResponse, JSONResponse
 from pydantic import HttpUrl
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
@@ -71,9 +70,7 @@ class _CrossOrigin(CORSMiddleware):
         answer = super().preflight_response(request_headers)
         if answer.status_code == 200:
             return answer
-        headers = {name: answer.headers[name] for name in answer.headers if "content" not in name}
-        reason = bytes(answer.body).decode()
-        return JSONResponse({"error": f"{reason}; see --allow-origin"}, 400, headers)
+        return JSONResponse({"error": f"{bytes(answer.body).decode()}; see --allow-origin"}, 400)
 
 
 class _Files(StaticFiles):
@@ -157,6 +154,12 @@ async def health(request: Request) -> dict[str, str | int]:
     return {"status": "ok", "waiting": request.app.state.waiting}
 
 
+@open_router.get("/openapi.json", include_in_schema=False)
+async def description(request: Request) -> Any:
+    """The interface, as OpenAPI describes it."""
+    return request.app.openapi()
+
+
 @router.get("/model", response_model=ModelsAnswer)
 async def model(service: OurService) -> Any:
     """The models, and what the server accepts."""
@@ -229,30 +232,25 @@ def make_app(
         title="captioner",
         version=__version__,
         description="Captions of photos with attention maps, and translations with alignments.",
-        openapi_url="/api/openapi.json",
-        docs_url=None,  # Loads scripts from elsewhere; below is one that does not.
-        redoc_url=None,
+        openapi_url=None,  # Its pages load scripts from elsewhere; below is one that does not.
         servers=[{"url": public_url}] if public_url else None,
         lifespan=lifespan,
-        middleware=[
-            Middleware(
-                _CrossOrigin,  # Another site's page can read refusals as well.
-                allow_origins=allowed,
-                allow_methods=["GET", "POST"],
-                allow_headers=["Authorization"],
-                allow_private_network=True,
-                expose_headers=["Retry-After"],
-            )
-        ],
         exception_handlers=dict.fromkeys(
             (RequestValidationError, HTTPException, UserError, Exception), answer_error
         ),
         generate_unique_id_function=lambda route: route.name,
     )
+    app.add_middleware(
+        _CrossOrigin,  # Another site's page can read refusals as well.
+        allow_origins=allowed,
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization"],
+        allow_private_network=True,
+        expose_headers=["Retry-After"],
+    )
     app.state.service = service
     app.state.token = token
-    app.state.waiting = 0
-    app.state.held = 0
+    app.state.waiting = app.state.held = 0
     app.state.origins = {*allowed, *map(_origin, public)}
     # Only described by this: a `GuardedRoute` checks the token before it reads a content.
     app.include_router(router, dependencies=[Depends(BEARER)] if token else None)

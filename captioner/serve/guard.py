@@ -48,8 +48,8 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
     """Refuses requests to other host names, adds headers to all answers, answers HEAD as GET.
 
     Refuses a content with a length that is chunked too: a proxy may read another content out of it
-    (RFC 9112, 6.1). Before a connection closes, reads the rest of a content: a reset would lose the
-    answer. allowed_hosts: names, and `*.` before a name.
+    (RFC 9112, 6.1). Reads the rest of a content before the end of the answer, at which a connection
+    may close: a reset would lose the answer. allowed_hosts: names, and `*.` before a name.
     """
     names = "|".join(re.escape(name.lower()) for name in allowed_hosts)
     any_below = names.replace(r"\*", r"[\w.-]+")
@@ -61,9 +61,6 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
         if scope["method"] == "HEAD":  # FastAPI refuses it; the server leaves out the content.
             scope = {**scope, "method": "GET"}
         asked = Headers(scope=scope)
-        has_two_lengths = "transfer-encoding" in asked and "content-length" in asked
-        is_last = has_two_lengths or "close" in asked.get("connection", "").lower()
-        is_last |= scope["http_version"] == "1.0"
         is_read = False
 
         async def receive_noting() -> Message:
@@ -82,7 +79,7 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
                 headers.update(_HEADERS)
                 is_api = scope["path"].startswith("/api/")
                 headers["Cache-Control"] = "no-store" if is_api else "no-cache"
-            elif is_last and not message.get("more_body"):
+            elif not message.get("more_body"):
                 await send({**message, "more_body": True})
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(drain(), _DRAIN_SECONDS)
@@ -91,7 +88,7 @@ def guarded_app(app: ASGIApp, allowed_hosts: Iterable[str]) -> ASGIApp:
 
         inner = app
         host = asked.get("host", "")
-        if has_two_lengths:
+        if "transfer-encoding" in asked and "content-length" in asked:
             reason = "the content has a length and is chunked too; send it in one way"
             inner = JSONResponse({"error": reason}, 400, {"Connection": "close"})
         elif not is_own(host.lower()):
@@ -118,7 +115,7 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             state = request.app.state
-            if self.needs_token:
+            if self.needs_token and state.token is not None:
                 await _check_token(request, state.token)
             _check_site(request, state.origins)
             if names := list(request.query_params):
@@ -151,9 +148,7 @@ class OpenRoute(GuardedRoute):
     needs_token = False
 
 
-async def _check_token(request: Request, token: str | None) -> None:
-    if token is None:
-        return
+async def _check_token(request: Request, token: str) -> None:
     sent = await BEARER(request)
     if sent is None or not compare_digest(sent.credentials.encode(), token.encode()):
         reason = "the token is missing or wrong: the header is Authorization: Bearer TOKEN"
@@ -192,8 +187,7 @@ class _Content(Request):
             raise HTTPException(400, error.message) from None
         texts = [value for _, value in form.multi_items() if isinstance(value, str)]
         if sum(map(len, texts)) > _LARGEST_FIELDS:
-            limit = f"{_LARGEST_FIELDS:,} characters, the limit"
-            raise HTTPException(413, f"the fields beside the files are larger than {limit}")
+            raise HTTPException(413, f"the fields are larger than {_LARGEST_FIELDS:,} characters")
         return form
 
     async def json(self) -> Any:

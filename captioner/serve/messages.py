@@ -223,10 +223,8 @@ def photo_answer(
     width, height = original_size(photo)
     captions = []
     for version in (caption, *caption.alternatives):
-        answer = {
-            **version.to_dict(),
-            "confidence_in_words": confidence_in_words(version, confidence),
-        }
+        in_words = confidence_in_words(version, confidence)
+        answer = {**version.to_dict(), "confidence_in_words": in_words}
         if maps:
             answer["maps"] = np.asarray(version.attention, float).round(_PLACES).tolist()
         captions.append(answer)

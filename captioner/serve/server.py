@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import socket
 import warnings
 from typing import Any, NamedTuple
 
-import h11
 import uvicorn
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
@@ -23,6 +21,10 @@ _CONNECTIONS = 512  # Half of the 1,024 file descriptors that Linux gives a proc
 _HEAD_SECONDS = 10  # From a connection, or an answer, to the end of the next request's head.
 _BUSY = {"error": "busy: too many connections are open"}
 _FULL = JSONResponse(_BUSY, 503, {"Retry-After": "2", "Connection": "close"})
+_NOT_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    b'{"error":"the request is not valid HTTP"}'
+)
 
 
 class Listener(NamedTuple):
@@ -63,15 +65,7 @@ class _Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP, without a cycle that could answer."""
-        content = json.dumps({"error": "the request is not valid HTTP"}).encode()
-        headers = {
-            "content-type": "application/json",
-            "content-length": str(len(content)),
-            "connection": "close",
-        }
-        head = h11.Response(status_code=400, headers=[*headers.items()], reason="Bad Request")
-        for event in (head, h11.Data(data=content), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
+        self.transport.write(_NOT_HTTP)
         self.transport.close()
 
     @property

@@ -144,8 +144,7 @@ _STRAIGHT = str.maketrans(
         **dict.fromkeys("‐‑‒–−", "-"),
         **dict.fromkeys("—―", " - "),
         **dict.fromkeys("\u00ad\u200b\u2060\ufeff", ""),  # Soft hyphen, and spaces of no width.
-        "…": "...",
-        **{letters: unicodedata.normalize("NFKC", letters) for letters in "ﬀﬁﬂﬃﬄﬅﬆ"},
+        **{letters: unicodedata.normalize("NFKC", letters) for letters in "…ﬀﬁﬂﬃﬄﬅﬆ"},
     }
 )
 

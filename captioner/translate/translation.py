@@ -123,4 +123,4 @@ def _groups(words: Sequence[Word]) -> np.ndarray[Any, Any]:
 
 
 def _rounded(weights: np.ndarray[Any, Any]) -> list[list[float]]:
-    return [[round(weight, 4) for weight in row] for row in weights.tolist()]
+    return np.asarray(weights, float).round(4).tolist()  # type: ignore[no-any-return]

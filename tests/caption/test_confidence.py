@@ -94,17 +94,17 @@ def test_known_probabilities_are_recovered() -> None:
     """Shares drawn from a known regression: the weights come back, and so do the shares."""
     random = np.random.default_rng(0)
     regression = random.normal((-1, -2, -3, 9), (0.3, 0.5, 1, 2), (8000, 4))
-    features = torch.from_numpy(regression)
+    features = regression
     truth = confidence_weights(2.0, 1.5, 0.5, 0.3, -0.1)
     expected = confidences(regression, truth)
     assert list(confidences(1e4 * regression[:1], truth)) == [0]  # Does not overflow.
-    shares = torch.tensor(random.binomial(5, expected) / 5)
-    found = fit_weights(features, shares, torch.ones_like(shares))
+    shares = random.binomial(5, expected) / 5
+    found = fit_weights(features, shares, np.ones_like(shares))
     for name in list(ConfidenceWeights.model_fields)[1:]:
         assert getattr(found, name) == pytest.approx(getattr(truth, name), abs=0.12)
     assert float(abs(confidences(regression, found) - expected).max()) < 0.05
-    first = fit_weights(features[:60], shares[:60], torch.ones(60), ridge=0)
-    rest_without_weight = torch.cat([torch.ones(60), torch.zeros(7940)])
+    first = fit_weights(features[:60], shares[:60], np.ones(60), ridge=0)
+    rest_without_weight = np.arange(8000) < 60
     again = fit_weights(features, shares, rest_without_weight, ridge=0)
     assert dict(first) == pytest.approx(dict(again), abs=1e-5)
 
@@ -120,8 +120,8 @@ def test_words_that_are_more_often_true_are_found() -> None:
         [number % 10 > 0 for number in range(40)],
         [number % 10 == 0 for number in range(40)],
     )
-    truth = torch.tensor([*dogs, *cats, True, True, True]).double()
-    weights = fit_word_weights(captions, truth, torch.ones_like(truth))
+    truth = np.array([*dogs, *cats, True, True, True], float)
+    weights = fit_word_weights(captions, truth, np.ones_like(truth))
     assert sorted(weights.offsets) == ["cat", "dog"]
     judged = Confidence(weights=WEIGHTS, words=weights)
     dog, cat = (judged.judge([captions[place]])[0].word_confidence for place in (0, 40))

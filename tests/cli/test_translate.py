@@ -61,9 +61,18 @@ def test_as_many_lines_come_out(give: Give, capsys: Output) -> None:
     text = "\ufeffA man sees a dog.\n\nThe dog runs!\n".encode()
     Path("text").write_bytes(text)
     Path("TEXT.GZ").write_bytes(gzip.compress(text))
-    for name in ("text", "TEXT.GZ"):
+    Path("utf-16").write_bytes(text.decode("utf-8-sig").encode("utf-16"))
+    for name in ("text", "TEXT.GZ", "utf-16"):
         assert translate(name, "--batch-size", "1") == 0
         assert capsys.readouterr().out == from_input
+
+
+def test_one_wrong_line_of_a_marked_file_costs_no_other(capsys: Output) -> None:
+    Path("text").write_bytes(b"\xef\xbb\xbfA dog.\n\xff\nThe dog runs!\n")
+    assert translate("text") == 2
+    printed = capsys.readouterr()
+    assert [bool(line) for line in printed.out.splitlines()] == [True, False, True]
+    assert "text, line 2: byte 1 is not UTF-8 text" in printed.err
 
 
 def test_the_best_few(capsys: Output) -> None:

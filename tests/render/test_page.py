@@ -138,6 +138,7 @@ def test_pale_words_can_be_read(scheme: int) -> None:
     """Of doubtful words on a card, light and dark: 4.5:1 and more (WCAG 2, 1.4.3)."""
     sheet = static_file("viewer.css")
     opacity = float(re.findall(r"doubtful[^{]*{ opacity: ([\d.]+)", sheet)[0])
+    assert "\n::placeholder { color: var(--pale); opacity: 1; }\n" in sheet  # Of the search.
     colours = {}
     for name in ("ink", "card", "paper", "doubt", "pale"):
         code = re.findall(rf"--{name}: #(\w+);", sheet)[scheme]
