@@ -1,8 +1,6 @@
 """Finds model folders by name, path or address, saves them, reads config and card."""
 
 import hashlib
-import json
-import logging
 import os
 import re
 import shutil
@@ -12,7 +10,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from math import prod
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError
 
 from captioner.errors import (
     CONTROLS,
@@ -35,7 +35,7 @@ from captioner.files import (
     temporary_path,
     write_json,
 )
-from captioner.schema import flat
+from captioner.schema import Config, Instance, flat, from_mapping
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 VOCABULARY = "vocabulary.json"  # A captioner's, or a translator's for both sides.
@@ -181,8 +181,8 @@ def kind_of(folder: Path) -> str | None:
     return next((kind for kind, format in FORMATS.items() if format == named), None)
 
 
-def read_model_config(folder: Path, kind: str) -> Any:
-    """Read the config of a model folder as JSON. kind: the expected one of `FORMATS`."""
+def read_model_config(folder: Path, kind: str, config: type[Instance]) -> Instance:
+    """Read the config of a model folder. kind: the expected one of `FORMATS`."""
     path = folder / CONFIG
     mapping = read_json(path, "model config", LARGEST_CONFIG)
     actual_kind = kind_of(folder)
@@ -190,7 +190,7 @@ def read_model_config(folder: Path, kind: str) -> Any:
         raise UserError(f"{path} is not the config of a {kind}: no format {FORMATS[kind]!r}")
     if actual_kind != kind:
         raise UserError(f"{folder} is a {actual_kind}, not a {kind}")
-    return mapping
+    return from_mapping(config, mapping, str(path))
 
 
 def has_graphs(folder: Path) -> bool:
@@ -209,38 +209,41 @@ class StoredTensor(NamedTuple):
     end: int
 
 
+class _TensorEntry(Config):
+    """A tensor in the header of a weights file; its offsets count from the header's end."""
+
+    dtype: str
+    shape: tuple[NonNegativeInt, ...]
+    data_offsets: tuple[NonNegativeInt, NonNegativeInt]
+
+
+class _WeightsHeader(Config):
+    """The header of a weights file: texts, and the tensors by name."""
+
+    model_config = ConfigDict(extra="allow")
+
+    __pydantic_extra__: dict[str, _TensorEntry]
+    texts: dict[str, str] = Field(default_factory=dict, alias="__metadata__")
+
+
 def weights_header(path: Path) -> tuple[str, dict[str, StoredTensor]]:
     """Read the header of a safetensors file: the digest of its tensors, if any, and their places.
 
     The file has the length of the header in 8 bytes, the header as JSON, and the tensors.
     """
     with opened_file(path, "model weights") as file:
-        size = os.fstat(file.fileno()).st_size
-        first = 8 + int.from_bytes(file.read(8), "little")
-        text = file.read(first - 8) if first <= min(size, LARGEST_CONFIG) else b""
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(min(length, LARGEST_CONFIG))
     try:
-        header = json.loads(text)
-        digest = header.pop("__metadata__", {}).get("sha256", "")
-        tensors = {name: _stored(first, **entry) for name, entry in header.items()}
-        places = sorted((tensor.begin, tensor.end) for tensor in tensors.values())
-        ends = [first, *(end for _, end in places)]
-        is_whole = ends == [*(begin for begin, _ in places), size] and isinstance(digest, str)
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        is_whole = False
-    if not is_whole:
-        raise UserError(f"model weights {path} are damaged (no valid header); copy the model again")
-    return digest, tensors
-
-
-def _stored(first: int, dtype: str, shape: list[int], data_offsets: list[int]) -> StoredTensor:
-    """A tensor whose offsets count from `first`. Raises `ValueError` or `TypeError`."""
-    begin, end = data_offsets
-    bits = re.match(r"[A-Z]+(\d*)", dtype)  # F16, BOOL, F8_E4M3.
-    numbers = (*shape, begin, end)
-    is_valid = all(type(number) is int and number >= 0 for number in numbers)
-    if bits is None or not is_valid or 8 * (end - begin) != prod(shape) * int(bits[1] or 8):
-        raise ValueError
-    return StoredTensor(dtype, tuple(shape), first + begin, first + end)
+        header = _WeightsHeader.model_validate_json(text)
+    except ValidationError:
+        problem = "cannot be read (they are damaged, or no safetensors); copy the model again"
+        raise UserError(f"model weights {path} {problem}") from None
+    tensors = {}
+    for name, entry in header.__pydantic_extra__.items():
+        begin, end = (8 + length + offset for offset in entry.data_offsets)
+        tensors[name] = StoredTensor(entry.dtype, entry.shape, begin, end)
+    return header.texts.get("sha256", ""), tensors
 
 
 def weights_digest(folder: Path) -> str:
@@ -321,7 +324,6 @@ def _fetch(name: str | os.PathLike[str]) -> Path:
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=CONFIG))
         if kind_of(folder) is None:
             raise UserError(f"{address} is no captioner or translator: it has no {CONFIG} of one")
-    with _explained(address):
         snapshot_download(repository, revision=folder.name, allow_patterns=list(FILES))
     return folder
 
@@ -335,12 +337,10 @@ def pinned(name: str) -> str:
 
 @contextmanager
 def _explained(address: str) -> Iterator[None]:
-    """Makes one sentence of huggingface_hub's errors; shows no warnings and no bars."""
+    """Makes one sentence of huggingface_hub's errors; turns its warnings and bars off."""
     with refuse_missing(f"{address} needs huggingface_hub", "hub"):
         utils = import_module("huggingface_hub.utils")
-    verbosity = utils.logging.get_verbosity()
-    utils.logging.set_verbosity(logging.ERROR)
-    are_shown = not utils.are_progress_bars_disabled()
+    utils.logging.set_verbosity_error()
     utils.disable_progress_bars()
     try:
         yield
@@ -352,8 +352,4 @@ def _explained(address: str) -> Iterator[None]:
         reason = f"cannot be had: {error or type(error).__name__}"
         if status in (401, 403, 404):
             reason = "does not exist or is not yours to use; log in by hf auth login or HF_TOKEN"
-    finally:
-        utils.logging.set_verbosity(verbosity)
-        if are_shown:
-            utils.enable_progress_bars()
     raise UserError(f"{address} {' '.join(reason.split())}") from None

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from captioner.errors import UserError
 from captioner.files import atomic_path
 from captioner.memory_limits import check_memory
+from captioner.model_folders import weights_header
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -70,16 +71,14 @@ def read_tensors(path: Path, digest: str | None = None) -> dict[str, Tensor]:
 
     digest: by default the file's own.
     """
-    if not os.path.isfile(path):  # Opening a pipe would wait.
-        raise UserError(f"model weights {path} do not exist (an export has none), or are no file")
+    written, _ = weights_header(path)
+    digest = digest or written
     check_memory(os.path.getsize(path), f"weights file {path}")
     try:
-        with safe_open(path, framework="pt") as file:
-            digest = digest or (file.metadata() or {}).get(_DIGEST)
         tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"model weights {path} cannot be read ({error})") from None
-    if digest is None:
+    if not digest:
         for name, tensor in tensors.items():
             if not tensor.sum(dtype=torch.float64).isfinite():  # Faster than `isfinite` of all.
                 raise UserError(f"model weights {path}: tensor {name!r} holds NaN or infinity")

@@ -10,8 +10,8 @@ from typing_extensions import Self
 from captioner.caption.confidence import Confidence
 from captioner.decoding.options import SearchOptions
 from captioner.errors import did_you_mean, near_names
-from captioner.model_folders import CONFIG, complete_folder, read_model_config
-from captioner.schema import Config, Fraction, Kinds, Size, from_mapping
+from captioner.model_folders import complete_folder, read_model_config
+from captioner.schema import Config, Fraction, Kinds, Size
 from captioner.vision.encoder_config import EncoderConfig, encoder_config
 from captioner.vision.preprocessing import Preprocessing
 
@@ -116,5 +116,4 @@ class ModelConfig(Config):
 
 def read_config(folder: Path) -> ModelConfig:
     """Read the config of a model folder."""
-    folder = complete_folder(folder)
-    return from_mapping(ModelConfig, read_model_config(folder, "captioner"), str(folder / CONFIG))
+    return read_model_config(complete_folder(folder), "captioner", ModelConfig)

@@ -88,9 +88,8 @@ def load_model(folder: str | Path, device: torch.device | str = "cpu") -> Captio
         f"{folder / CONFIG}: a photo of preprocessing.size {config.preprocessing.size}",
     )
     model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
-    digest = config.files.get(WEIGHTS)
-    ngrams = load_weights(model, folder / WEIGHTS, [_NGRAMS], digest).get(_NGRAMS)
-    keys = None if ngrams is None else _keys(ngrams, len(vocabulary), folder / WEIGHTS)
+    others = load_weights(model, folder / WEIGHTS, [_NGRAMS], config.files.get(WEIGHTS))
+    keys = _keys(others[_NGRAMS], len(vocabulary), folder / WEIGHTS) if others else None
     try:
         captioner = Captioner(
             encoder,

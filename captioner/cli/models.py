@@ -12,12 +12,12 @@ from captioner.model_folders import (
     complete_folder,
     copy_model,
     described,
-    has_graphs,
     is_address,
     kind_of,
     model_folder,
     packaged_models,
     pinned,
+    saving,
 )
 
 CALIBRATE_DESCRIPTION = """\
@@ -92,13 +92,12 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     check_writable("MODEL", folder)
     shared.check_outputs(arguments, "--json")
 
-    from captioner.caption.folder import save_confidence
+    from captioner.caption.folder import load_model, save_confidence
     from captioner.data.example import Problems
     from captioner.data.readers import read_splits
     from captioner.devices import fast_device
     from captioner.evaluation.calibration import calibrate
     from captioner.evaluation.score import read_results
-    from captioner.models import load
     from captioner.runs.caption_scores import RESULTS
 
     problems = Problems(arguments.on_problem)
@@ -115,7 +114,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             photos = f"{counted(chosen, 'photo')} of {' and '.join(arguments.split)}"
             advice = "its confidence may be too high; give photos that training did not use"
             report(f"{photos} chose the epoch of this model: {advice}")
-    model = load(folder, fast_device(arguments.device), engine="torch")
+    model = load_model(folder, fast_device(arguments.device)).for_inference()
     by_split = dict(zip(arguments.split, validation, strict=True))
     scores = calibrate(model, training, by_split, arguments.unsure_below, arguments.batch_size)
     assert model.confidence is not None  # Just fitted.
@@ -129,21 +128,21 @@ def run_export(arguments: argparse.Namespace) -> None:
     """Export, print the size."""
     shared.check_files([("FOLDER", arguments.folder)], arguments.overwrite, folders=("FOLDER",))
 
-    from captioner.onnx.page import write_page
+    from captioner.onnx.page import has_graphs_for_browsers, write_page
 
     folder = Path(arguments.folder)
     model = model_folder(arguments.model)
     stored = f"weights in {arguments.precision}"
     is_plain_page = arguments.page and arguments.precision == "float32"
-    if is_plain_page and kind_of(model) == "captioner" and has_graphs(model):
-        folder.mkdir(parents=True, exist_ok=True)
-        copy_model(complete_folder(model), folder)
+    if is_plain_page and has_graphs_for_browsers(model):
+        with saving(folder) as files:
+            copy_model(complete_folder(model), files)
         stored = "weights as in MODEL"
     else:
-        from captioner.models import load
+        from captioner.caption.folder import load_model
         from captioner.onnx.export import export_captioner
 
-        export_captioner(load(arguments.model, engine="torch"), folder, arguments.precision)
+        export_captioner(load_model(model).for_inference(), folder, arguments.precision)
     if arguments.page:
         write_page(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())

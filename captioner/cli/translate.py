@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from itertools import tee
+from itertools import chain, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -262,7 +262,11 @@ def _open(path: str) -> BinaryIO:
 
 def _lines(file: BinaryIO) -> Iterator[tuple[str, str]]:
     """The lines, without their ends, each with the reason why it cannot be read, if so."""
-    for number, line in enumerate(file, start=1):
+    first = file.readline()
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # Of standard input.
+        file = io.BytesIO(as_utf8(first + file.read(), "the text"))
+        first = b""
+    for number, line in enumerate(chain([first] if first else [], file), start=1):
         if b"\0" in line:
             yield "", "it has NUL bytes, and is not UTF-8 text"
             continue

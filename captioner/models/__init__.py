@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from captioner.errors import INSTALL, GraphError, UserError
 from captioner.model_folders import WEIGHTS, complete_folder, has_graphs, kind_of, model_folder
@@ -16,10 +16,8 @@ from captioner.model_folders import WEIGHTS, complete_folder, has_graphs, kind_o
 if TYPE_CHECKING:
     import torch
 
-    from captioner.caption.captioner import Captioner
     from captioner.caption.photos import PhotoCaptioner, Translate
     from captioner.translate.sentences import SentenceTranslator
-    from captioner.translate.translator import Translator
 
 Model = TypeVar("Model")
 EngineName = Literal["auto", "graphs", "torch"]
@@ -28,25 +26,6 @@ DEFAULT = "default"
 DEFAULT_TRANSLATOR = "english_german"
 LANGUAGES = {"de": DEFAULT_TRANSLATOR, "fr": "english_french"}
 """The packaged translator into each language."""
-
-
-@overload
-def load(
-    name_or_path: str | os.PathLike[str] = ...,
-    device: torch.device | str = ...,
-    precision: str = ...,
-    *,
-    engine: Literal["torch"],
-) -> Captioner: ...
-
-
-@overload
-def load(
-    name_or_path: str | os.PathLike[str] = ...,
-    device: torch.device | str = ...,
-    precision: str = ...,
-    engine: EngineName = ...,
-) -> PhotoCaptioner: ...
 
 
 def load(
@@ -81,25 +60,6 @@ def load(
         _packaged_translation, device=device, precision=precision, engine=engine
     )
     return model
-
-
-@overload
-def load_translator(
-    name_or_path: str | os.PathLike[str] = ...,
-    device: torch.device | str = ...,
-    precision: str = ...,
-    *,
-    engine: Literal["torch"],
-) -> Translator: ...
-
-
-@overload
-def load_translator(
-    name_or_path: str | os.PathLike[str] = ...,
-    device: torch.device | str = ...,
-    precision: str = ...,
-    engine: EngineName = ...,
-) -> SentenceTranslator: ...
 
 
 def load_translator(
@@ -146,20 +106,19 @@ def _takes_graphs(folder: Path, device: object, precision: str, engine: EngineNa
     if engine != "auto":
         return engine == "graphs"
     if find_spec("torch") is None:
-        if not is_plain:
-            raise UserError(f"device {device} in {precision} needs torch: {INSTALL}")
         if kind_of(folder) is None:
             raise UserError(f"folder {folder} holds no model")
-        if not has_graphs(folder):
-            raise UserError(f"the model {folder} has no graphs and needs torch: {INSTALL}")
+        if not is_plain or not has_graphs(folder):
+            where = f"on device {device} in {precision}"
+            raise UserError(f"the model {folder} {where} needs torch: {INSTALL}")
         return True
     if not is_plain or not has_graphs(folder):
         return False
     if str(device) == "auto" and may_have_gpu("auto"):
         from captioner.devices import choose_device
 
-        device = choose_device("auto")
-    return str(device) in ("auto", "cpu")
+        return choose_device("auto").type == "cpu"
+    return True
 
 
 def may_have_gpu(device: object) -> bool:

@@ -42,10 +42,12 @@ class OnnxCaptioner(PhotoCaptioner):
     """Captions photos as `Captioner` does; see `captioner.load`. It draws no samples."""
 
     can_sample = False
+    threads = 1  # Of each graph.
+    map_shape = (0, 0)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._threads = default_threads()
+        self.threads = default_threads()
         folder = complete_folder(folder)
         config = read_config(folder)
         self.preprocessing = config.preprocessing
@@ -54,17 +56,17 @@ class OnnxCaptioner(PhotoCaptioner):
         self.card = read_card(folder)
         self.vocabulary = vocabulary = Vocabulary.load(folder / VOCABULARY)
         self._digests = config.files
-        graphs, weights = open_graphs(folder, GRAPHS, self._threads, self._digests)
-        self._graphs = {self._threads: graphs}  # By the threads of each graph.
+        graphs, weights = open_graphs(folder, GRAPHS, self.threads, self._digests)
+        self._graphs = {self.threads: graphs}  # By the threads of each graph.
         with graph_errors(folder):
             encoder, _, step = graphs
             rows, columns = map(int, json.loads(encoder.metadata[MAP_SHAPE]))
-            self._map_shape = rows, columns
+            self.map_shape = rows, columns
             self._shape = rows * columns, config.decoder.memory_size  # L, D
             if weights is None and os.path.isfile(folder / NGRAMS):
                 self.ngrams = np.frombuffer(read_bytes(folder / NGRAMS, "n-grams"), "<i8")
-            elif weights and (ngrams := weights.get("ngrams")) is not None:
-                words = list(ngrams.astype(np.int64).T)
+            elif weights and "ngrams" in weights.tensors:
+                words = list(weights.values("ngrams").astype(np.int64).T)
                 self.ngrams = np.sort(ngram_keys(words, len(vocabulary)))  # (N, ORDER) -> (N,)
             sizes = encoder.inputs["pixels"].shape[-1], step.inputs["forbidden"].shape[0]
             annotations = tuple(encoder.outputs["annotations"].shape[1:])
@@ -85,34 +87,21 @@ class OnnxCaptioner(PhotoCaptioner):
         state = {name: getattr(self, name) for name in names}
         return OnnxCaptioner, (self.folder.resolve(),), state
 
-    @property
-    def threads(self) -> int:
-        """See `PhotoCaptioner`."""
-        return self._threads
-
     def for_workers(self, workers: int) -> OnnxCaptioner:
         """See `PhotoCaptioner`. Each worker has its share of the threads."""
         threads = max(1, self.threads // max(1, workers))
         if threads not in self._graphs:  # A graph keeps the threads that it was opened with.
             folder = complete_folder(self.folder)
-            digests = read_config(folder).files
-            graphs, _ = open_graphs(folder, GRAPHS, threads, digests)
-            before = [graph.metadata for graph in self._graphs[self._threads]]
-            if digests != self._digests or before != [graph.metadata for graph in graphs]:
+            if read_config(folder).files != self._digests:
                 raise UserError(f"the graphs in {folder} have changed; load the model again")
-            self._graphs[threads] = graphs
+            self._graphs[threads], _ = open_graphs(folder, GRAPHS, threads, self._digests)
         captioner = OnnxCaptioner.__new__(OnnxCaptioner)
-        captioner.__dict__ = {**self.__dict__, "_threads": threads}
+        captioner.__dict__ = {**self.__dict__, "threads": threads}
         return captioner
-
-    @property
-    def map_shape(self) -> tuple[int, int]:
-        """See `PhotoCaptioner`."""
-        return self._map_shape
 
     def encode(self, pixels: Array) -> Array:
         """See `PhotoCaptioner`."""
-        encoder = self._graphs[self._threads][0]
+        encoder = self._graphs[self.threads][0]
         chunks = [pixels[first : first + _CHUNK] for first in range(0, len(pixels), _CHUNK)]
         with graph_errors(self.folder):
             maps = [encoder.run({"pixels": chunk})["annotations"] for chunk in chunks]
@@ -128,6 +117,6 @@ class OnnxCaptioner(PhotoCaptioner):
     ) -> list[list[Hypothesis]]:
         """See `PhotoCaptioner`. Raises `UserError` for options of sampling."""
         rules = search_inputs(self.constraints(search), len(self.vocabulary))
-        _, start, step = self._graphs[self._threads]
+        _, start, step = self._graphs[self.threads]
         stepper = GraphStepper(start, step, {"annotations": annotations}, rules)
         return search_hypotheses(stepper, search.maximum_length)

@@ -16,12 +16,12 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -61,19 +61,13 @@ def add_graphs(folder: Path) -> None:
     at loading. A graph names the digest of its weights, so that it reads no other model's.
     """
     weights = StoredWeights(complete_folder(folder) / WEIGHTS)
-    weights.check_digest()
-    try:
-        if kind_of(folder) == "translator":
-            graphs = _of_translator(folder)
-        else:
-            graphs = _of_captioner(load_model(folder))
-    except torch.onnx.OnnxExporterError as error:
-        raise UserError(f"{folder} cannot be exported: {str(error).splitlines()[0]}") from None
+    is_translator = kind_of(folder) == "translator"
+    graphs = _of_translator(folder) if is_translator else _of_captioner(load_model(folder))
     with saving(folder) as files:
         copy_model(folder, files)
         for name, graph in graphs.items():
             refer_to(weights, graph.graph)
-            _add_metadata(graph, WEIGHTS_DIGEST, weights.digest)
+            graph.metadata_props.add(key=WEIGHTS_DIGEST, value=weights.digest())
             _write_graph(files, name, graph)
 
 
@@ -112,7 +106,7 @@ def _of_captioner(model: Captioner) -> dict[str, Any]:
     with _plain_and_quiet(), torch.no_grad():
         pixels = torch.rand(2, 3, size, size)  # Sizes of 1 would become constants of the graph.
         graph = _graph(encoder, {"pixels": pixels}, ["annotations"], [{0: "batch"}])
-        _add_metadata(graph, MAP_SHAPE, json.dumps(model.map_shape))
+        graph.metadata_props.add(key=MAP_SHAPE, value=json.dumps(model.map_shape))
 
         def examples(batch: int, _: int) -> dict[str, Tensor]:
             return {"annotations": encoder(torch.rand(batch, 3, size, size))}
@@ -163,7 +157,7 @@ def _leaves(state: Any) -> list[_Leaf]:
     return leaves
 
 
-def _with_leaves(state: Any, tensors: tuple[Tensor, ...]) -> Any:
+def _with_leaves(state: Any, tensors: Sequence[Tensor]) -> Any:
     """A state of the same form as another, of other tensors."""
     left = iter(tensors)
 
@@ -175,62 +169,16 @@ def _with_leaves(state: Any, tensors: tuple[Tensor, ...]) -> Any:
     return map_state(state, lambda _: next(left), of_memory)
 
 
-class _Start(nn.Module):
-    """`start.onnx`: the state but what is empty before the first step."""
+class _Search(nn.Module):
+    """A part of the search as a module, for the exporter. part: computes with the decoder."""
 
-    def __init__(self, decoder: nn.Module, remember: Callable[..., Memory]) -> None:
+    def __init__(self, decoder: nn.Module, part: Callable[..., tuple[Tensor, ...]]) -> None:
         super().__init__()
-        self.decoder: Any = decoder
-        self.remember = remember
+        self.decoder = decoder
+        self.part = part
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        leaves = _leaves(self.decoder.start(self.remember(*inputs)))
-        return tuple(leaf.tensor for leaf in leaves if 0 not in leaf.tensor.shape)
-
-
-class _Step(nn.Module):
-    """`step.onnx`.
-
-    rules: names of the `Rules` that it takes. state: an example. `forward` takes the tensors of
-    those rules, then of a state of its form. is_changed: whether a step changes each of these.
-    """
-
-    def __init__(
-        self, decoder: nn.Module, rules: list[str], state: Any, is_changed: list[bool]
-    ) -> None:
-        super().__init__()
-        self.decoder: Any = decoder
-        self.rules = rules
-        self.state = state
-        self.is_changed = is_changed
-
-    def forward(
-        self,
-        history: Tensor,
-        totals: Tensor,
-        live: Tensor,
-        ended: Tensor,
-        width: Tensor,
-        length_normalisation: Tensor,
-        *rules_and_state: Tensor,
-    ) -> tuple[Tensor, ...]:
-        count = len(self.rules)
-        rules = Rules(**dict(zip(self.rules, rules_and_state[:count], strict=True)))
-        state = _with_leaves(self.state, rules_and_state[count:])
-        beam = Beam(state, history, totals, live, ended)
-        step = self.decoder.step(history[..., -1], state)
-        # A graph takes the size of the beam as that of an array.
-        strategy = BeamSearch(width.shape[0])
-        after, choices, live_counts = advance(
-            step, beam, strategy, rules, Vocabulary.end, length_normalisation
-        )
-        changed = [
-            leaf.tensor
-            for leaf, is_changed in zip(_leaves(after.state), self.is_changed, strict=True)
-            if is_changed
-        ]
-        rows = (after.history, after.totals, after.live, after.ended)
-        return (*choices, live_counts, *rows, *changed)
+        return self.part(*inputs)
 
 
 def _search_graphs(
@@ -262,21 +210,28 @@ def _search_graphs(
     for name, number in base.items():
         others = _leaves(state_of(**{**base, name: number + 2}))
         for axes, leaf, other in zip(sizes, leaves, others, strict=True):
-            for axis, size in enumerate(leaf.tensor.shape):
-                if other.tensor.shape[axis] != size:
-                    axes[axis] = name
+            pairs = enumerate(zip(leaf.tensor.shape, other.tensor.shape, strict=True))
+            axes.update((axis, name) for axis, (size, changed) in pairs if size != changed)
     kinds = [MEMORY if leaf.is_memory else "rows" for leaf in leaves]
     names = [f"{kind}.{number}" for number, kind in enumerate(kinds)]
     inputs = examples(base["batch"], base["source"])
-    start_module = _Start(decoder, remember)
-    start = _graph(start_module, inputs, names[: len(start_module(*inputs.values()))], start_sizes)
 
-    step = _step_graph(decoder, state, names, sizes, has_ngrams)
-    return {START: start, STEP: step}
+    def start(*inputs: Tensor) -> tuple[Tensor, ...]:  # All but what is empty at first.
+        tensors = (leaf.tensor for leaf in _leaves(decoder.start(remember(*inputs))))
+        return tuple(tensor for tensor in tensors if 0 not in tensor.shape)
+
+    outputs = names[: len(start(*inputs.values()))]
+    return {
+        START: _graph(_Search(decoder, start), inputs, outputs, start_sizes),
+        STEP: _step_graph(decoder, state, names, sizes, has_ngrams),
+    }
 
 
 def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ngrams: bool) -> Any:
-    """The graph of a step. names, sizes: of the tensors of the state, which is an example."""
+    """The graph of a step, which takes the beam, the rules of the search and a state.
+
+    names, sizes: of the tensors of the state, which is an example.
+    """
     leaves = _leaves(state)
     rows = {0: "batch", 1: "beam"}
     batch, width, *_ = next(leaf.tensor.shape for leaf in leaves if not leaf.is_memory)
@@ -297,18 +252,31 @@ def _step_graph(decoder: Any, state: Any, names: list[str], sizes: Sizes, has_ng
         tensor = torch.as_tensor(array)
         is_of_words = tensor.dtype == torch.bool  # (V,)
         beam[name] = (tensor, {} if is_of_words else dict.fromkeys(range(tensor.dim()), name))
-    changed = [
-        name
-        for name, leaf, after in zip(names, leaves, _leaves(step.state), strict=True)
-        if after.tensor is not leaf.tensor
-    ]
+    pairs = zip(leaves, _leaves(step.state), strict=True)
+    changed = [place for place, (one, other) in enumerate(pairs) if one.tensor is not other.tensor]
+
+    def search_step(*inputs: Tensor) -> tuple[Tensor, ...]:
+        history, totals, live, ended, width, length_normalisation, *rest = inputs
+        given = Rules(**dict(zip(rules, rest, strict=False)))
+        before = _with_leaves(state, rest[len(rules) :])
+        computed = decoder.step(history[..., -1], before)
+        # A graph takes the size of the beam as that of an array.
+        strategy = BeamSearch(width.shape[0])
+        hypotheses = Beam(before, history, totals, live, ended)
+        after, choices, live_counts = advance(
+            computed, hypotheses, strategy, given, Vocabulary.end, length_normalisation
+        )
+        tensors = [leaf.tensor for leaf in _leaves(after.state)]
+        extended = (after.history, after.totals, after.live, after.ended)
+        return (*choices, live_counts, *extended, *(tensors[place] for place in changed))
+
     outputs = [*StepChoices._fields, "live_counts"]
-    outputs += [NEXT + name for name in ("history", "totals", "live", "ended", *changed)]
-    module = _Step(decoder, list(rules), state, [name in changed for name in names])
+    outputs += [NEXT + name for name in ("history", "totals", "live", "ended")]
+    outputs += [NEXT + names[place] for place in changed]
     step_inputs = {name: tensor for name, (tensor, _) in beam.items()}
     step_inputs.update((name, leaf.tensor) for name, leaf in zip(names, leaves, strict=True))
     step_sizes = [axes for _, axes in beam.values()]
-    return _graph(module, step_inputs, outputs, [*step_sizes, *sizes])
+    return _graph(_Search(decoder, search_step), step_inputs, outputs, [*step_sizes, *sizes])
 
 
 def _graph(
@@ -318,22 +286,22 @@ def _graph(
     names = sorted({name for axes in sizes for name in axes.values()})
     dimensions = {name: torch.export.Dim(name) for name in names}
     dynamic = [{axis: dimensions[name] for axis, name in axes.items()} for axes in sizes]
-    parameters = signature(module.forward).parameters.values()
-    count = sum(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters)
-    shapes: tuple[Any, ...] = tuple(dynamic)
-    if count < len(parameters):  # The tensors of a starred parameter are one argument.
-        shapes = (*dynamic[:count], tuple(dynamic[count:]))
-    program = torch.onnx.export(
-        module.eval(),
-        tuple(inputs.values()),
-        dynamo=True,
-        opset_version=OPSET,
-        input_names=list(inputs),
-        output_names=outputs,
-        dynamic_shapes=shapes,
-        custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
-        verbose=False,
-    )
+    try:
+        program = torch.onnx.export(
+            module.eval(),
+            tuple(inputs.values()),
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=list(inputs),
+            output_names=outputs,
+            # The tensors of a search are one starred argument.
+            dynamic_shapes=(tuple(dynamic),) if isinstance(module, _Search) else tuple(dynamic),
+            custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},
+            verbose=False,
+        )
+    except torch.onnx.OnnxExporterError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"this model cannot be exported: {reason}") from None
     assert program is not None
     graph = program.model_proto
     if not graph.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
@@ -361,25 +329,14 @@ def _searchsorted(keys: Any, values: Any, **_: Any) -> Any:
     return opset18.Min(opset18.Add(place, one), count)
 
 
-def _add_metadata(graph: Any, name: str, value: str) -> None:
-    """Add an entry to the metadata of a graph."""
-    entry = graph.metadata_props.add()
-    entry.key, entry.value = name, value
-
-
 @contextmanager
 def _plain_and_quiet() -> Iterator[None]:
     """Export plain torch code, without warnings: `captioner.cpu` chooses by rows."""
-    before = os.environ.get(cpu.SWITCH)
-    os.environ[cpu.SWITCH] = "0"
     disabled = logging.root.manager.disable
     logging.disable(max(disabled, logging.WARNING))
     try:
-        with warnings.catch_warnings():
+        with patch.dict(os.environ, {cpu.SWITCH: "0"}), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(disabled)
-        os.environ.pop(cpu.SWITCH)
-        if before is not None:
-            os.environ[cpu.SWITCH] = before

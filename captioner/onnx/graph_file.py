@@ -15,7 +15,7 @@ import numpy as np
 
 from captioner.errors import GraphError
 from captioner.files import read_text
-from captioner.model_folders import WEIGHTS
+from captioner.model_folders import WEIGHTS, StoredTensor
 
 OPERATORS = frozenset(read_text(Path(__file__).parent / "static" / "operators.txt").split())
 """What the exporter writes, over encoders of every library; a test derives it."""
@@ -40,8 +40,8 @@ _SIZES = {"ConstantOfShape": 0, "Expand": 1, "Pad": 1, "Range": 0, "Resize": 2}
 _Fields = dict[int, list[Any]]
 
 
-def external_weights(path: Path, content: bytes) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Check a graph; returns type and shape of each weight, by name, that it does not hold.
+def external_weights(path: Path, content: bytes) -> dict[str, StoredTensor]:
+    """Check a graph; returns the weights, by name, that it does not hold.
 
     path: of its file, for messages. Raises `GraphError`.
     """
@@ -53,7 +53,7 @@ def external_weights(path: Path, content: bytes) -> dict[str, tuple[str, tuple[i
         raise GraphError(f"graph {path} {problem}; copy or export the model again") from None
 
 
-def _check_graph(graph: _Fields) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _check_graph(graph: _Fields) -> dict[str, StoredTensor]:
     external = {}
     growth: dict[str, float] = {}  # Of each value: the product of the constants behind it.
     for message in graph[5]:
@@ -61,10 +61,12 @@ def _check_graph(graph: _Fields) -> dict[str, tuple[str, tuple[int, ...]]]:
         name, (kind,) = _text(tensor[8]), tensor[2]
         if tensor[13]:
             entries = [_message(entry, (1, 2)) for entry in tensor[13]]
-            places = [_text(entry[2]) for entry in entries if _text(entry[1]) == "location"]
-            if places != [WEIGHTS]:
+            place = {_text(entry[1]): _text(entry[2]) for entry in entries}
+            if place["location"] != WEIGHTS or len(entries) != 3:
                 raise ValueError(f"weights elsewhere than in {WEIGHTS}")
-            external[name] = _WEIGHTS[kind], tuple(tensor[1])
+            begin = int(place["offset"])
+            end = begin + int(place["length"])
+            external[name] = StoredTensor(_WEIGHTS[kind], tuple(tensor[1]), begin, end)
         raw = b"".join(tensor[9])
         growth[name] = math.inf
         if kind in _CONSTANTS and len(raw) <= _LARGEST_CONSTANT and not tensor[13]:

@@ -92,17 +92,17 @@ def open_graphs(
     """
     contents = [read_bytes(folder / name, "graph") for name in names]
     external = list(map(external_weights, [folder / name for name in names], contents))
-    weights = StoredWeights(folder / WEIGHTS, digests.get(WEIGHTS)) if any(external) else None
+    weights = StoredWeights(folder / WEIGHTS) if any(external) else None
     with ThreadPoolExecutor(1) as checker:  # Hashing takes as long as opening a graph.
-        checks = [checker.submit(check_digests, folder, digests, names)]
-        checks += [checker.submit(weights.check_digest)] if weights else []
-        values = [weights.values_of(each) if weights else {} for each in external]
+        check = checker.submit(check_digests, folder, digests, names)
+        digest = checker.submit(weights.digest).result if weights else lambda: None
         with graph_errors(folder):
+            values = [weights.values_of(each) if weights else {} for each in external]
             graphs = [Graph(each, threads, own) for each, own in zip(contents, values, strict=True)]
-        for check in checks:
-            check.result()
-    if {graph.metadata.get(WEIGHTS_DIGEST) for graph in graphs} != {weights and weights.digest}:
-        raise GraphError(f"the graphs in {folder} are of other weights; train or export it again")
+        check.result()
+    if {graph.metadata.get(WEIGHTS_DIGEST) for graph in graphs} != {digest()}:
+        problem = "are of other weights, or these are damaged; copy or train the model again"
+        raise GraphError(f"the graphs in {folder} {problem}")
     return graphs, weights
 
 

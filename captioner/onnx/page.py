@@ -12,10 +12,21 @@ from typing import Any
 
 from captioner.caption.confidence import LEAST_TRUE
 from captioner.errors import UserError
-from captioner.files import read_text, write_bytes, write_json, write_text
-from captioner.model_folders import GRAPHS, NGRAMS, WEIGHTS
+from captioner.files import read_bytes, read_text, write_bytes, write_json, write_text
+from captioner.model_folders import (
+    GRAPHS,
+    NGRAMS,
+    WEIGHTS,
+    StoredTensor,
+    complete_folder,
+    has_graphs,
+    kind_of,
+    weights_header,
+)
 from captioner.onnx.captioner import OnnxCaptioner
+from captioner.onnx.graph_file import external_weights
 from captioner.onnx.graphs import search_inputs
+from captioner.onnx.stored_weights import STORED
 from captioner.render.page import DOUBTFUL, static_file, viewer_script
 from captioner.schema import to_mapping
 
@@ -26,6 +37,21 @@ _SUFFIX = ".mjs", ".js"  # Of scripts, there and here: servers may not know the 
 _STATIC = Path(__file__).parent / "static"
 
 
+def has_graphs_for_browsers(folder: Path) -> bool:
+    """Whether a page can have a captioner's graphs: browsers read weights at the graphs' offsets.
+
+    Another tool may have saved the weights again, at other offsets.
+    """
+    if kind_of(folder) != "captioner" or not has_graphs(folder):
+        return False
+    folder = complete_folder(folder)
+    tensors = weights_header(folder / WEIGHTS)[1] if (folder / WEIGHTS).is_file() else {}
+    external: dict[str, StoredTensor] = {}
+    for name in GRAPHS:
+        external |= external_weights(folder / name, read_bytes(folder / name, "graph"))
+    return all(external[name] == tensors.get(name.removesuffix(STORED)) for name in external)
+
+
 def write_page(folder: Path) -> None:
     """Write the page into a folder with graphs; npm fetches `RUNTIME`."""
     _write_runtime(folder)
@@ -34,8 +60,8 @@ def write_page(folder: Path) -> None:
         write_bytes(folder / NGRAMS, model.ngrams.astype("<i8").tobytes())
     preprocessing = to_mapping(model.preprocessing)
     # Exported graphs hold their weights: then there is no file of them.
-    names = (*GRAPHS, NGRAMS, WEIGHTS)
-    files = [path for path in (folder / name for name in names) if path.is_file()]
+    needed = (folder / name for name in (*GRAPHS, NGRAMS, WEIGHTS))
+    files = [path for path in needed if path.is_file()]
     description = {
         "files": {path.name: path.stat().st_size for path in files},
         "words": model.vocabulary.words,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from captioner.errors import GraphError, UserError
+from captioner.errors import GraphError
 from captioner.files import read_bytes
 from captioner.memory_limits import check_memory
 from captioner.model_folders import StoredTensor, weights_header
@@ -24,74 +24,53 @@ _TYPES = {"F16": "float16", "F32": "float32", "F64": "float64", "I16": "int16", 
 
 
 class StoredWeights:
-    """The content of a safetensors file.
+    """The content of a safetensors file. tensors: by name."""
 
-    digest: of its tensors, as the model's config says; by default as the file's header says.
-    """
-
-    def __init__(self, path: Path, digest: str | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        written, self._tensors = weights_header(path)
+        _, self.tensors = weights_header(path)
         check_memory(os.path.getsize(path), f"weights file {path}")
         self._content = read_bytes(path, "model weights", largest=sys.maxsize)
-        self.digest = digest or written
 
-    def check_digest(self) -> None:
-        """Refuse tensors of another digest: SHA-256 of names, types, shapes and values.
-
-        `captioner.weight_files` writes it.
-        """
+    def digest(self) -> str:
+        """SHA-256 of names, types, shapes and values, as `captioner.weight_files` writes it."""
         digest = hashlib.sha256()
-        for name, tensor in sorted(self._tensors.items()):
+        for name, tensor in sorted(self.tensors.items()):
             dtype = _TYPES.get(tensor.dtype, tensor.dtype)
             digest.update(f"{name} torch.{dtype} {tensor.shape} ".encode())
             digest.update(memoryview(self._content)[tensor.begin : tensor.end])
-        if self.digest != digest.hexdigest():
-            problem = "are damaged (their digest is another); copy the model again"
-            raise UserError(f"model weights {self._path} {problem}")
+        return digest.hexdigest()
 
-    def get(self, name: str) -> Array | None:
-        """A tensor; None if there is none of this name."""
-        tensor = self._tensors.get(name)
-        return None if tensor is None else self._values(tensor)
-
-    def values_of(self, external: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, Array]:
-        """The tensors that a graph refers to, by their names in it, wherever the file has them."""
-        values = {}
-        for name, form in external.items():
-            tensor = self._tensors.get(name.removesuffix(STORED))
-            if tensor is None or (tensor.dtype, tensor.shape) != form:
-                raise GraphError(
-                    f"{self._path}: tensor {name!r} of the graphs is another, or missing"
-                )
-            values[name] = self._values(tensor)
-        return values
-
-    def _values(self, tensor: StoredTensor) -> Array:
+    def values(self, name: str) -> Array:
+        """A tensor of this file, by name."""
+        tensor = self.tensors[name]
         values = memoryview(self._content)[tensor.begin : tensor.end]
         return np.frombuffer(values, _TYPES[tensor.dtype]).reshape(tensor.shape)
 
-    def names(self) -> list[str]:
-        """The names of all tensors."""
-        return list(self._tensors)
+    def values_of(self, external: Mapping[str, StoredTensor]) -> dict[str, Array]:
+        """The tensors that a graph refers to, by their names in it, wherever the file has them."""
+        values = {}
+        for name, expected in external.items():
+            stored = name.removesuffix(STORED)
+            tensor = self.tensors.get(stored)
+            if tensor is None or tensor[:2] != expected[:2]:  # Type and shape.
+                problem = f"tensor {name!r} of the graphs is another, or missing"
+                raise GraphError(f"{self._path}: {problem}")
+            values[name] = self.values(stored)
+        return values
 
     def reference(self, name: str, graph_name: str) -> Any:
         """An ONNX tensor whose values are those of a tensor of the file, float16 or float32.
 
         graph_name: its name in the graph.
         """
-        from onnx import TensorProto
+        from onnx import external_data_helper, numpy_helper
 
-        stored = self._tensors[name]
-        kind = TensorProto.FLOAT16 if stored.dtype == "F16" else TensorProto.FLOAT
-        tensor = TensorProto(name=graph_name, data_type=kind)
-        tensor.dims.extend(stored.shape)
-        tensor.data_location = TensorProto.EXTERNAL
-        length = stored.end - stored.begin
-        facts = {"location": self._path.name, "offset": stored.begin, "length": length}
-        for key, value in facts.items():
-            entry = tensor.external_data.add()
-            entry.key, entry.value = key, str(value)
+        stored = self.tensors[name]
+        tensor = numpy_helper.from_array(self.values(name), graph_name)
+        place = self._path.name, stored.begin, stored.end - stored.begin
+        external_data_helper.set_external_data(tensor, *place)
+        tensor.ClearField("raw_data")
         return tensor
 
 
@@ -127,10 +106,9 @@ def refer_to(weights: StoredWeights, graph: Any) -> None:
         return values.shape, hashlib.sha256(values.tobytes()).digest()
 
     names = {}  # The name of a weight, and whether to transpose.
-    for name in weights.names():
-        stored = weights.get(name)
-        if stored is not None and stored.dtype in (np.float16, np.float32):
-            values = stored.astype(np.float32)
+    for name, tensor in weights.tensors.items():
+        if tensor.dtype in ("F16", "F32"):
+            values = weights.values(name).astype(np.float32)
             if values.ndim == 2:
                 names[key(values.T)] = name, True
             names[key(values)] = name, False

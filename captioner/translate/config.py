@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from captioner.decoding.options import TranslationSearch
-from captioner.model_folders import CONFIG, complete_folder, read_model_config
-from captioner.schema import Config, Count, Fraction, Length, Size, from_mapping
+from captioner.model_folders import complete_folder, read_model_config
+from captioner.schema import Config, Count, Fraction, Length, Size
 from captioner.text.languages import Capitals
 
 if TYPE_CHECKING:
@@ -186,5 +186,4 @@ class TranslatorConfig(Config):
 
 def read_config(folder: Path) -> TranslatorConfig:
     """Read the config of a model folder."""
-    path = complete_folder(folder) / CONFIG
-    return from_mapping(TranslatorConfig, read_model_config(path.parent, "translator"), str(path))
+    return read_model_config(complete_folder(folder), "translator", TranslatorConfig)

@@ -150,7 +150,6 @@ def save_translator(
 def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> Translator:
     """Load a translator from a folder that `save_translator` wrote."""
     folder = model_folders.complete_folder(folder)
-    weights = folder / model_folders.WEIGHTS
     config = read_config(folder)
     model_folders.check_digests(folder, config.files)
     source, target = load_vocabularies(folder, config.joint_vocabulary)
@@ -159,8 +158,8 @@ def load_translator(folder: str | Path, device: torch.device | str = "cpu") -> T
             model = config.model.make(len(source), len(target))
     except UserError as error:
         raise UserError(f"{folder / model_folders.CONFIG}: {error}") from None
-    digest = config.files.get(model_folders.WEIGHTS)
-    load_weights(nn.ModuleDict({"model": model}), weights, digest=digest)
+    weights = folder / model_folders.WEIGHTS
+    load_weights(nn.ModuleDict({"model": model}), weights, digest=config.files.get(weights.name))
     translator = Translator(
         config.model,
         model,

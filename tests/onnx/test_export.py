@@ -168,11 +168,9 @@ def test_graphs_of_other_weights_are_left_alone(
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     folder = tmp_path / "model"
     shutil.copytree(saved, folder)
-    drop_digests(folder)
     model = captioner.load(folder, engine="graphs")
     assert model.for_workers(2).threads == 2
-    encoder = folder / "encoder.onnx"
-    encoder.write_bytes(encoder.read_bytes().replace(b"[4, 4]", b"[2, 8]"))
+    drop_digests(folder)
     with pytest.raises(UserError, match="have changed; load the model again"):
         model.for_workers(4)
     graphs = {path: path.read_bytes() for path in folder.glob("*.onnx")}
