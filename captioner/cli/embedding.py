@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from ctypes import CDLL
+from functools import partial
 from pathlib import Path
 from threading import Timer
 
@@ -101,6 +104,7 @@ class Embedder:
                 encoding="utf-8",
                 errors="surrogateescape",
                 start_new_session=True,  # Ctrl-C is for captioner.
+                preexec_fn=_end_with_parent(),
             )
         assert self._exiftool.stdin is not None
         assert self._exiftool.stdout is not None
@@ -120,6 +124,13 @@ class Embedder:
         limit.cancel()
         self.close()
         return f"exiftool took more than {seconds:.0f} seconds" if is_late else "exiftool died"
+
+
+def _end_with_parent() -> Callable[[], object] | None:
+    """On Linux, has exiftool killed with captioner: at the end of its input it waits for more."""
+    if sys.platform != "linux":
+        return None
+    return partial(CDLL(None).prctl, 1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _merge(
