@@ -69,7 +69,9 @@ def add_commands(commands: shared.Commands) -> None:
     translator = group.add_mutually_exclusive_group()
     shared.add_option(translator, "--model", "MODEL", shared.MODEL, default=DEFAULT_TRANSLATOR)
     about = f"target language of the packaged translators: {', '.join(LANGUAGES)}"
-    shared.add_option(translator, "--language", "TAG", about, type=str.lower, choices=LANGUAGES)
+    shared.add_option(
+        translator, "--language", "TAG", about, type=str.lower, choices=list(LANGUAGES)
+    )
     shared.add_search(parser, TranslationSearch)
     add = shared.add_group(parser, "alignment")
     add("--alignment", "FILE", "a .png, .jpg, .webp, .pdf, .json or .html to write")
