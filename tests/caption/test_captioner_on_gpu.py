@@ -10,7 +10,7 @@ from gpu_samples import DEVICE, exact_products, losses_of_ten_steps, needs_gpu, 
 from torch import nn
 
 import captioner
-from captioner.caption import folder
+from captioner.caption import config, folder
 from captioner.caption.losses import (
     CaptioningBatch,
     CaptioningLoss,
@@ -32,7 +32,7 @@ SIZES = {
 def make_decoder(kind: str = "lstm", selection: str = "soft", dropout: float = 0.0) -> Any:
     torch.manual_seed(0)
     fields = {"kind": kind, "selection": selection, "dropout": dropout, "memory_size": 24}
-    return folder.make_decoder(folder.decoder_config({**fields, **SIZES[kind]}), WORDS)
+    return folder.make_decoder(config.decoder_config({**fields, **SIZES[kind]}), WORDS)
 
 
 def make_batch() -> CaptioningBatch:

@@ -75,7 +75,7 @@ def test_names_and_lines_end_in_nul(folder: Path) -> None:
         Path(os.fsdecode(name)).symlink_to("a.png")
     command = [sys.executable, "-m", "captioner", *CAPTION, "-0", "-", "--json", "o.json"]
     run = subprocess.run(command, input=b"".join(b"%s\0" % n for n in names), capture_output=True)
-    assert (run.returncode, run.stderr) == (0, b"")
+    assert (run.returncode, run.stderr) == (0, b"captioner: 2 captioned\n")
     records = json.loads(Path("o.json").read_text())
     assert [record["image"] for record in records] == [os.fsdecode(name) for name in names]
     captions = [record["caption"].encode() for record in records]
