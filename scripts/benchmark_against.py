@@ -32,8 +32,7 @@ def make_search(images: int) -> Work:
     """Beam search of LENGTH steps with the paper's decoder."""
     import torch
 
-    from captioner.caption.config import DecoderConfig
-    from captioner.caption.lstm import ShowAttendTellDecoder
+    from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 
     torch.manual_seed(0)
     decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS).eval()
@@ -45,9 +44,8 @@ def make_training_step(captions: int) -> Work:
     """Loss, gradient and AdamW on stored features of random photos."""
     import torch
 
-    from captioner.caption.config import DecoderConfig
     from captioner.caption.losses import CaptioningBatch, CaptioningLoss, ObjectiveConfig
-    from captioner.caption.lstm import ShowAttendTellDecoder
+    from captioner.caption.lstm import DecoderConfig, ShowAttendTellDecoder
 
     torch.manual_seed(0)
     decoder = ShowAttendTellDecoder(DecoderConfig(dropout=0.0), WORDS)
@@ -80,7 +78,7 @@ def make_translation(config: str, sentences: int) -> Work:
 
     import captioner
     from captioner.schema import from_mapping
-    from captioner.translate.config import TranslationModelConfig
+    from captioner.translate.translator import TranslationModelConfig
 
     path = Path(captioner.__file__).parents[1] / f"configs/multi30k_en_de{config}.yaml"
     fields = yaml.safe_load(path.read_text(encoding="utf-8"))
