@@ -68,9 +68,9 @@ class Descriptions:
         if shared:
             hint = ", or give --xmp-for digikam" if options.xmp == "lightroom" else ""
             of = " and of ".join(self._owners[shared[0]].values())
-            count = f"{counted(len(shared), 'file')} not written"
+            not_written = f"{counted(len(shared), 'file')} not written"
             example = f"such as {shared[0]} of {of}"
-            report(f"{count}: it would be of several photos, {example}; rename one{hint}")
+            report(f"{not_written}: it would be of several photos, {example}; rename one{hint}")
         if not options.dry_run:
             embedded = (Path(photo).with_suffix(TEMPORARY) for photo in photos if options.embed)
             files.remove_leftovers(chain(self._owners, embedded))
