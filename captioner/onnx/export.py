@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -332,11 +331,16 @@ def _searchsorted(keys: Any, values: Any, **_: Any) -> Any:
 @contextmanager
 def _plain_and_quiet() -> Iterator[None]:
     """Export plain torch code, without warnings: `captioner.cpu` chooses by rows."""
+    before = os.environ.get(cpu.SWITCH)
+    os.environ[cpu.SWITCH] = "0"
     disabled = logging.root.manager.disable
     logging.disable(max(disabled, logging.WARNING))
     try:
-        with patch.dict(os.environ, {cpu.SWITCH: "0"}), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(disabled)
+        os.environ.pop(cpu.SWITCH)
+        if before is not None:
+            os.environ[cpu.SWITCH] = before
